@@ -1,0 +1,207 @@
+#!/bin/sh
+# SPDX-FileCopyrightText: Tessera contributors
+# SPDX-License-Identifier: Apache-2.0
+
+# From a bare machine to a trained model in one command; `help` lists them. POSIX sh, safe to repeat, stops at the first failure with its cause.
+# shellcheck disable=SC2086  # lists of package names are split on purpose
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+
+build_packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev doctest-dev libcli11-dev libbenchmark-dev"
+ci_packages="clang libclang-rt-14-dev clang-format-14"
+
+step="starting"
+scratch=""
+finish() {
+  status=$?
+  [ -z "$scratch" ] || rm -rf "$scratch"
+  [ "$status" -eq 0 ] || echo "bootstrap: failed while $step" >&2
+  exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+begin() {
+  step=$1
+  echo "bootstrap: $step"
+}
+
+fail() {
+  echo "bootstrap: $1" >&2
+  exit 1
+}
+
+usage() {
+  cat <<'EOF'
+usage: sh cmake/bootstrap.sh COMMAND
+
+  deps [ci]        install what is missing to build and test (ci: also clang, its sanitizers, clang-format)
+  quickstart       deps, configure, build the example trainer, train it on the data that comes with the source
+  test             deps, configure, build, run all tests
+  bench [--smoke]  deps, configure, build, run all benchmarks (--smoke: each only for an instant)
+  vendor DIR       unpack the header-only dependencies into DIR, for a build without network or packages
+  help             this text
+
+Builds in build/release. Packages are installed on Debian and its derivatives, by apt-get, as root or through sudo.
+EOF
+}
+
+installed() {
+  [ "$(dpkg-query -W -f='${Status}' "$1" 2>/dev/null)" = "install ok installed" ]
+}
+
+can_be_root() {
+  [ "$(id -u)" -eq 0 ] || { command -v sudo >/dev/null 2>&1 && { [ -t 0 ] || sudo -n true 2>/dev/null; }; }
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# Package lists are fetched only when apt does not know the packages, or no longer finds their files.
+apt_install() {
+  can_be_root || fail "this needs root, and sudo cannot be used here; as root, run: apt-get update && apt-get install -y --no-install-recommends $*"
+  if apt-get install --simulate --no-install-recommends "$@" >/dev/null 2>&1; then
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" && return
+  fi
+  begin "updating the package lists"
+  as_root apt-get update
+  begin "installing $*"
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
+}
+
+deps() {
+  begin "looking for what is missing"
+  if ! command -v apt-get >/dev/null 2>&1; then
+    for tool in c++ cmake ninja; do
+      command -v "$tool" >/dev/null 2>&1 ||
+        fail "no $tool, and no apt-get to install it; install the equivalents of these Debian packages: $build_packages"
+    done
+    echo "bootstrap: no apt-get here; should a library be missing, the configuration will name it"
+    return
+  fi
+  missing=""
+  for package in "$@"; do
+    installed "$package" || missing="$missing $package"
+  done
+  if [ -z "$missing" ]; then
+    echo "bootstrap: nothing is missing"
+    return
+  fi
+  begin "installing$missing"
+  apt_install $missing
+}
+
+# Not more compilers at once than cores: each takes up to a gigabyte.
+cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$cores}"
+export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$cores}"
+
+configure() {
+  begin "configuring build/release"
+  cmake --preset release "$@"
+}
+
+build() {
+  begin "building build/release"
+  cmake --build --preset release "$@"
+}
+
+quickstart() {
+  deps $build_packages
+  configure
+  build --target train_ctr
+  begin "training on examples/data/adult"
+  build/release/examples/train_ctr --train examples/data/adult/train.tsv --test examples/data/adult/test.tsv
+}
+
+test_all() {
+  deps $build_packages
+  configure
+  build
+  begin "testing build/release"
+  ctest --preset release
+}
+
+bench() {
+  deps $build_packages
+  configure -DTESSERA_BUILD_BENCH=ON
+  build
+  found=false
+  for program in build/release/bench/*_bench; do
+    [ -x "$program" ] || continue
+    found=true
+    begin "running $program"
+    "$program" "$@"
+  done
+  [ "$found" = true ] || echo "bootstrap: there is no benchmark"
+}
+
+# Else apt, run by root, warns that its own user cannot write to our folder.
+download="apt-get -o APT::Sandbox::User=root download"
+
+# vendor_one NAME PACKAGE FOLDER PART...: the PARTs of the package's include FOLDER become DIR/NAME/include.
+vendor_one() {
+  name=$1
+  package=$2
+  folder=$3
+  shift 3
+  begin "unpacking $package into $target/$name"
+  from=""
+  if ! installed "$package" || [ ! -d "$folder/$1" ]; then
+    scratch=$(mktemp -d)
+    if ! (cd "$scratch" && $download "$package"); then
+      can_be_root || fail "apt-get cannot download it; as root, run: apt-get update"
+      as_root apt-get update
+      (cd "$scratch" && $download "$package")
+    fi
+    dpkg-deb -x "$scratch"/*.deb "$scratch/files"
+    version=$(dpkg-deb -f "$scratch"/*.deb Version)
+    from="$scratch/files"
+  else
+    version=$(dpkg-query -W -f='${Version}' "$package")
+  fi
+  rm -rf "${target:?}/$name"
+  mkdir -p "$target/$name/include"
+  for part in "$@"; do
+    cp -RL "$from$folder/$part" "$target/$name/include/"
+  done
+  # Some slim images leave out all documentation, licences included.
+  licence="$from/usr/share/doc/$package/copyright"
+  [ ! -e "$licence" ] || cp -L "$licence" "$target/$name/copyright"
+  echo "$package $version" >"$target/$name/version"
+  [ -z "$scratch" ] || rm -rf "$scratch"
+  scratch=""
+}
+
+vendor() {
+  begin "creating $1"
+  mkdir -p "$1"
+  target=$(CDPATH='' cd -- "$1" && pwd)
+  command -v dpkg-deb >/dev/null 2>&1 || fail "the headers are unpacked from Debian packages, but dpkg-deb is not here"
+  vendor_one eigen libeigen3-dev /usr/include/eigen3 Eigen unsupported
+  vendor_one json nlohmann-json3-dev /usr/include nlohmann
+  vendor_one doctest doctest-dev /usr/include doctest
+  vendor_one cli11 libcli11-dev /usr/include CLI
+  echo "bootstrap: done; configure with -DTESSERA_VENDOR_DIR=\"$target\""
+}
+
+command=${1:-help}
+[ $# -eq 0 ] || shift
+case "$command:$#:${1:-}" in
+  help:0:) usage ;;
+  deps:0:) deps $build_packages ;;
+  deps:1:ci) deps $build_packages $ci_packages ;;
+  quickstart:0:) cd "$root" && quickstart ;;
+  test:0:) cd "$root" && test_all ;;
+  bench:0:) cd "$root" && bench ;;
+  bench:1:--smoke) cd "$root" && bench --benchmark_min_time=0.001 ;;
+  vendor:1:?*) vendor "$1" ;;
+  *)
+    usage >&2
+    step="reading the arguments"
+    fail "do not know: $command $*"
+    ;;
+esac

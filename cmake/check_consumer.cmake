@@ -1,0 +1,47 @@
+# SPDX-FileCopyrightText: Tessera contributors
+# SPDX-License-Identifier: Apache-2.0
+cmake_minimum_required(VERSION 3.22)
+
+# cmake -D ROOT=<source> -D BUILD=<its build folder> -D GENERATOR= -D VENDOR_DIR= -D EIGEN_INSTALLED=
+#       -D WAY= -D FILES= -D COMPILER= -P check_consumer.cmake
+# Builds tests/consumer in a temporary folder, where no file of ours is in reach by accident, and runs it. The folder stays if that fails.
+
+if(WAY STREQUAL "find_package" AND NOT EIGEN_INSTALLED)
+  message("SKIPPED: an installed Tessera needs an installed Eigen")
+  return()
+endif()
+
+set(temporary "$ENV{TMPDIR}")
+if(temporary STREQUAL "")
+  set(temporary /tmp)
+endif()
+string(RANDOM LENGTH 10 suffix)
+set(work "${temporary}/tessera consumer ${suffix}")  # paths with spaces have to work
+file(MAKE_DIRECTORY "${work}")
+file(COPY "${ROOT}/tests/consumer" DESTINATION "${work}")
+
+function(step)
+  execute_process(COMMAND ${ARGN} WORKING_DIRECTORY "${work}" RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " command)
+    message("${output}")
+    message(FATAL_ERROR "failed in ${work}: ${command}")
+  endif()
+endfunction()
+
+set(arguments "-DWAY=${WAY}" "-DFILES=${FILES}" "-DCMAKE_CXX_COMPILER=${COMPILER}")
+if(WAY STREQUAL "find_package")
+  step(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${work}/prefix")
+  list(APPEND arguments "-DCMAKE_PREFIX_PATH=${work}/prefix")
+else()
+  list(APPEND arguments "-DSOURCE=${ROOT}" "-DFETCHCONTENT_SOURCE_DIR_TESSERA=${ROOT}" -DFETCHCONTENT_FULLY_DISCONNECTED=ON
+       "-DTESSERA_VENDOR_DIR=${VENDOR_DIR}")
+endif()
+if(NOT FILES)
+  # tessera::tessera alone must not need nlohmann-json.
+  list(APPEND arguments -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
+endif()
+step(${CMAKE_COMMAND} -G "${GENERATOR}" -S consumer -B build ${arguments} --no-warn-unused-cli)
+step(${CMAKE_COMMAND} --build build)
+step(build/consumer)
+file(REMOVE_RECURSE "${work}")

@@ -1,0 +1,31 @@
+# SPDX-FileCopyrightText: Tessera contributors
+# SPDX-License-Identifier: Apache-2.0
+cmake_minimum_required(VERSION 3.22)
+
+# cmake -D WORK=<scratch folder> -P check_readme_selftest.cmake
+# Shows the README check good and bad blocks.
+
+file(REMOVE_RECURSE "${WORK}")
+file(WRITE "${WORK}/a.cpp" "int main() {\n  int a[2] = {1, 2};\n\n  if (a[0]) {\n    return '\\n';\n  }\n}\n")
+
+function(expect text expected)
+  file(WRITE "${WORK}/README.md" "${text}")
+  execute_process(COMMAND ${CMAKE_COMMAND} -D "ROOT=${WORK}" -P "${CMAKE_CURRENT_LIST_DIR}/check_readme.cmake"
+                  RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  string(FIND "${output}" "${expected}" position)
+  if(position LESS 0 OR (expected MATCHES "^README" AND status EQUAL 0) OR (NOT expected MATCHES "^README" AND NOT status EQUAL 0))
+    message(SEND_ERROR "expected `${expected}`, the check said (status ${status}):\n${output}\nfor:\n${text}")
+  endif()
+endfunction()
+
+set(from "<!-- from: a.cpp -->\n")
+expect("text\n```sh\nls\n```\n" "no cpp block")
+expect("${from}```cpp\nint a[2] = {1, 2};\n\nif (a[0]) {\n  return '\\n';\n}\n```\n" "1 blocks of README.md are compiled code")
+expect("${from}\n```cpp\n    return '\\n';\n```\n${from}```cpp\nint main() {\n```\n" "2 blocks of README.md are compiled code")
+expect("```cpp\nint main() {\n```\n" "README.md:1: no `<!-- from")
+expect("${from}\nother text\n```cpp\nint main() {\n```\n" "README.md:4: no `<!-- from")
+expect("<!-- from: b.cpp -->\n```cpp\nint main() {\n```\n" "README.md:2: b.cpp is no source file here")
+expect("${from}```cpp\nint a[2] = {1, 3};\n```\n" "README.md:2: the block is not in a.cpp")
+expect("${from}```cpp\nint a[2] = {1, 2};\nif (a[0]) {\n```\n" "README.md:2: the block is not in a.cpp")
+expect("${from}```cpp\nif (a[0]) {\nreturn '\\n';\n```\n" "README.md:2: the block is not in a.cpp")
+expect("${from}```c++\nint b;\n```\n" "README.md:2: the block is not in a.cpp")

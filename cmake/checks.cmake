@@ -1,0 +1,40 @@
+# SPDX-FileCopyrightText: Tessera contributors
+# SPDX-License-Identifier: Apache-2.0
+
+# The checks of the source tree, as tests labelled `checks`.
+
+function(tessera_check name)
+  add_test(NAME "checks/${name}" COMMAND ${ARGN})
+  set_tests_properties("checks/${name}" PROPERTIES LABELS checks SKIP_REGULAR_EXPRESSION "SKIPPED:")
+endfunction()
+
+tessera_check(layers ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_layers.cmake")
+tessera_check(layers_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/layers_selftest"
+              -P "${PROJECT_SOURCE_DIR}/cmake/check_layers_selftest.cmake")
+tessera_check(format ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_format.cmake")
+tessera_check(readme ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_readme.cmake")
+tessera_check(readme_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/readme_selftest"
+              -P "${PROJECT_SOURCE_DIR}/cmake/check_readme_selftest.cmake")
+
+# Every header compiles alone. Part of the build, so that the compiler's message is where a developer looks.
+include(${PROJECT_SOURCE_DIR}/cmake/header_check.cmake)
+tessera_check(headers ${CMAKE_COMMAND} --build "${PROJECT_BINARY_DIR}" --target tessera_header_check)
+set_tests_properties(checks/headers PROPERTIES RUN_SERIAL ON)  # two builds of one folder at once would corrupt it
+
+# Every way into another project, with every compiler at hand.
+function(tessera_check_consumer name)
+  tessera_check(consumer_${name} ${CMAKE_COMMAND} ${ARGN} -D "ROOT=${PROJECT_SOURCE_DIR}" -D "BUILD=${PROJECT_BINARY_DIR}"
+                -D "GENERATOR=${CMAKE_GENERATOR}" -D "VENDOR_DIR=${TESSERA_VENDOR_DIR}"
+                -D "EIGEN_INSTALLED=${Eigen3_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_consumer.cmake")
+  # Each compiles the umbrella: minutes, should the machine be busy.
+  set_tests_properties(checks/consumer_${name} PROPERTIES TIMEOUT 600)
+endfunction()
+foreach(way IN ITEMS find_package fetch_content add_subdirectory)
+  tessera_check_consumer(${way} -D WAY=${way} -D FILES=OFF -D "COMPILER=${CMAKE_CXX_COMPILER}")
+endforeach()
+tessera_check_consumer(files -D WAY=find_package -D FILES=ON -D "COMPILER=${CMAKE_CXX_COMPILER}")
+find_program(TESSERA_CLANGXX NAMES clang++ clang++-14)
+mark_as_advanced(TESSERA_CLANGXX)
+if(TESSERA_CLANGXX AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  tessera_check_consumer(clang -D WAY=add_subdirectory -D FILES=ON -D "COMPILER=${TESSERA_CLANGXX}")
+endif()

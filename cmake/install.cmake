@@ -1,0 +1,25 @@
+# SPDX-FileCopyrightText: Tessera contributors
+# SPDX-License-Identifier: Apache-2.0
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(tessera_package_dir "${CMAKE_INSTALL_DATADIR}/cmake/tessera")
+
+install(DIRECTORY include/tessera DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh")
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+# One export a component: find_package(tessera) alone must not ask for nlohmann-json.
+install(TARGETS tessera EXPORT tesseraTargets INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+install(EXPORT tesseraTargets NAMESPACE tessera:: DESTINATION "${tessera_package_dir}")
+if(TARGET tessera_files)
+  install(TARGETS tessera_files EXPORT tesseraFilesTargets)
+  install(EXPORT tesseraFilesTargets NAMESPACE tessera:: DESTINATION "${tessera_package_dir}")
+endif()
+
+configure_package_config_file(cmake/tesseraConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfig.cmake"
+                              INSTALL_DESTINATION "${tessera_package_dir}")
+# Below 1.0 a minor version may break its users.
+write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfigVersion.cmake" COMPATIBILITY SameMinorVersion
+                                 ARCH_INDEPENDENT)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfigVersion.cmake"
+        DESTINATION "${tessera_package_dir}")

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/config.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// What kind of thing went wrong; the values say which.
+enum class errc {
+  invalid_argument,  ///< a value outside what the function accepts
+  shape_mismatch,    ///< extents that do not fit together
+  out_of_range,      ///< an id or index past its bound
+  parse_error,       ///< text that is not what its format says; values name file, line and field
+  io_error,          ///< the operating system refused; values name the path and its reason
+  corrupt_file,      ///< bytes that do not match their manifest or header
+  incompatible,      ///< well-formed data for another model, version or set of options
+  out_of_memory,
+};
+
+constexpr std::string_view name(errc code) noexcept {
+  switch (code) {
+    case errc::invalid_argument: return "invalid argument";
+    case errc::shape_mismatch: return "shape mismatch";
+    case errc::out_of_range: return "out of range";
+    case errc::parse_error: return "parse error";
+    case errc::io_error: return "i/o error";
+    case errc::corrupt_file: return "corrupt file";
+    case errc::incompatible: return "incompatible";
+    case errc::out_of_memory: return "out of memory";
+  }
+  return "error";
+}
+
+/// One named value of an error, as text.
+struct error_value {
+  std::string name;
+  std::string value;
+
+  error_value(std::string name, std::string value) : name(std::move(name)), value(std::move(value)) {}
+  error_value(std::string name, std::string_view value) : name(std::move(name)), value(value) {}
+  error_value(std::string name, char const* value) : name(std::move(name)), value(value) {}
+  template <class T>
+    requires std::is_arithmetic_v<T> error_value(std::string name, T value) : name(std::move(name)), value(text(value)) {}
+
+   private:
+    template <class T>
+    static std::string text(T value) {
+      if constexpr (std::is_floating_point_v<T>) {
+        char digits[32];  // std::to_string would show 1e-9 as 0.000000
+        std::snprintf(digits, sizeof digits, "%.9g", static_cast<double>(value));
+        return digits;
+      } else {
+        return std::to_string(value);
+      }
+    }
+};
+
+/// What the library throws: a code, a sentence, and the values that were wrong.
+///
+/// `what()` reads "pooled_lookup: id out of range (table 3, id 17, rows 10)". Copying never throws.
+class error : public std::runtime_error {
+ public:
+  error(errc code, std::string_view sentence, std::vector<error_value> values = {})
+      : std::runtime_error(text(sentence, values)),
+        code_(code),
+        sentence_size_(sentence.size()),
+        values_(std::make_shared<std::vector<error_value> const>(std::move(values))) {}
+
+  errc code() const noexcept { return code_; }
+  /// `what()` without the values.
+  std::string_view sentence() const noexcept { return std::string_view(what()).substr(0, sentence_size_); }
+  std::vector<error_value> const& values() const noexcept { return *values_; }
+
+  /// The value of that name, or an empty string.
+  std::string_view value(std::string_view name) const noexcept {
+    for (auto const& v : *values_)
+      if (v.name == name) return v.value;
+    return {};
+  }
+
+ private:
+  static std::string text(std::string_view sentence, std::vector<error_value> const& values) {
+    std::string result(sentence);
+    char const* separator = " (";
+    for (auto const& v : values) {
+      result.append(separator).append(v.name).append(" ").append(v.value);
+      separator = ", ";
+    }
+    if (!values.empty()) result += ")";
+    return result;
+  }
+
+  errc code_;
+  std::size_t sentence_size_;
+  std::shared_ptr<std::vector<error_value> const> values_;
+};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <type_traits>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/memory.hpp>
+#include <tessera/core/thread_team.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+struct execution_tag {};
+
+/// Where a primitive runs; the first argument of each. A model opts in with `using execution_concept = execution_tag`.
+template <class E>
+concept execution = std::derived_from<typename E::execution_concept, execution_tag>;
+
+/// Runs on the host, on the caller's threads, with workspace from the caller's memory. Results do not depend on how many threads there
+/// are. Five words, cheap to copy; the team and the memory outlive it.
+class host_exec {
+ public:
+  using execution_concept = execution_tag;
+
+  template <thread_team Team, class Memory>
+  host_exec(Team& team, Memory& memory) noexcept
+      : team_(&team),
+        run_([](void* t, std::int64_t chunks, chunk_function f) { static_cast<Team*>(t)->run(chunks, f); }),
+        size_([](void* t) { return static_cast<int>(static_cast<Team*>(t)->size()); }),
+        memory_(memory) {}
+
+  int threads() const { return size_(team_); }
+  memory_ref<host_exec> const& memory() const noexcept { return memory_; }
+
+  /// The same threads with other memory.
+  template <class Memory>
+    requires(!std::same_as<std::remove_const_t<Memory>, memory_ref<host_exec>>)
+  host_exec with_memory(Memory& memory)
+  const noexcept { return with_memory(memory_ref<host_exec>(memory)); }
+  host_exec with_memory(memory_ref<host_exec> memory) const noexcept {
+    host_exec other = *this;
+    other.memory_ = memory;
+    return other;
+  }
+
+  /// Calls f(0) … f(chunks - 1), each once, in any order on any threads; returns when all are done. When chunks throw, the others run all
+  /// the same, and the exception of the lowest chunk is thrown again here.
+  template <class F>
+  void run(std::int64_t chunks, F const& f) const {
+    region<F> r{f};
+    run_(team_, chunks, chunk_function(r));
+    if (r.failure) std::rethrow_exception(r.failure);
+  }
+
+ private:
+  template <class F>
+  struct region {
+    F const& f;
+    mutable std::mutex mutex{};
+    mutable std::exception_ptr failure{};
+    mutable std::int64_t failed_chunk = std::numeric_limits<std::int64_t>::max();
+
+    explicit region(F const& f) : f(f) {}
+    void operator()(std::int64_t chunk) const noexcept {
+      try {
+        f(chunk);
+      } catch (...) {
+        std::lock_guard const lock(mutex);
+        if (chunk < failed_chunk) {
+          failed_chunk = chunk;
+          failure = std::current_exception();
+        }
+      }
+    }
+  };
+
+  void* team_;
+  void (*run_)(void*, std::int64_t, chunk_function);
+  int (*size_)(void*);
+  memory_ref<host_exec> memory_;
+};
+static_assert(execution<host_exec>);
+static_assert(memory_resource<system_memory, host_exec> && memory_resource<pmr_memory, host_exec> &&
+              memory_resource<arena<system_memory>, host_exec>);
+
+constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) noexcept { return n / by + (n % by != 0); }
+
+/// Calls f(first, last) for the pieces [0, grain), [grain, 2 grain), … of [0, n): the bounds depend on n and grain alone.
+template <class F>
+void for_each_piece(host_exec const& exec, std::int64_t n, std::int64_t grain, F const& f) {
+  exec.run(divide_up(n, grain), [&](std::int64_t piece) {
+    auto const first = piece * grain;
+    f(first, n - first < grain ? n : first + grain);
+  });
+}
+
+}  // namespace tessera::inline TESSERA_ABI

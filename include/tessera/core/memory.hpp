@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory_resource>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Where memory comes from. `allocate(exec, bytes, alignment)` returns storage that is ready in the order of `exec` (a stream, on a
+/// device) or throws; `deallocate(exec, pointer, bytes, alignment)` takes it back and never throws.
+template <class R, class Exec>
+concept memory_resource = requires(R& resource, Exec const& exec, void* pointer, std::size_t size) {
+  { resource.allocate(exec, size, size) } -> std::same_as<void*>;
+  resource.deallocate(exec, pointer, size, size);
+};
+
+/// A reference to any memory resource for `Exec`, two words. The resource outlives it.
+template <class Exec>
+class memory_ref {
+ public:
+  template <class R>
+    requires(!std::same_as<std::remove_const_t<R>, memory_ref>)
+  explicit memory_ref(R& resource) noexcept : resource_(&resource), calls_(&calls_for<R>) {
+    static_assert(memory_resource<R, Exec>,
+                  "a memory resource has allocate(exec, bytes, alignment) and deallocate(exec, pointer, bytes, alignment)");
+  }
+
+  void* allocate(Exec const& exec, std::size_t bytes, std::size_t alignment) const {
+    return calls_->allocate(resource_, exec, bytes, alignment);
+  }
+  void deallocate(Exec const& exec, void* pointer, std::size_t bytes, std::size_t alignment) const noexcept {
+    calls_->deallocate(resource_, exec, pointer, bytes, alignment);
+  }
+
+ private:
+  struct calls {
+    void* (*allocate)(void*, Exec const&, std::size_t, std::size_t);
+    void (*deallocate)(void*, Exec const&, void*, std::size_t, std::size_t) noexcept;
+  };
+  template <class R>
+  static constexpr calls calls_for{[](void* r, Exec const& exec, std::size_t bytes, std::size_t alignment) {
+                                     return static_cast<R*>(r)->allocate(exec, bytes, alignment);
+                                   },
+                                   [](void* r, Exec const& exec, void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
+                                     static_cast<R*>(r)->deallocate(exec, pointer, bytes, alignment);
+                                   }};
+
+  void* resource_;
+  calls const* calls_;
+};
+
+/// The host's heap. From 4 MiB on, storage starts on a 2 MiB boundary and asks for huge pages. Thread-safe.
+class system_memory {
+ public:
+  static constexpr std::size_t huge_page_bytes = std::size_t{1} << 21;
+
+  template <class Exec>
+  void* allocate(Exec const&, std::size_t bytes, std::size_t alignment) {
+    return allocate(bytes, alignment);
+  }
+  template <class Exec>
+  void deallocate(Exec const&, void* pointer, std::size_t, std::size_t) noexcept {
+    std::free(pointer);
+  }
+
+ private:
+  static void* allocate(std::size_t bytes, std::size_t alignment) {
+    if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);  // some systems refuse less than a pointer's
+    bool const large = bytes >= 2 * huge_page_bytes;
+    if (large && alignment < huge_page_bytes) alignment = huge_page_bytes;
+    std::size_t const rounded = (bytes + alignment - 1) / alignment * alignment;
+    void* const pointer = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+    if (pointer == nullptr) throw error(errc::out_of_memory, "system_memory: no memory left", {{"bytes", bytes}});
+#if defined(__linux__)
+    if (large) ::madvise(pointer, rounded, MADV_HUGEPAGE);  // a wish: a refusal costs speed only
+#endif
+    return pointer;
+  }
+};
+
+/// Adapts a std::pmr resource, which the caller owns.
+class pmr_memory {
+ public:
+  explicit pmr_memory(std::pmr::memory_resource& upstream) noexcept : upstream_(&upstream) {}
+
+  template <class Exec>
+  void* allocate(Exec const&, std::size_t bytes, std::size_t alignment) {
+    return upstream_->allocate(bytes, alignment);
+  }
+  template <class Exec>
+  void deallocate(Exec const&, void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
+    upstream_->deallocate(pointer, bytes, alignment);
+  }
+
+ private:
+  std::pmr::memory_resource* upstream_;
+};
+
+/// Workspace that a step takes and gives back, bump-allocated over blocks of an upstream resource.
+///
+/// A piece is free to be taken again once it and all that were taken after it are back: at once, when they come back as scopes end. When
+/// everything is back and more than one block was needed, the next round gets one block of the whole size, so a loop of equal steps stops
+/// calling upstream.
+/// One thread at a time. Pieces are aligned to at least 64 bytes, at most 4096. Upstream takes any execution.
+template <class Upstream>
+class arena {
+ public:
+  explicit arena(Upstream& upstream, std::size_t first_block_bytes = std::size_t{1} << 16) noexcept
+      : upstream_(&upstream), next_block_bytes_(first_block_bytes) {}
+  arena(arena const&) = delete;
+  arena& operator=(arena const&) = delete;
+  ~arena() { release(); }
+
+  template <class Exec>
+  void* allocate(Exec const&, std::size_t bytes, std::size_t alignment) {
+    if (bytes == 0) bytes = 1;  // so that no two pieces start together
+    if (alignment < piece_alignment) alignment = piece_alignment;
+    if (alignment > block_alignment)
+      throw error(errc::invalid_argument, "arena: alignment too large", {{"alignment", alignment}, {"largest", block_alignment}});
+    if (pieces_.size() == pieces_.capacity()) pieces_.reserve(2 * pieces_.size() + 16);
+    for (auto i = pieces_.empty() ? 0 : pieces_.back().block;; ++i) {
+      if (i == blocks_.size()) add_block(bytes);
+      auto& block = blocks_[i];
+      auto const start = (block.used + alignment - 1) / alignment * alignment;
+      if (start > block.bytes || bytes > block.bytes - start) continue;
+      pieces_.push_back({block.data + start, i, block.used, false});
+      block.used = start + bytes;
+      return block.data + start;
+    }
+  }
+  template <class Exec>
+  void deallocate(Exec const&, void* pointer, std::size_t, std::size_t) noexcept {
+    auto last = pieces_.size() - 1;  // most often the one that comes back
+    while (pieces_[last].data != pointer) --last;
+    pieces_[last].is_back = true;
+    for (; !pieces_.empty() && pieces_.back().is_back; pieces_.pop_back()) blocks_[pieces_.back().block].used = pieces_.back().used_before;
+    if (pieces_.empty() && blocks_.size() > 1) {
+      next_block_bytes_ = reserved_bytes();
+      release();
+    }
+  }
+
+  /// What upstream has handed over and not got back.
+  std::size_t reserved_bytes() const noexcept {
+    std::size_t sum = 0;
+    for (auto const& b : blocks_) sum += b.bytes;
+    return sum;
+  }
+
+ private:
+  static constexpr std::size_t piece_alignment = 64;
+  static constexpr std::size_t block_alignment = 4096;
+  struct no_exec {};
+  struct block {
+    std::byte* data;
+    std::size_t bytes;
+    std::size_t used;
+  };
+  struct piece {
+    std::byte* data;
+    std::size_t block;
+    std::size_t used_before;  // of the block
+    bool is_back;
+  };
+
+  void add_block(std::size_t bytes) {
+    if (bytes < next_block_bytes_) bytes = next_block_bytes_;
+    // Whole pages: what fits into several blocks then fits into one of their total size, whatever the alignments.
+    auto const rounded = (bytes + block_alignment - 1) / block_alignment * block_alignment;
+    if (rounded >= bytes) bytes = rounded;  // else upstream refuses
+    blocks_.reserve(blocks_.size() + 1);
+    blocks_.push_back({static_cast<std::byte*>(upstream_->allocate(no_exec{}, bytes, block_alignment)), bytes, 0});
+    next_block_bytes_ = 2 * bytes;
+  }
+  void release() noexcept {
+    for (auto const& b : blocks_) upstream_->deallocate(no_exec{}, b.data, b.bytes, block_alignment);
+    blocks_.clear();
+  }
+
+  Upstream* upstream_;
+  std::vector<block> blocks_;
+  std::size_t next_block_bytes_;
+  std::vector<piece> pieces_;  // in the order of their taking; the last one is not back
+};
+
+}  // namespace tessera::inline TESSERA_ABI

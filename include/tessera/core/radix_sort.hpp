@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Which bits of the key order it. For keys known to lie below 2^end_bit the other passes cost nothing.
+struct radix_bits {
+  int begin_bit = 0;
+  int end_bit = 64;  // clamped to the key's width
+};
+
+namespace detail {
+
+inline constexpr int radix_digit_bits = 8;
+inline constexpr int radix_digits = 1 << radix_digit_bits;
+inline constexpr std::int64_t radix_piece = 1 << 16;
+using radix_histogram = std::array<std::int64_t, radix_digits>;
+
+// The digit in which keys sort: signed keys have their sign flipped, so that negative ones come first.
+template <class Key>
+constexpr int radix_digit(Key key, int shift, int bits) noexcept {
+  using unsigned_key = std::make_unsigned_t<Key>;
+  auto u = static_cast<unsigned_key>(key);
+  if constexpr (std::is_signed_v<Key>) u ^= static_cast<unsigned_key>(unsigned_key{1} << (8 * sizeof(Key) - 1));
+  return static_cast<int>((u >> shift) & ((unsigned_key{1} << bits) - 1));
+}
+
+// One stable pass by one digit over one piece, from `start` of each digit on.
+template <class Key, class Value>
+void radix_scatter(Key const* keys, Value const* values, std::int64_t n, int shift, int bits, radix_histogram& start, Key* out_keys,
+                   Value* out_values) noexcept {
+  for (std::int64_t i = 0; i < n; ++i) {
+    auto const to = start[static_cast<std::size_t>(radix_digit(keys[i], shift, bits))]++;
+    out_keys[to] = keys[i];
+    out_values[to] = values[i];
+  }
+}
+
+// Sorts on the calling thread; the scratch has room for n of each. Whichever pair of arrays ends up sorted is returned.
+template <class Key, class Value>
+std::pair<Key*, Value*> radix_sort_serial(Key* keys, Value* values, std::int64_t n, radix_bits range, Key* scratch_keys,
+                                          Value* scratch_values) noexcept {
+  for (int shift = range.begin_bit; shift < range.end_bit; shift += radix_digit_bits) {
+    int const bits = range.end_bit - shift < radix_digit_bits ? range.end_bit - shift : radix_digit_bits;
+    radix_histogram counts{};
+    for (std::int64_t i = 0; i < n; ++i) ++counts[static_cast<std::size_t>(radix_digit(keys[i], shift, bits))];
+    if (n == 0 || counts[static_cast<std::size_t>(radix_digit(keys[0], shift, bits))] == n) continue;
+    std::int64_t sum = 0;
+    for (auto& count : counts) sum += std::exchange(count, sum);
+    radix_scatter(keys, values, n, shift, bits, counts, scratch_keys, scratch_values);
+    std::swap(keys, scratch_keys);
+    std::swap(values, scratch_values);
+  }
+  return {keys, values};
+}
+
+template <class Exec>
+struct radix_sort_impl {
+  static_assert(dependent_false<Exec>, "radix_sort_pairs: no back end for this execution; for CUDA include <tessera/core/radix_sort.cuh>");
+};
+
+template <>
+struct radix_sort_impl<host_exec> {
+  template <class Key, class Value>
+  static void run(host_exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits range) {
+    auto const n = keys.size();
+    buffer<Key> key_scratch(exec, n);
+    buffer<Value> value_scratch(exec, n);
+    Key* from_keys = keys.data();
+    Value* from_values = values.data();
+    Key* to_keys = key_scratch.data();
+    Value* to_values = value_scratch.data();
+    auto const pieces = divide_up(n, radix_piece);
+    if (pieces <= 1) {
+      from_keys = radix_sort_serial(from_keys, from_values, n, range, to_keys, to_values).first;
+      if (from_keys != keys.data()) {
+        from_values = value_scratch.data();
+        to_values = values.data();
+      }
+    } else {
+      buffer<radix_histogram> counts(exec, pieces);
+      for (int shift = range.begin_bit; shift < range.end_bit; shift += radix_digit_bits) {
+        int const bits = range.end_bit - shift < radix_digit_bits ? range.end_bit - shift : radix_digit_bits;
+        for_each_piece(exec, n, radix_piece, [&](std::int64_t first, std::int64_t last) {
+          radix_histogram count{};
+          for (auto i = first; i < last; ++i) ++count[static_cast<std::size_t>(radix_digit(from_keys[i], shift, bits))];
+          counts[first / radix_piece] = count;
+        });
+        if (!starts_from_counts(counts, n)) continue;
+        for_each_piece(exec, n, radix_piece, [&](std::int64_t first, std::int64_t last) {
+          radix_scatter(from_keys + first, from_values + first, last - first, shift, bits, counts[first / radix_piece], to_keys, to_values);
+        });
+        std::swap(from_keys, to_keys);
+        std::swap(from_values, to_values);
+      }
+    }
+    if (from_keys == keys.data()) return;
+    for_each_piece(exec, n, radix_piece, [&](std::int64_t first, std::int64_t last) {
+      std::copy(from_keys + first, from_keys + last, keys.data() + first);
+      std::copy(from_values + first, from_values + last, values.data() + first);
+    });
+  }
+
+  // Turns counts a piece and digit into first positions; false when all keys share the digit.
+  static bool starts_from_counts(buffer<radix_histogram>& counts, std::int64_t n) noexcept {
+    std::int64_t sum = 0;
+    for (std::size_t digit = 0; digit < radix_digits; ++digit) {
+      auto const before = sum;
+      for (auto& piece : counts) sum += std::exchange(piece[digit], sum);
+      if (sum - before == n) return false;
+    }
+    return true;
+  }
+};
+
+struct radix_sort_pairs_fn {
+  template <execution Exec, class Key, class Value>
+  void operator()(Exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits range = {}) const {
+    static_assert(std::is_integral_v<Key> && std::is_trivially_copyable_v<Value>);
+    if (keys.size() != values.size())
+      throw error(errc::shape_mismatch, "radix_sort_pairs: one value a key", {{"keys", keys.size()}, {"values", values.size()}});
+    int const width = 8 * static_cast<int>(sizeof(Key));
+    if (range.end_bit > width) range.end_bit = width;
+    if (range.begin_bit < 0 || range.begin_bit > range.end_bit)
+      throw error(errc::invalid_argument, "radix_sort_pairs: bits", {{"begin_bit", range.begin_bit}, {"end_bit", range.end_bit}});
+    radix_sort_impl<Exec>::run(exec, keys, values, range);
+  }
+};
+
+}  // namespace detail
+
+/// Sorts pairs by key, ascending, in place; pairs of equal keys keep their order.
+///
+/// `radix_sort_pairs(exec, keys, values, {.begin_bit, .end_bit})`: both (n,). Keys are integers, signed or not; only the given bits are
+/// compared (a negative key needs all). Workspace: n keys and n values from `exec`'s memory.
+inline constexpr detail::radix_sort_pairs_fn radix_sort_pairs{};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,95 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+template <class Exec>
+struct exclusive_scan_impl {
+  static_assert(dependent_false<Exec>, "exclusive_scan: no back end for this execution; for CUDA include <tessera/core/scan.cuh>");
+};
+
+inline constexpr std::int64_t scan_piece = 1 << 15;
+
+template <>
+struct exclusive_scan_impl<host_exec> {
+  template <class T, class Sum>
+  static Sum run(host_exec const& exec, vector_view<T const> in, vector_view<Sum> out, Sum initial) {
+    auto const pieces = divide_up(in.size(), scan_piece);
+    buffer<Sum> starts(exec, pieces);
+    for_each_piece(exec, in.size(), scan_piece, [&](std::int64_t first, std::int64_t last) {
+      Sum sum{};
+      for (auto i = first; i < last; ++i) sum = static_cast<Sum>(sum + static_cast<Sum>(in[i]));
+      starts[first / scan_piece] = sum;
+    });
+    for (std::int64_t p = 0; p < pieces; ++p) {
+      auto const sum = starts[p];
+      starts[p] = initial;
+      initial = static_cast<Sum>(initial + sum);
+    }
+    for_each_piece(exec, in.size(), scan_piece, [&](std::int64_t first, std::int64_t last) {
+      auto sum = starts[first / scan_piece];
+      for (auto i = first; i < last; ++i) {
+        auto const value = static_cast<Sum>(in[i]);  // before the write: in and out may be the same
+        out[i] = sum;
+        sum = static_cast<Sum>(sum + value);
+      }
+    });
+    return initial;
+  }
+};
+
+struct exclusive_scan_fn {
+  template <execution Exec, class T, class Sum>
+  Sum operator()(Exec const& exec, vector_view<T> in, vector_view<Sum> out, std::type_identity_t<Sum> initial = {}) const {
+    if (in.size() != out.size())
+      throw error(errc::shape_mismatch, "exclusive_scan: output and input differ in size", {{"input", in.size()}, {"output", out.size()}});
+    return exclusive_scan_impl<Exec>::run(exec, vector_view<T const>{in.data(), in.size()}, out, initial);
+  }
+};
+
+struct lengths_to_offsets_fn {
+  template <execution Exec, class T, class Offset>
+  void operator()(Exec const& exec, vector_view<T> lengths, vector_view<Offset> offsets) const {
+    if (offsets.size() != lengths.size() + 1)
+      throw error(errc::shape_mismatch, "lengths_to_offsets: one offset more than lengths",
+                  {{"lengths", lengths.size()}, {"offsets", offsets.size()}});
+    auto left = static_cast<std::int64_t>(std::numeric_limits<Offset>::max());
+    for (std::int64_t i = 0; i < lengths.size(); ++i) {
+      auto const length = static_cast<std::int64_t>(lengths[i]);
+      if (length < 0) throw error(errc::invalid_argument, "lengths_to_offsets: negative length", {{"row", i}, {"length", length}});
+      if (length > left)
+        throw error(errc::out_of_range, "lengths_to_offsets: the sum does not fit into an offset",
+                    {{"row", i}, {"length", length}, {"largest offset", std::numeric_limits<Offset>::max()}});
+      left -= length;
+    }
+    offsets[lengths.size()] = exclusive_scan_impl<Exec>::run(exec, vector_view<T const>{lengths.data(), lengths.size()},
+                                                             offsets.slice(0, lengths.size()), Offset{});
+  }
+};
+
+}  // namespace detail
+
+/// Running sums: out[i] = initial + in[0] + … + in[i - 1]; returns the sum of all.
+///
+/// `exclusive_scan(exec, in, out, initial)`: `in` (n,), `out` (n,), which may be the same memory. Sums in `out`'s type. Floating sums are
+/// joined by fixed pieces of 32,768, so the thread count changes nothing.
+inline constexpr detail::exclusive_scan_fn exclusive_scan{};
+
+/// Row lengths to row offsets: offsets[0] = 0, offsets[i + 1] = offsets[i] + lengths[i]. `lengths` (n,), `offsets` (n + 1,).
+/// @throws tessera::error invalid_argument naming a row of negative length, out_of_range naming the row at which the sum leaves the type
+/// of the offsets.
+inline constexpr detail::lengths_to_offsets_fn lengths_to_offsets{};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Reduction operators for host and device.
+struct plus {
+  template <class T>
+  TESSERA_HOST_DEVICE constexpr T operator()(T a, T b) const noexcept {
+    return static_cast<T>(a + b);
+  }
+};
+struct maximum {
+  template <class T>
+  TESSERA_HOST_DEVICE constexpr T operator()(T a, T b) const noexcept {
+    return a < b ? b : a;
+  }
+};
+
+namespace detail {
+
+template <class T, class Offset, class Result, class Op>
+TESSERA_HOST_DEVICE constexpr Result reduce_segment(T const* values, Offset first, Offset last, Result result, Op op) noexcept {
+  for (; first < last; ++first) result = op(result, static_cast<Result>(values[first]));
+  return result;
+}
+
+template <class Exec>
+struct segmented_reduce_impl {
+  static_assert(dependent_false<Exec>,
+                "segmented_reduce: no back end for this execution; for CUDA include <tessera/core/segmented_reduce.cuh>");
+};
+
+inline constexpr std::int64_t segments_per_piece = 1024;
+
+template <>
+struct segmented_reduce_impl<host_exec> {
+  template <class T, class Offset, class Result, class Op>
+  static void run(host_exec const& exec, T const* values, vector_view<Offset const> offsets, vector_view<Result> out, Result initial,
+                  Op op) {
+    for_each_piece(exec, out.size(), segments_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto i = first; i < last; ++i) out[i] = reduce_segment(values, offsets[i], offsets[i + 1], initial, op);
+    });
+  }
+};
+
+struct segmented_reduce_fn {
+  template <execution Exec, class T, class Offset, class Result, class Op = plus>
+  void operator()(Exec const& exec, T const* values, vector_view<Offset> offsets, vector_view<Result> out,
+                  std::type_identity_t<Result> initial = {}, Op op = {}) const {
+    if (offsets.size() != out.size() + 1)
+      throw error(errc::shape_mismatch, "segmented_reduce: one offset more than segments",
+                  {{"offsets", offsets.size()}, {"segments", out.size()}});
+    segmented_reduce_impl<Exec>::run(exec, values, vector_view<Offset const>{offsets.data(), offsets.size()}, out, initial, op);
+  }
+};
+
+}  // namespace detail
+
+/// Folds each segment in index order: out[i] = op(… op(op(initial, v[offsets[i]]), …), v[offsets[i + 1] - 1]); `initial` where empty.
+///
+/// `segmented_reduce(exec, values, offsets, out, initial, op)`: `offsets` (n + 1,), non-decreasing, `out` (n,). Folds in `out`'s type.
+inline constexpr detail::segmented_reduce_fn segmented_reduce{};
+
+}  // namespace tessera::inline TESSERA_ABI

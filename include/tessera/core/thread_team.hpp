@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <concepts>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// The work of one parallel region: `chunk(i)` does chunk i. Two words; never throws.
+class chunk_function {
+ public:
+  constexpr chunk_function() = default;
+  template <class F>
+    requires(!std::same_as<F, chunk_function>)
+  explicit chunk_function(F const& f) noexcept
+      : object_(&f), call_([](void const* object, std::int64_t chunk) noexcept { (*static_cast<F const*>(object))(chunk); }) {}
+  void operator()(std::int64_t chunk) const noexcept { call_(object_, chunk); }
+
+ private:
+  void const* object_ = nullptr;
+  void (*call_)(void const*, std::int64_t) noexcept = nullptr;
+};
+
+/// Threads that the caller owns: `run(chunks, f)` calls f(0) … f(chunks - 1), each once, on any threads in any order, and returns when all
+/// are done and their writes are visible; `size()` is how many may run at once. OpenMP, TBB or another pool is a model in five lines.
+template <class T>
+concept thread_team = requires(T& team, std::int64_t chunks, chunk_function f) {
+  team.run(chunks, f);
+  { team.size() } -> std::convertible_to<int>;
+};
+
+/// The caller's thread alone.
+struct serial_team {
+  static constexpr int size() noexcept { return 1; }
+  static void run(std::int64_t chunks, chunk_function f) noexcept {
+    for (std::int64_t i = 0; i < chunks; ++i) f(i);
+  }
+};
+static_assert(thread_team<serial_team>);
+
+/// `threads - 1` threads of its own beside the caller's. They spin briefly between regions, then sleep; a region that finds them awake
+/// costs about a microsecond. A region started inside another, or by a second thread meanwhile, runs on its caller alone.
+class thread_pool {
+ public:
+  /// @throws tessera::error invalid_argument unless 1 <= threads <= 4096, out_of_memory when the system refuses a thread.
+  explicit thread_pool(int threads) {
+    if (threads < 1 || threads > 4096)
+      throw error(errc::invalid_argument, "thread_pool: number of threads", {{"threads", threads}, {"least", 1}, {"most", 4096}});
+    workers_.reserve(static_cast<std::size_t>(threads - 1));
+    try {
+      for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
+    } catch (std::system_error const& refusal) {
+      stop();
+      throw error(errc::out_of_memory, "thread_pool: the system refuses a thread",
+                  {{"threads", threads}, {"started", size()}, {"reason", refusal.what()}});
+    }
+  }
+  thread_pool(thread_pool const&) = delete;
+  thread_pool& operator=(thread_pool const&) = delete;
+  ~thread_pool() { stop(); }
+
+  int size() const noexcept { return static_cast<int>(workers_.size()) + 1; }
+
+  void run(std::int64_t chunks, chunk_function f) noexcept {
+    if (chunks <= 1 || workers_.empty() || busy_.exchange(true, std::memory_order_acquire)) return serial_team::run(chunks, f);
+    function_ = f;
+    chunks_ = chunks;
+    done_.store(0, std::memory_order_relaxed);
+    left_.store(chunks);  // opens the region; what stands above is visible to whoever takes a chunk
+    if (sleeping_.load() > 0) {
+      { std::lock_guard const lock(mutex_); }
+      wake_.notify_all();
+    }
+    while (take_chunk()) {
+    }
+    for (int spins = 0; done_.load(std::memory_order_acquire) != chunks; spins += spins < spins_before_yield) pause(spins);
+    busy_.store(false, std::memory_order_release);
+  }
+
+ private:
+  static constexpr int spins_before_yield = 1 << 10;
+  static constexpr int spins_before_sleep = 1 << 12;
+
+  // A worker that is late from an earlier region takes a chunk of the present one, with the present function: the counter alone decides.
+  bool take_chunk() noexcept {
+    auto left = left_.load();
+    while (left > 0)
+      if (left_.compare_exchange_weak(left, left - 1)) {
+        function_(chunks_ - left);
+        done_.fetch_add(1, std::memory_order_release);
+        return true;
+      }
+    return false;
+  }
+
+  void work() noexcept {
+    for (int spins = 0; !stopping_.load(std::memory_order_relaxed);) {
+      if (take_chunk()) {
+        spins = 0;
+      } else if (++spins < spins_before_sleep) {
+        pause(spins);
+      } else {
+        std::unique_lock lock(mutex_);
+        ++sleeping_;
+        wake_.wait(lock, [this] { return left_.load() > 0 || stopping_.load(); });
+        --sleeping_;
+        spins = 0;
+      }
+    }
+  }
+
+  void stop() noexcept {
+    {
+      std::lock_guard const lock(mutex_);
+      stopping_.store(true);
+    }
+    wake_.notify_all();
+    for (auto& w : workers_) w.join();
+  }
+
+  static void pause(int spins) noexcept {
+    if (spins >= spins_before_yield) return std::this_thread::yield();
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+  }
+
+  chunk_function function_;
+  std::int64_t chunks_ = 0;
+  alignas(64) std::atomic<std::int64_t> left_{0};
+  alignas(64) std::atomic<std::int64_t> done_{0};
+  alignas(64) std::atomic<bool> busy_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> sleeping_{0};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::thread> workers_;
+};
+static_assert(thread_team<thread_pool>);
+
+}  // namespace tessera::inline TESSERA_ABI

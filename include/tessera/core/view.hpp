@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/core/config.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+// Elements of type T, or T without const: a pointer to a base would stride wrongly over derived elements.
+template <class C, class T>
+concept contiguous_container_of = requires(C& c) {
+  { c.size() } -> std::convertible_to<std::size_t>;
+  requires std::convertible_to < std::remove_pointer_t<decltype(c.data())>(*)
+  [], T(*)[] > ;
+};
+}  // namespace detail
+
+/// Elements in a row in memory that somebody else owns. Trivially copyable; converts from anything with data() and size().
+template <class T>
+struct vector_view {
+  T* pointer = nullptr;
+  std::int64_t count = 0;
+
+  constexpr vector_view() = default;
+  TESSERA_HOST_DEVICE constexpr vector_view(T* data, std::int64_t size) noexcept : pointer(data), count(size) {}
+  template <class C>
+    requires(!std::same_as<std::remove_cvref_t<C>, vector_view> && detail::contiguous_container_of<C, T>)
+  constexpr vector_view(C&& container) noexcept  // NOLINT: implicit, as a span
+      : pointer(container.data()), count(static_cast<std::int64_t>(container.size())) {}
+
+  TESSERA_HOST_DEVICE constexpr T* data() const noexcept { return pointer; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t size() const noexcept { return count; }
+  TESSERA_HOST_DEVICE constexpr bool empty() const noexcept { return count == 0; }
+  TESSERA_HOST_DEVICE constexpr T* begin() const noexcept { return pointer; }
+  TESSERA_HOST_DEVICE constexpr T* end() const noexcept { return pointer + count; }
+  TESSERA_HOST_DEVICE constexpr T& operator[](std::int64_t i) const noexcept { return pointer[i]; }
+
+  /// Elements [first, first + size).
+  TESSERA_HOST_DEVICE constexpr vector_view slice(std::int64_t first, std::int64_t size) const noexcept { return {pointer + first, size}; }
+};
+
+template <class C>
+vector_view(C&&) -> vector_view<std::remove_pointer_t<decltype(std::declval<C&>().data())>>;
+
+/// A row-major matrix in memory that somebody else owns; row r starts at data + r * stride.
+template <class T>
+struct matrix_view {
+  T* pointer = nullptr;
+  std::int64_t row_count = 0;
+  std::int64_t column_count = 0;
+  std::int64_t row_stride = 0;  // elements from one row to the next, at least column_count
+
+  constexpr matrix_view() = default;
+  TESSERA_HOST_DEVICE constexpr matrix_view(T* data, std::int64_t rows, std::int64_t columns) noexcept
+      : matrix_view(data, rows, columns, columns) {}
+  TESSERA_HOST_DEVICE constexpr matrix_view(T* data, std::int64_t rows, std::int64_t columns, std::int64_t stride) noexcept
+      : pointer(data), row_count(rows), column_count(columns), row_stride(stride) {}
+  template <class U>
+    requires(std::same_as<U const, T> && !std::same_as<U, T>)
+  TESSERA_HOST_DEVICE constexpr matrix_view(matrix_view<U> other) noexcept  // NOLINT: implicit, to const
+      : matrix_view(other.pointer, other.row_count, other.column_count, other.row_stride) {}
+
+  TESSERA_HOST_DEVICE constexpr T* data() const noexcept { return pointer; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t rows() const noexcept { return row_count; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t columns() const noexcept { return column_count; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t stride() const noexcept { return row_stride; }
+  TESSERA_HOST_DEVICE constexpr T* row(std::int64_t r) const noexcept { return pointer + r * row_stride; }
+  TESSERA_HOST_DEVICE constexpr T& operator()(std::int64_t r, std::int64_t c) const noexcept { return pointer[r * row_stride + c]; }
+
+  /// Rows [first_row, first_row + rows) of columns [first_column, first_column + columns), in place.
+  TESSERA_HOST_DEVICE constexpr matrix_view block(std::int64_t first_row, std::int64_t first_column, std::int64_t rows,
+                                                  std::int64_t columns) const noexcept {
+    return {pointer + first_row * row_stride + first_column, rows, columns, row_stride};
+  }
+  TESSERA_HOST_DEVICE constexpr matrix_view columns_from(std::int64_t first, std::int64_t columns) const noexcept {
+    return block(0, first, row_count, columns);
+  }
+  TESSERA_HOST_DEVICE constexpr matrix_view rows_from(std::int64_t first, std::int64_t rows) const noexcept {
+    return block(first, 0, rows, column_count);
+  }
+};
+
+static_assert(std::is_trivially_copyable_v<vector_view<float>> && std::is_trivially_copyable_v<matrix_view<float>>);
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Whether every embedding row of a batch is known to be replicated everywhere (hot), or some are not (cold), or nobody asked (mixed).
+enum class batch_class : std::uint8_t { mixed, hot, cold };
+
+/// What a model reads, and who the batch is. Trivially copyable.
+struct batch_view {
+  matrix_view<float const> dense;                 // (samples, dense features), preprocessed
+  vector_view<float const> labels;                // (samples,), 0 or 1
+  keyed_jagged_view<std::int64_t const> sparse;   // one key a sparse feature; its rows: a sample each unless deduplicated
+  vector_view<std::int64_t const> sample_ids;     // (samples,): row number of the sample in its data set
+  vector_view<std::int64_t const> session_ids{};  // (samples,), or empty where samples belong to no session
+  std::int64_t id = 0;                            // batches of the run before this one
+  std::int64_t epoch = 0;
+  batch_class kind = batch_class::mixed;
+
+  TESSERA_HOST_DEVICE constexpr std::int64_t samples() const noexcept { return dense.rows(); }
+};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_store.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// A row for each id of 0 … rows - 1, in one array (rows, dim); optimizer states in another. Move-only.
+template <class Element = float>
+class dense_table {
+  static_assert(std::is_same_v<Element, float>, "rows are fp32");
+
+ public:
+  using element = Element;
+  static constexpr bool slots_are_ids = true;
+
+  /// Allocates and initialises all rows, with state for this optimizer. @throws tessera::error invalid_argument, out_of_memory.
+  template <row_optimizer Optimizer>
+  dense_table(host_exec const& exec, table_options const& options, Optimizer const& optimizer)
+      : options_(options), layout_(row_state_layout::of(optimizer)) {
+    detail::check_table_options("dense_table", options, layout_);
+    weights_.resize(exec, options.rows * options.dim);
+    states_.resize(exec, options.rows * layout_.width(options.dim));
+    for_each_piece(exec, options.rows, detail::rows_per_init_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto id = first; id < last; ++id) {
+        for_each_initial_element(options_, id, [row = this->row(id)](std::int64_t i, float value) { row[i] = value; });
+        std::fill_n(state(id), layout_.width(options_.dim), layout_.initial);
+      }
+    });
+  }
+
+  /// What such a table will occupy, before it is built.
+  static std::size_t bytes_for(table_options const& options, row_state_layout layout) noexcept {
+    return static_cast<std::size_t>(options.rows) *
+           (static_cast<std::size_t>(options.dim) * sizeof(Element) + static_cast<std::size_t>(layout.width(options.dim)) * sizeof(float));
+  }
+  std::size_t bytes() const noexcept { return weights_.capacity_bytes() + states_.capacity_bytes(); }
+
+  table_options const& options() const noexcept { return options_; }
+  std::int64_t dim() const noexcept { return options_.dim; }
+  std::int64_t rows() const noexcept { return options_.rows; }
+  row_state_layout state_layout() const noexcept { return layout_; }
+  step_count steps() const noexcept { return steps_; }
+  void set_steps(step_count steps) noexcept { steps_ = steps; }
+
+  /// All rows, (rows, dim), and all states, (rows, state width).
+  matrix_view<Element> weights() noexcept { return {weights_.data(), rows(), dim()}; }
+  matrix_view<Element const> weights() const noexcept { return {weights_.data(), rows(), dim()}; }
+  matrix_view<float> states() noexcept { return {states_.data(), rows(), layout_.width(dim())}; }
+  matrix_view<float const> states() const noexcept { return {states_.data(), rows(), layout_.width(dim())}; }
+
+  Element* row(std::int64_t slot) noexcept { return weights_.data() + slot * options_.dim; }
+  Element const* row(std::int64_t slot) const noexcept { return weights_.data() + slot * options_.dim; }
+  float* state(std::int64_t slot) noexcept { return states_.data() + slot * layout_.width(options_.dim); }
+  float const* state(std::int64_t slot) const noexcept { return states_.data() + slot * layout_.width(options_.dim); }
+
+  bool holds(std::int64_t id) const noexcept { return static_cast<std::uint64_t>(id) < static_cast<std::uint64_t>(options_.rows); }
+
+  void locate(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
+              vector_view<row_status> statuses = {}) const {
+    detail::check_locate_shapes("dense_table::locate", ids.size(), slots.size(), statuses.size());
+    find(exec, ids, slots);
+    for (std::int64_t i = 0; i < statuses.size(); ++i) statuses[i] = slots[i] < 0 ? row_status::out_of_range : row_status::found;
+  }
+  void find(host_exec const&, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const {
+    detail::check_locate_shapes("dense_table::find", ids.size(), slots.size(), 0);
+    for (std::int64_t i = 0; i < ids.size(); ++i) slots[i] = holds(ids[i]) ? ids[i] : -1;
+  }
+
+ private:
+  table_options options_;
+  row_state_layout layout_;
+  step_count steps_{};
+  buffer<Element> weights_;
+  buffer<float> states_;
+};
+static_assert(row_store<dense_table<>>);
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// How the rows of a bag become one vector. An empty bag gives zeros.
+enum class pooling : std::uint8_t {
+  sum,
+  mean,  ///< the sum over the bag's length; weights do not change the divisor
+};
+
+/// How one key of a batch is looked up.
+struct pooled_feature {
+  std::int64_t table = 0;  // index into the tables of the call; several features may share a table
+  tessera::pooling pooling = tessera::pooling::sum;
+};
+
+/// What a backward needs of its forward. The caller owns it; any number may be in flight. The batch's memory must outlive it.
+struct pooled_lookup_saved {
+  keyed_jagged_view<std::int64_t const> batch;
+  buffer<std::int64_t> slots;  // one a value of the batch; unused where slots are ids
+
+  /// The slot of each value of the batch, from its first value on.
+  template <row_store Store>
+  std::int64_t const* slots_of() const noexcept {
+    if constexpr (Store::slots_are_ids) return batch.rows() == 0 ? nullptr : batch.values + batch.offsets[0];
+    return slots.data();
+  }
+};
+
+namespace detail {
+
+template <class Tables>
+using store_of = std::remove_cv_t<std::remove_pointer_t<decltype(std::declval<Tables&>().data())>>;
+
+inline constexpr std::int64_t prefetch_rows_ahead = 8;
+
+/// Samples a piece, so that a piece reads about 64 KiB of rows whatever the shape.
+constexpr std::int64_t bags_per_piece(std::int64_t bags, std::int64_t values, std::int64_t row_bytes) noexcept {
+  std::int64_t const bytes_a_bag = bags == 0 ? row_bytes : (divide_up(values, bags) + 1) * row_bytes;
+  return std::clamp<std::int64_t>((std::int64_t{1} << 16) / (bytes_a_bag < 1 ? 1 : bytes_a_bag), 4, 4096);
+}
+
+template <class Exec>
+struct pooled_lookup_impl {
+  static_assert(dependent_false<Exec>, "pooled_lookup: no back end for this execution; for CUDA include <tessera/embed/pooled_lookup.cuh>");
+};
+
+// One feature's part of a call.
+template <class Store>
+struct bag_reader {
+  Store const& table;
+  jagged_view<std::int64_t const> bags;  // ids
+  std::int64_t const* slots;             // slots[p - first_position] belongs to bags.values[p]
+  std::int64_t first_position;           // of the batch
+  float const* weights;                  // of position p: weights[p * weight_step]
+  std::int64_t weight_step;              // 0: one weight for all
+  pooling mode;
+  std::int64_t feature;
+
+  std::int64_t slot(std::int64_t position) const noexcept { return slots[position - first_position]; }
+
+  void prefetch(std::int64_t position) const noexcept {
+    if (slot(position) < 0) return;
+    if constexpr (Store::slots_are_ids)
+      if (!table.holds(slot(position))) return;
+    auto const* const row = reinterpret_cast<char const*>(table.row(slot(position)));
+    for (std::int64_t byte = 0; byte < table.dim() * static_cast<std::int64_t>(sizeof(typename Store::element)); byte += 64)
+      __builtin_prefetch(row + byte);
+  }
+
+  void check(std::int64_t bag) const {
+    if constexpr (Store::slots_are_ids)
+      for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
+        if (!table.holds(bags.values[p])) [[unlikely]]
+          throw error(errc::out_of_range, "pooled_lookup: id out of range",
+                      {{"feature", feature}, {"table", table.options().id.value}, {"row", bag}, {"position", p - bags.begin_of(bag)},
+                       {"id", bags.values[p]}, {"rows", table.rows()}});
+  }
+
+  bool has_rows(std::int64_t bag) const noexcept {
+    if constexpr (!Store::slots_are_ids)
+      for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
+        if (slot(p) < 0) return false;
+    return true;
+  }
+
+  // Columns [first, first + Width) of one bag whose ids have rows; Width 0: `width` columns, of any bag. The sum runs over the bag in
+  // order, column by column.
+  template <int Width>
+  void pool_columns(std::int64_t bag, std::int64_t first, std::int64_t width, float* out) const {
+    constexpr std::size_t capacity = Width == 0 ? max_width : Width;
+    auto const n = Width == 0 ? width : Width;
+    constexpr bool may_lack_rows = Width == 0 && !Store::slots_are_ids;  // apart, as its call costs the others their registers
+    float sum[capacity];
+    for (std::int64_t c = 0; c < n; ++c) sum[c] = 0;
+    float initial[may_lack_rows ? capacity : 1];
+    for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) {
+      float const* row = nullptr;
+      if (!may_lack_rows || slot(p) >= 0) {
+        row = table.row(slot(p)) + first;
+      } else {
+        write_initial(table.options(), bags.values[p], first, n, initial);
+        row = initial;
+      }
+      float const weight = weights[p * weight_step];
+      asm volatile("" : "+r"(row));  // one row after the other: g++ 12 would jam two into one loop and lose its vectors
+      for (std::int64_t c = 0; c < n; ++c) sum[c] += weight * row[c];
+    }
+    auto const length = bags.length(bag);
+    float const scale = mode == pooling::mean && length > 1 ? 1.0F / static_cast<float>(length) : 1.0F;
+    for (std::int64_t c = 0; c < n; ++c) out[c] = sum[c] * scale;
+  }
+
+  // A row that the store does not have yet reads as it would first appear. Not inlined: its products must be rounded to memory, as they
+  // are when the row appears, and not be fused into the sum.
+  [[gnu::noinline]] static void write_initial(table_options const& options, std::int64_t id, std::int64_t first, std::int64_t n, float* to) noexcept {
+    for_each_initial_element(options, id, first, first + n, [&](std::int64_t i, float value) { to[i - first] = value; });
+  }
+
+  static constexpr int max_width = 128;
+
+  void pool(std::int64_t first_bag, std::int64_t last_bag, matrix_view<float> out) const {
+    if (first_bag == last_bag) return;
+    auto const last_position = bags.end_of(last_bag - 1);
+    auto ahead = bags.begin_of(first_bag);
+    for (auto bag = first_bag; bag < last_bag; ++bag) {
+      for (auto const until = std::min(last_position, bags.end_of(bag) + prefetch_rows_ahead); ahead < until; ++ahead) prefetch(ahead);
+      check(bag);
+      pool_bag(bag, out.row(bag));
+    }
+  }
+
+  void pool_bag(std::int64_t bag, float* to) const {
+    auto const dim = table.dim();
+    bool const complete = has_rows(bag);
+    switch (complete ? dim : 0) {
+      case 4: return pool_columns<4>(bag, 0, 4, to);
+      case 8: return pool_columns<8>(bag, 0, 8, to);
+      case 16: return pool_columns<16>(bag, 0, 16, to);
+      case 32: return pool_columns<32>(bag, 0, 32, to);
+      case 64: return pool_columns<64>(bag, 0, 64, to);
+      default: {
+        std::int64_t column = 0;
+        for (; complete && column + max_width <= dim; column += max_width) pool_columns<max_width>(bag, column, max_width, to + column);
+        for (; column < dim; column += max_width) pool_columns<0>(bag, column, std::min<std::int64_t>(max_width, dim - column), to + column);
+      }
+    }
+  }
+};
+
+template <>
+struct pooled_lookup_impl<host_exec> {
+  template <class Store>
+  static void run(host_exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
+                  keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out) {
+    static constexpr float one = 1;
+    auto const base = batch.rows() == 0 ? 0 : batch.offsets[0];
+    buffer<std::int64_t> first_piece(exec, batch.keys + 1);
+    first_piece[0] = 0;
+    auto const piece_bags = [&](std::int64_t key) {
+      return bags_per_piece(batch.rows(key), batch.key(key).size(), tables[features[key].table].dim() * static_cast<std::int64_t>(sizeof(float)));
+    };
+    for (std::int64_t key = 0; key < batch.keys; ++key) first_piece[key + 1] = first_piece[key] + divide_up(batch.rows(key), piece_bags(key));
+    exec.run(first_piece[batch.keys], [&](std::int64_t piece) {
+      auto const key = std::upper_bound(first_piece.begin(), first_piece.end(), piece) - first_piece.begin() - 1;
+      auto const bags = piece_bags(key);
+      auto const first = (piece - first_piece[key]) * bags;
+      bag_reader<Store> const reader{tables[features[key].table], batch.key(key), slots, base, batch.weighted() ? batch.weights : &one, batch.weighted() ? 1 : 0, features[key].pooling, key};
+      reader.pool(first, std::min(batch.rows(key), first + bags), out[key]);
+    });
+  }
+
+  // Every id of every feature to its slot, before any row is read.
+  template <bool Insert, class Store, class MaybeConstStore>
+  static void locate(host_exec const& exec, vector_view<MaybeConstStore> tables, vector_view<pooled_feature const> features,
+                     keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t>& slots) {
+    slots.resize(exec, batch.size());
+    auto const base = batch.rows() == 0 ? 0 : batch.offsets[0];
+    for (std::int64_t key = 0; key < batch.keys; ++key) {
+      auto const bags = batch.key(key);
+      if (bags.rows == 0) continue;
+      vector_view<std::int64_t const> const ids{bags.values + bags.offsets[0], bags.size()};
+      auto const to = slots.view().slice(bags.offsets[0] - base, bags.size());
+      if constexpr (Insert)
+        tables[features[key].table].locate(exec, ids, to, {});
+      else
+        tables[features[key].table].find(exec, ids, to);
+    }
+  }
+};
+
+template <class Store>
+void check_pooled_call(char const* call, vector_view<Store const> tables, vector_view<pooled_feature const> features,
+                       keyed_jagged_view<std::int64_t const> batch, std::int64_t matrices) {
+  if (features.size() != batch.keys || matrices != batch.keys)
+    throw error(errc::shape_mismatch, std::string(call) + ": one feature and one matrix a key of the batch",
+                {{"keys", batch.keys}, {"features", features.size()}, {"matrices", matrices}});
+  for (std::int64_t key = 0; key < batch.keys; ++key)
+    if (features[key].table < 0 || features[key].table >= tables.size())
+      throw error(errc::out_of_range, std::string(call) + ": no such table",
+                  {{"feature", key}, {"table", features[key].table}, {"tables", tables.size()}});
+}
+
+inline void check_pooled_matrix(char const* call, std::int64_t feature, std::int64_t rows, std::int64_t dim, matrix_view<float const> matrix) {
+  if (matrix.rows() != rows || matrix.columns() != dim || matrix.stride() < dim)
+    throw error(errc::shape_mismatch, std::string(call) + ": a matrix does not fit its feature",
+                {{"feature", feature}, {"rows", matrix.rows()}, {"rows expected", rows}, {"columns", matrix.columns()}, {"dim", dim}});
+}
+
+struct pooled_lookup_fn {
+  template <execution Exec, class Tables>
+  void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
+                  keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out, pooled_lookup_saved& saved) const {
+    using store = store_of<Tables>;
+    static_assert(row_store<store>);
+    vector_view<store> const stores(tables);
+    check<store>({stores.data(), stores.size()}, features, batch, out);
+    pooled_lookup_saved filled{batch, std::move(saved.slots)};
+    saved.batch = {};  // what a throw leaves fits no batch
+    if constexpr (!store::slots_are_ids) pooled_lookup_impl<Exec>::template locate<true, store>(exec, stores, features, batch, filled.slots);
+    pooled_lookup_impl<Exec>::run(exec, vector_view<store const>{stores.data(), stores.size()}, features, batch,
+                                  filled.template slots_of<store>(), out);
+    saved = std::move(filled);
+  }
+
+  template <execution Exec, class Tables>
+  void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                  keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out) const {
+    using store = store_of<Tables const>;
+    static_assert(row_store<store>);
+    vector_view<store const> const stores(tables);
+    check<store>(stores, features, batch, out);
+    pooled_lookup_saved local{batch, {}};
+    if constexpr (!store::slots_are_ids) pooled_lookup_impl<Exec>::template locate<false, store>(exec, stores, features, batch, local.slots);
+    pooled_lookup_impl<Exec>::run(exec, stores, features, batch, local.template slots_of<store>(), out);
+  }
+
+ private:
+  template <class Store>
+  static void check(vector_view<Store const> tables, vector_view<pooled_feature const> features, keyed_jagged_view<std::int64_t const> batch,
+                    vector_view<matrix_view<float> const> out) {
+    check_pooled_call("pooled_lookup", tables, features, batch, out.size());
+    for (std::int64_t key = 0; key < batch.keys; ++key)
+      check_pooled_matrix("pooled_lookup", key, batch.rows(key), tables[features[key].table].dim(), out[key]);
+  }
+};
+
+}  // namespace detail
+
+/// Looks up and pools many features from many tables of any dims in one call: row r of out[k] is the pooled row r of key k.
+///
+/// - training: `pooled_lookup(exec, tables, features, batch, out, saved)`. Hashed tables give new ids a row; `saved` is for
+///   `pooled_lookup_backward`.
+/// - evaluation: `pooled_lookup(exec, tables, features, batch, out)`. Changes nothing: an id without a row reads as the row it would get.
+///
+/// `tables`: a container of one kind of row store. `features` (keys,): which table, and how to pool. `batch`: ids, optionally weighted
+/// (a row counts weight times); each key has its own number of rows. `out` (keys,): matrices (rows of the key, dim of its table) of any
+/// row stride, so that vectors land where the next layer reads them.
+/// @post each vector sums its bag in order, in float; the thread count changes nothing.
+/// @throws tessera::error shape_mismatch; out_of_range naming feature, table, row, position and id, when a dense table has no such row:
+/// no table has changed then.
+inline constexpr detail::pooled_lookup_fn pooled_lookup{};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/files/posix_file.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+// Refuses what the parser lets through: a key that occurs twice in one object (the later would win) and nesting without bound.
+class json_strictness {
+ public:
+  explicit json_strictness(std::string const& file) : file_(file) {}
+
+  bool operator()(int depth, nlohmann::json::parse_event_t seen, nlohmann::json& parsed) {
+    using event = nlohmann::json::parse_event_t;
+    if ((seen == event::object_start || seen == event::array_start) && depth >= deepest)
+      throw error(errc::parse_error, "JSON is nested too deep", {{"file", file_}, {"deepest", deepest}});
+    if (seen == event::object_start) keys_.emplace_back();
+    if (seen == event::object_end) keys_.pop_back();
+    if (seen == event::key && !keys_.back().insert(parsed.get_ref<std::string const&>()).second)
+      throw error(errc::parse_error, "JSON field occurs twice", {{"file", file_}, {"field", parsed.get_ref<std::string const&>()}});
+    return true;
+  }
+
+ private:
+  static constexpr int deepest = 64;
+  std::string const& file_;
+  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+};
+
+}  // namespace detail
+
+/// Parses one JSON value; `file` is for messages.
+/// @throws tessera::error parse_error, naming file and reason: no JSON, a field that occurs twice, nesting deeper than 64.
+inline nlohmann::json parse_json(std::string_view text, std::string const& file) {
+  try {
+    detail::json_strictness strictness(file);
+    return nlohmann::json::parse(text.begin(), text.end(), [&](int depth, nlohmann::json::parse_event_t seen, nlohmann::json& parsed) {
+      return strictness(depth, seen, parsed);
+    });
+  } catch (nlohmann::json::exception const& e) {
+    std::string_view reason(e.what());
+    if (auto const prefix = reason.find("] "); prefix != reason.npos) reason.remove_prefix(prefix + 2);
+    throw error(errc::parse_error, "not JSON", {{"file", file}, {"reason", reason}});
+  }
+}
+
+/// The text of a JSON value, on one line (indent -1) or indented; `file` is for messages.
+/// @throws tessera::error invalid_argument for a string that is not UTF-8.
+inline std::string print_json(nlohmann::json const& value, std::string const& file, int indent = -1) {
+  try {
+    return value.dump(indent);
+  } catch (nlohmann::json::exception const& e) {
+    throw error(errc::invalid_argument, "cannot be written as JSON", {{"file", file}, {"reason", e.what()}});
+  }
+}
+
+/// Reads a JSON file of at most 256 MiB. @throws as read_text and parse_json.
+inline nlohmann::json read_json(std::string const& path) { return parse_json(read_text(path, std::int64_t{1} << 28), path); }
+
+/// Writes a JSON file, indented. @throws as write_text and print_json.
+inline void write_json(std::string const& path, nlohmann::json const& value) { write_text(path, print_json(value, path, 2) + "\n"); }
+
+/// The field of that name. @throws tessera::error parse_error, naming file and field, when `object` is none or lacks it.
+inline nlohmann::json const& json_field(nlohmann::json const& object, std::string_view field, std::string const& file) {
+  auto const found = object.find(field);  // end() for what is no object
+  if (found == object.end()) throw error(errc::parse_error, "JSON field is missing", {{"file", file}, {"field", field}});
+  return *found;
+}
+
+namespace detail {
+[[noreturn]] inline void throw_json_type(nlohmann::json const& value, std::string_view field, std::string const& file, char const* expected) {
+  throw error(errc::parse_error, "JSON field has the wrong type",
+              {{"file", file}, {"field", field}, {"expected", expected}, {"found", value.type_name()}});
+}
+}  // namespace detail
+
+/// A field that is an integer of 64 bits: 1.0, "1" and 2^63 are none.
+inline std::int64_t json_integer(nlohmann::json const& object, std::string_view field, std::string const& file) {
+  auto const& value = json_field(object, field, file);
+  bool const fits =
+      !value.is_number_unsigned() || value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (!value.is_number_integer() || !fits) detail::throw_json_type(value, field, file, "integer");
+  return value.get<std::int64_t>();
+}
+
+/// A field that is a number, integer or not.
+inline double json_number(nlohmann::json const& object, std::string_view field, std::string const& file) {
+  auto const& value = json_field(object, field, file);
+  if (!value.is_number()) detail::throw_json_type(value, field, file, "number");
+  return value.get<double>();
+}
+
+/// A field that is true or false.
+inline bool json_boolean(nlohmann::json const& object, std::string_view field, std::string const& file) {
+  auto const& value = json_field(object, field, file);
+  if (!value.is_boolean()) detail::throw_json_type(value, field, file, "boolean");
+  return value.get<bool>();
+}
+
+/// A field that is a string.
+inline std::string const& json_string(nlohmann::json const& object, std::string_view field, std::string const& file) {
+  auto const& value = json_field(object, field, file);
+  if (!value.is_string()) detail::throw_json_type(value, field, file, "string");
+  return value.get_ref<std::string const&>();
+}
+
+/// A field that is an array.
+inline nlohmann::json const& json_array(nlohmann::json const& object, std::string_view field, std::string const& file) {
+  auto const& value = json_field(object, field, file);
+  if (!value.is_array()) detail::throw_json_type(value, field, file, "array");
+  return value;
+}
+
+/// A field that is an object.
+inline nlohmann::json const& json_object(nlohmann::json const& object, std::string_view field, std::string const& file) {
+  auto const& value = json_field(object, field, file);
+  if (!value.is_object()) detail::throw_json_type(value, field, file, "object");
+  return value;
+}
+
+}  // namespace tessera::inline TESSERA_ABI

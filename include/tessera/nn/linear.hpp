@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/nn/gemm.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// What follows a layer. As in PyTorch, a ReLU lets NaN through: a training that diverges must show.
+enum class activation : std::uint8_t { identity, relu };
+
+/// Views of a linear layer's parameters: y = activation(x weight^T + bias).
+template <class T>
+struct linear_view {
+  matrix_view<T> weight;  // (out, in)
+  vector_view<T> bias;    // (out,)
+};
+
+namespace detail {
+
+inline constexpr std::int64_t bias_columns_per_piece = 64;
+
+// sums[c] = sum of column c, rows in order.
+inline void sum_columns(host_exec const& exec, matrix_view<float const> m, vector_view<float> sums) {
+  for_each_piece(exec, m.columns(), bias_columns_per_piece, [&](std::int64_t first, std::int64_t last) {
+    std::fill(sums.data() + first, sums.data() + last, 0.0F);
+    for (std::int64_t r = 0; r < m.rows(); ++r) {
+      auto const* const row = m.row(r);
+      for (auto c = first; c < last; ++c) sums[c] += row[c];
+    }
+  });
+}
+
+inline void check_linear(std::int64_t in, std::int64_t out, linear_view<float const> layer) {
+  if (layer.weight.columns() != in || layer.weight.rows() != out || layer.bias.size() != out)
+    throw error(errc::shape_mismatch, "linear: parameters do not fit the input or output",
+                {{"input columns", in}, {"output columns", out}, {"weight rows", layer.weight.rows()},
+                 {"weight columns", layer.weight.columns()}, {"bias", layer.bias.size()}});
+}
+
+struct linear_forward_fn {
+  template <execution Exec, gemm_policy Gemm>
+  void operator()(Exec const& exec, Gemm const& policy, matrix_view<float const> x, linear_view<float const> layer, activation act,
+                  matrix_view<float> y) const {
+    check_linear(x.columns(), y.columns(), layer);
+    gemm(exec, policy, x, transposed(layer.weight), y, [&](matrix_view<float> tile, std::int64_t, std::int64_t column) {
+      auto const* const bias = layer.bias.data() + column;
+      for (std::int64_t r = 0; r < tile.rows(); ++r) {
+        auto* const row = tile.row(r);
+        if (act == activation::relu)
+          for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] = row[c] + bias[c] <= 0 ? 0 : row[c] + bias[c];
+        else
+          for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] += bias[c];
+      }
+    });
+  }
+};
+
+struct linear_backward_parameters_fn {
+  template <execution Exec, gemm_policy Gemm>
+  void operator()(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float const> gradient,
+                  linear_view<float> parameter_gradient) const {
+    check_linear(x.columns(), gradient.columns(), {parameter_gradient.weight, {parameter_gradient.bias.data(), parameter_gradient.bias.size()}});
+    gemm(exec, policy, transposed(gradient), x, parameter_gradient.weight);
+    sum_columns(exec, gradient, parameter_gradient.bias);
+  }
+};
+
+struct linear_backward_input_fn {
+  template <execution Exec, gemm_policy Gemm>
+  void operator()(Exec const& exec, Gemm const& policy, matrix_view<float const> gradient, linear_view<float const> layer, activation act_before,
+                  matrix_view<float const> x, matrix_view<float> x_gradient) const {
+    check_linear(x_gradient.columns(), gradient.columns(), layer);
+    if (act_before == activation::identity) return gemm(exec, policy, gradient, layer.weight, x_gradient);
+    if (x.rows() != x_gradient.rows() || x.columns() != x_gradient.columns())
+      throw error(errc::shape_mismatch, "linear: the input and its gradient differ in shape",
+                  {{"rows", x.rows()}, {"columns", x.columns()}, {"gradient rows", x_gradient.rows()}, {"gradient columns", x_gradient.columns()}});
+    gemm(exec, policy, gradient, layer.weight, x_gradient, [&](matrix_view<float> tile, std::int64_t first_row, std::int64_t first_column) {
+      for (std::int64_t r = 0; r < tile.rows(); ++r) {
+        auto* const row = tile.row(r);
+        auto const* const input = x.row(first_row + r) + first_column;
+        for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] = input[c] <= 0 ? 0 : row[c];
+      }
+    });
+  }
+};
+
+struct relu_backward_fn {
+  void operator()(host_exec const& exec, matrix_view<float const> y, matrix_view<float> gradient) const {
+    if (y.rows() != gradient.rows() || y.columns() != gradient.columns())
+      throw error(errc::shape_mismatch, "relu_backward: the output and its gradient differ in shape",
+                  {{"rows", y.rows()}, {"columns", y.columns()}, {"gradient rows", gradient.rows()}, {"gradient columns", gradient.columns()}});
+    for_each_piece(exec, y.rows(), 256, [&](std::int64_t first, std::int64_t last) {
+      for (auto r = first; r < last; ++r)
+        for (std::int64_t c = 0; c < y.columns(); ++c) gradient(r, c) = y(r, c) <= 0 ? 0 : gradient(r, c);
+    });
+  }
+};
+
+}  // namespace detail
+
+/// y = activation(x weight^T + bias), bias and activation applied while each tile of y is in the cache.
+/// `linear_forward(exec, gemm policy, x, layer, activation, y)`: x (samples, in), y (samples, out), any row strides.
+inline constexpr detail::linear_forward_fn linear_forward{};
+
+/// Gradients of a layer's parameters: weight = gradient^T x, bias = column sums of gradient, rows in order; both overwritten.
+/// `linear_backward_parameters(exec, gemm policy, x, gradient, parameter gradients)`: `gradient` (samples, out) is that of the layer's
+/// output before its activation.
+inline constexpr detail::linear_backward_parameters_fn linear_backward_parameters{};
+
+/// The gradient handed to the layer before: x_gradient = gradient weight, times the derivative of the activation that made x, which is
+/// read off x itself.
+/// `linear_backward_input(exec, gemm policy, gradient, layer, activation before, x, x_gradient)`: x is read only when that is a ReLU.
+inline constexpr detail::linear_backward_input_fn linear_backward_input{};
+
+/// Turns the gradient of y = relu(z) into that of z, in place. `relu_backward(exec, y, gradient)`: both (samples, columns).
+inline constexpr detail::relu_backward_fn relu_backward{};
+
+}  // namespace tessera::inline TESSERA_ABI

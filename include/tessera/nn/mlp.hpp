@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/philox.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/nn/gemm.hpp>
+#include <tessera/nn/linear.hpp>
+#include <tessera/nn/parameters.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// What a backward of an MLP needs of its forward: the caller owns it, any number may be in flight. x and y must outlive it.
+struct mlp_saved {
+  matrix_view<float const> x;
+  matrix_view<float const> y;
+  buffer<float> hidden;  // the hidden layers' outputs, one layer after the other
+};
+
+/// Shape and start of an MLP. Weights are uniform with the variance 2 / in that keeps ReLU layers' signals level (He et al., ICCV 2015),
+/// without a ReLU behind them 2 / (in + out); biases are 0.
+struct mlp_options {
+  std::vector<std::int64_t> widths;  // of the input, each hidden layer and the output: at least two
+  activation last = activation::identity;
+  random_seed seed{};
+  std::uint32_t stream = 0;  // sets apart the random numbers of MLPs that share a seed
+
+  explicit mlp_options(std::vector<std::int64_t> widths, activation last = activation::identity, random_seed seed = {}, std::uint32_t stream = 0)
+      : widths(std::move(widths)), last(last), seed(seed), stream(stream) {}
+};
+
+/// Linear layers with a ReLU between them. Holds parameters only, all in one block, layer by layer, weight before bias. Move-only.
+class mlp {
+ public:
+  /// @throws tessera::error invalid_argument for fewer than two widths or one below 1.
+  mlp(host_exec const& exec, mlp_options const& options) : widths_(options.widths), last_(options.last) {
+    if (widths_.size() < 2) throw error(errc::invalid_argument, "mlp: an input and an output width", {{"widths", widths_.size()}});
+    std::int64_t count = 0;
+    for (std::size_t l = 0; l < widths_.size(); ++l) {
+      if (widths_[l] < 1) throw error(errc::invalid_argument, "mlp: a width below 1", {{"position", l}, {"width", widths_[l]}});
+      if (l > 0) count += (widths_[l - 1] + 1) * widths_[l];
+    }
+    parameters_.resize(exec, count);
+    for (std::int64_t l = 0; l < layers(); ++l) initialise(exec, l, options);
+  }
+
+  std::int64_t layers() const noexcept { return static_cast<std::int64_t>(widths_.size()) - 1; }
+  std::int64_t input_width() const noexcept { return widths_.front(); }
+  std::int64_t output_width() const noexcept { return widths_.back(); }
+  std::vector<std::int64_t> const& widths() const noexcept { return widths_; }
+
+  /// All parameters; gradients and optimizer states have the same layout.
+  vector_view<float> parameters() noexcept { return parameters_.view(); }
+  vector_view<float const> parameters() const noexcept { return parameters_.view(); }
+
+  /// One layer's part of a block laid out like `parameters()`.
+  template <class T>
+  linear_view<T> layer(vector_view<T> block, std::int64_t layer) const noexcept {
+    std::int64_t first = 0;
+    for (std::int64_t l = 0; l < layer; ++l) first += (in(l) + 1) * out(l);
+    return {{block.data() + first, out(layer), in(layer)}, {block.data() + first + in(layer) * out(layer), out(layer)}};
+  }
+
+  /// Names and shapes for checkpoints: "<prefix>.0.weight" (out, in), "<prefix>.0.bias" (out,), …
+  std::vector<parameter_block> blocks(std::string_view prefix) {
+    std::vector<parameter_block> result;
+    for (std::int64_t l = 0; l < layers(); ++l) {
+      auto const view = layer(parameters(), l);
+      auto const name = std::string(prefix) + "." + std::to_string(l);
+      result.push_back({name + ".weight", {out(l), in(l)}, {view.weight.data(), out(l) * in(l)}});
+      result.push_back({name + ".bias", {out(l)}, view.bias});
+    }
+    return result;
+  }
+
+  /// y = mlp(x): x (samples, input width), y (samples, output width), any row strides. `saved` is what `backward` reads.
+  template <execution Exec, gemm_policy Gemm>
+  void forward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, mlp_saved& saved) const {
+    saved.x = x;
+    saved.y = y;
+    saved.hidden.resize(exec, x.rows() * hidden_width());
+    auto from = x;
+    for (std::int64_t l = 0; l < layers(); ++l) {
+      auto const to = l + 1 == layers() ? y : hidden(saved, l);
+      linear_forward(exec, policy, from, layer(parameters(), l), activation_of(l), to);
+      from = to;
+    }
+  }
+
+  /// Gradients of the forward that filled `saved`. `gradient` (samples, output width) is that of y and is overwritten with that of the
+  /// last layer before its activation; `parameter_gradient`, laid out like `parameters()`, is overwritten; so is `x_gradient`
+  /// (samples, input width), unless it is empty: then it is not computed.
+  template <execution Exec, gemm_policy Gemm>
+  void backward(Exec const& exec, Gemm const& policy, mlp_saved& saved, matrix_view<float> gradient, vector_view<float> parameter_gradient,
+                matrix_view<float> x_gradient = {}) const {
+    if (parameter_gradient.size() != parameters_.size())
+      throw error(errc::shape_mismatch, "mlp: gradient block", {{"size", parameter_gradient.size()}, {"parameters", parameters_.size()}});
+    auto const samples = saved.x.rows();
+    if (saved.x.columns() != input_width() || saved.y.columns() != output_width() || saved.hidden.size() != samples * hidden_width())
+      throw error(errc::shape_mismatch, "mlp: saved by no forward, or by that of another shape",
+                  {{"samples", samples}, {"input columns", saved.x.columns()}, {"output columns", saved.y.columns()},
+                   {"hidden floats", saved.hidden.size()}, {"expected", samples * hidden_width()}});
+    if (gradient.rows() != samples || gradient.columns() != output_width())
+      throw error(errc::shape_mismatch, "mlp: gradient of the output",
+                  {{"rows", gradient.rows()}, {"expected rows", samples}, {"columns", gradient.columns()}, {"expected columns", output_width()}});
+    auto const widest = *std::max_element(widths_.begin(), widths_.end());
+    buffer<float> scratch(exec, 2 * samples * widest);
+    if (last_ == activation::relu) relu_backward(exec, saved.y, gradient);
+    matrix_view<float const> layer_gradient = gradient;
+    for (auto l = layers() - 1; l >= 0; --l) {
+      matrix_view<float const> const from = l == 0 ? saved.x : matrix_view<float const>(hidden(saved, l - 1));
+      linear_backward_parameters(exec, policy, from, layer_gradient, layer(parameter_gradient, l));
+      if (l == 0 && x_gradient.rows() == 0) return;
+      auto const to = l == 0 ? x_gradient : matrix_view<float>{scratch.data() + (l % 2) * samples * widest, samples, in(l)};
+      linear_backward_input(exec, policy, layer_gradient, layer(parameters(), l), l == 0 ? activation::identity : activation::relu, from, to);
+      layer_gradient = to;
+    }
+  }
+
+ private:
+  std::int64_t in(std::int64_t l) const noexcept { return widths_[static_cast<std::size_t>(l)]; }
+  std::int64_t out(std::int64_t l) const noexcept { return widths_[static_cast<std::size_t>(l) + 1]; }
+  activation activation_of(std::int64_t l) const noexcept { return l + 1 == layers() ? last_ : activation::relu; }
+  std::int64_t hidden_width() const noexcept {
+    std::int64_t sum = 0;
+    for (std::int64_t l = 0; l + 1 < layers(); ++l) sum += out(l);
+    return sum;
+  }
+  matrix_view<float> hidden(mlp_saved& saved, std::int64_t layer) const noexcept {
+    std::int64_t before = 0;
+    for (std::int64_t l = 0; l < layer; ++l) before += out(l);
+    return {saved.hidden.data() + saved.x.rows() * before, saved.x.rows(), out(layer)};
+  }
+
+  void initialise(host_exec const& exec, std::int64_t l, mlp_options const& options) {
+    auto const view = layer(parameters(), l);
+    auto const fan = activation_of(l) == activation::relu ? in(l) : in(l) + out(l);
+    auto const bound = std::sqrt(6.0F / static_cast<float>(fan));
+    for_each_piece(exec, out(l), 64, [&](std::int64_t first, std::int64_t last) {
+      for (auto r = first; r < last; ++r) {
+        for (std::int64_t c = 0; c < in(l); ++c) {
+          auto const block = philox(options.seed, static_cast<std::uint64_t>(l) << 32 | static_cast<std::uint64_t>(r), ~options.stream,
+                                    static_cast<std::uint32_t>(c / 4));
+          view.weight(r, c) = uniform_symmetric(block[static_cast<int>(c % 4)], bound);
+        }
+        view.bias[r] = 0;
+      }
+    });
+  }
+
+  std::vector<std::int64_t> widths_;
+  activation last_;
+  buffer<float> parameters_;
+};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/core/view.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Which ranks hold the same copy of a dense parameter and sum its gradients.
+enum class replication : std::uint8_t { everywhere, tower, one_rank };
+
+/// A named dense parameter, as checkpoints and gradient exchanges see it.
+struct parameter_block {
+  std::string name;                 // "bottom.0.weight"
+  std::vector<std::int64_t> shape;  // row-major
+  vector_view<float> values;        // (product of shape,)
+  replication group = replication::everywhere;
+};
+
+}  // namespace tessera::inline TESSERA_ABI

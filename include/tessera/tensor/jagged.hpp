@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <ostream>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/scan.hpp>
+#include <tessera/core/view.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Rows of different length: row i is values[offsets[i], offsets[i + 1]). A view of a part shares `values` with the whole, so
+/// offsets[0] need not be 0. Trivially copyable.
+template <class T, class Offset = std::int64_t>
+struct jagged_view {
+  T* values = nullptr;              // (>= offsets[rows],)
+  Offset const* offsets = nullptr;  // (rows + 1,), non-decreasing; nullptr where rows == 0 is an empty view
+  std::int64_t rows = 0;
+
+  TESSERA_HOST_DEVICE constexpr Offset begin_of(std::int64_t row) const noexcept { return offsets[row]; }
+  TESSERA_HOST_DEVICE constexpr Offset end_of(std::int64_t row) const noexcept { return offsets[row + 1]; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t length(std::int64_t row) const noexcept { return offsets[row + 1] - offsets[row]; }
+  TESSERA_HOST_DEVICE constexpr vector_view<T> row(std::int64_t row) const noexcept { return {values + offsets[row], length(row)}; }
+  /// Values in all rows.
+  TESSERA_HOST_DEVICE constexpr std::int64_t size() const noexcept { return rows == 0 ? 0 : offsets[rows] - offsets[0]; }
+  /// Rows [first, first + count), in place.
+  TESSERA_HOST_DEVICE constexpr jagged_view slice(std::int64_t first, std::int64_t count) const noexcept {
+    return {values, offsets + first, count};
+  }
+
+  template <class U>
+    requires(std::same_as<U, T const> && !std::is_const_v<T>)
+  TESSERA_HOST_DEVICE constexpr operator jagged_view<U, Offset>() const noexcept {  // NOLINT: implicit, to const
+    return {values, offsets, rows};
+  }
+};
+
+/// Owns the rows of one feature; offsets[0] is 0. Move-only.
+template <class T, class Offset = std::int64_t>
+class jagged {
+ public:
+  jagged() = default;
+
+  /// Rows given one by one.
+  static jagged from_rows(host_exec const& exec, std::vector<std::vector<T>> const& rows) {
+    std::vector<Offset> lengths;
+    lengths.reserve(rows.size());
+    for (auto const& row : rows) lengths.push_back(static_cast<Offset>(row.size()));
+    std::vector<T> values;
+    for (auto const& row : rows) values.insert(values.end(), row.begin(), row.end());
+    return from_lengths(exec, values, lengths);
+  }
+
+  /// `values` (sum of lengths,), `lengths` (rows,), both copied. @throws tessera::error invalid_argument for a negative length,
+  /// shape_mismatch unless the lengths sum to the number of values.
+  static jagged from_lengths(host_exec const& exec, vector_view<T const> values, vector_view<Offset const> lengths) {
+    jagged result;
+    auto const sum = result.set_lengths(exec, lengths);
+    if (sum != values.size())
+      throw error(errc::shape_mismatch, "jagged: lengths do not sum to the number of values", {{"sum", sum}, {"values", values.size()}});
+    result.copy_values(exec, values);
+    return result;
+  }
+
+  /// Rows of these lengths whose values the caller will write. @throws tessera::error invalid_argument for a negative length.
+  static jagged with_lengths(host_exec const& exec, vector_view<Offset const> lengths) {
+    jagged result;
+    result.values_.resize(exec, result.set_lengths(exec, lengths));
+    return result;
+  }
+
+  /// `values` (offsets[rows],), `offsets` (rows + 1,) from 0, both copied. @throws tessera::error as `validate`, and shape_mismatch when
+  /// there are no offsets or more values than they reach.
+  static jagged from_offsets(host_exec const& exec, vector_view<T const> values, vector_view<Offset const> offsets) {
+    if (offsets.empty()) throw error(errc::shape_mismatch, "jagged: offsets need one element more than rows", {{"offsets", 0}});
+    if (offsets[0] != 0) throw error(errc::invalid_argument, "jagged: the first offset is not 0", {{"offset", offsets[0]}});
+    validate(jagged_view<T const, Offset>{values.data(), offsets.data(), offsets.size() - 1}, values.size());
+    if (auto const last = offsets[offsets.size() - 1]; last != values.size())
+      throw error(errc::shape_mismatch, "jagged: more values than the offsets reach", {{"last offset", last}, {"values", values.size()}});
+    jagged result;
+    result.offsets_.resize(exec, offsets.size());
+    std::copy(offsets.begin(), offsets.end(), result.offsets_.begin());
+    result.copy_values(exec, values);
+    return result;
+  }
+
+  /// A copy of what a view shows, its offsets moved to start at 0.
+  static jagged from_view(host_exec const& exec, jagged_view<T const, Offset> view) {
+    jagged result;
+    result.offsets_.resize(exec, view.rows + 1);
+    result.offsets_[0] = 0;
+    for (std::int64_t i = 0; i < view.rows; ++i) result.offsets_[i + 1] = static_cast<Offset>(view.offsets[i + 1] - view.offsets[0]);
+    result.copy_values(exec, view.rows == 0 ? vector_view<T const>{} : vector_view<T const>{view.values + view.offsets[0], view.size()});
+    return result;
+  }
+
+  std::int64_t rows() const noexcept { return offsets_.empty() ? 0 : offsets_.size() - 1; }
+  std::int64_t size() const noexcept { return values_.size(); }
+  jagged_view<T, Offset> view() noexcept { return {values_.data(), offsets_.data(), rows()}; }
+  jagged_view<T const, Offset> view() const noexcept { return {values_.data(), offsets_.data(), rows()}; }
+
+ private:
+  // Returns how many values there are in all.
+  std::int64_t set_lengths(host_exec const& exec, vector_view<Offset const> lengths) {
+    offsets_.resize(exec, lengths.size() + 1);
+    lengths_to_offsets(exec, lengths, offsets_.view());
+    return offsets_[lengths.size()];
+  }
+  void copy_values(host_exec const& exec, vector_view<T const> values) {
+    values_.resize(exec, values.size());
+    std::copy(values.begin(), values.end(), values_.begin());
+  }
+
+  buffer<T> values_;
+  buffer<Offset> offsets_;
+};
+
+/// Checks what the type cannot: offsets present, not negative, non-decreasing, and within `value_count` values.
+/// @throws tessera::error naming the first offset that is wrong. Reads all offsets; host memory only.
+template <class T, class Offset>
+void validate(jagged_view<T, Offset> view, std::int64_t value_count) {
+  if (view.rows < 0) throw error(errc::invalid_argument, "jagged: negative number of rows", {{"rows", view.rows}});
+  if (view.rows == 0) return;
+  if (view.offsets == nullptr) throw error(errc::invalid_argument, "jagged: no offsets", {{"rows", view.rows}});
+  if (view.offsets[0] < 0) throw error(errc::invalid_argument, "jagged: negative offset", {{"row", 0}, {"offset", view.offsets[0]}});
+  for (std::int64_t row = 0; row < view.rows; ++row)
+    if (view.offsets[row + 1] < view.offsets[row])
+      throw error(errc::invalid_argument, "jagged: offsets decrease",
+                  {{"row", row}, {"offset", view.offsets[row]}, {"next offset", view.offsets[row + 1]}});
+  if (view.offsets[view.rows] > value_count)
+    throw error(errc::out_of_range, "jagged: offsets reach past the values",
+                {{"last offset", view.offsets[view.rows]}, {"values", value_count}});
+}
+
+/// Same rows with the same values; where they lie in memory does not matter.
+template <class T, class U, class Offset>
+bool equal(jagged_view<T, Offset> a, jagged_view<U, Offset> b) {
+  if (a.rows != b.rows) return false;
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    if (a.length(row) != b.length(row)) return false;
+    for (std::int64_t i = 0; i < a.length(row); ++i)
+      if (a.row(row)[i] != b.row(row)[i]) return false;
+  }
+  return true;
+}
+
+/// Prints [[1, 2], [], [3]]; past 8 rows or values, how many more.
+template <class T, class Offset>
+std::ostream& operator<<(std::ostream& out, jagged_view<T, Offset> view) {
+  constexpr std::int64_t shown = 8;
+  auto const list = [&](std::int64_t count, auto const& item) {
+    out << '[';
+    for (std::int64_t i = 0; i < count && i < shown; ++i) {
+      if (i > 0) out << ", ";
+      item(i);
+    }
+    if (count > shown) out << ", +" << count - shown << " more";
+    out << ']';
+  };
+  list(view.rows, [&](std::int64_t row) { list(view.length(row), [&](std::int64_t i) { out << view.row(row)[i]; }); });
+  return out;
+}
+
+}  // namespace tessera::inline TESSERA_ABI

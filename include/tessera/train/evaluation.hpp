@@ -1,0 +1,42 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/data/batch.hpp>
+#include <tessera/nn/auc.hpp>
+#include <tessera/nn/metrics.hpp>
+#include <tessera/train/dlrm.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// What a model is worth on a data set. Mergeable, as its parts are.
+struct evaluation {
+  exact_auc auc;
+  click_metrics clicks;
+
+  void add(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels) {
+    auc.add(logits, labels);
+    clicks.add(exec, logits, labels);
+  }
+};
+
+/// Predicts one epoch of a reader without changing the model; calls `seen(batch, logits)` for each batch.
+/// `Reader`: `next(exec, batch_view&)` as batch_reader has it.
+template <execution Exec, class Model, class Reader, class Seen>
+evaluation evaluate(Exec const& exec, Model const& model, Reader& reader, Seen const& seen) {
+  evaluation result;
+  dlrm_saved saved;
+  for (batch_view batch; reader.next(exec, batch);) {
+    vector_view<float const> const logits = model.predict(exec, batch, saved);
+    result.add(exec, logits, batch.labels);
+    seen(batch, logits);
+  }
+  return result;
+}
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+
+#include <tessera/core/config.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// How far a job is, for a person: one line that is redrawn ten times a second on a terminal, a plain line every ten seconds elsewhere.
+class progress {
+ public:
+  using clock = std::chrono::steady_clock;
+
+  /// `out` stays open as long as this lives; `total` samples are to come.
+  progress(std::FILE* out, bool is_terminal, std::int64_t total) noexcept : out_(out), is_terminal_(is_terminal), total_(total) {}
+  progress(progress const&) = delete;
+  progress& operator=(progress const&) = delete;
+  ~progress() { clear(); }
+
+  /// True when it is time for `show`: lets the caller skip what only a person needs.
+  bool due() const noexcept { return clock::now() - shown_ >= (is_terminal_ ? std::chrono::milliseconds(100) : std::chrono::seconds(10)); }
+
+  /// Draws `done` of the total, the rate since the start, the caller's figures and the time left.
+  void show(std::int64_t done, std::string const& figures) {
+    shown_ = clock::now();
+    auto const seconds = std::chrono::duration<double>(shown_ - started_).count();
+    auto const rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+    auto const share = total_ > 0 ? static_cast<double>(done) / static_cast<double>(total_) : 1;
+    auto const left = rate > 0 ? static_cast<std::int64_t>(static_cast<double>(total_ - done) / rate) : 0;
+    constexpr int width = 24;
+    auto const filled = static_cast<std::size_t>(share * width);
+    auto const bar = std::string(filled, '#') + std::string(width - filled, '.');
+    std::fprintf(out_, "%s[%s] %3.0f%%  %.0f samples/s  %s  %ld:%02ld left%s", is_terminal_ ? "\r\033[K" : "", bar.c_str(), 100 * share, rate,
+                 figures.c_str(), static_cast<long>(left / 60), static_cast<long>(left % 60), is_terminal_ ? "" : "\n");
+    std::fflush(out_);
+    drawn_ = is_terminal_;
+  }
+
+  /// Takes the line off a terminal, so that other output starts clean.
+  void clear() noexcept {
+    if (drawn_) std::fputs("\r\033[K", out_);
+    drawn_ = false;
+  }
+
+ private:
+  std::FILE* out_;
+  bool is_terminal_;
+  std::int64_t total_;
+  clock::time_point started_ = clock::now();
+  clock::time_point shown_ = started_;
+  bool drawn_ = false;
+};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <stdlib.h>
+
+#include <tessera/core/execution.hpp>
+#include <tessera/data/raw_rows.hpp>
+
+namespace click_tests {
+
+/// A folder of its own that goes away with the object.
+class temporary_folder {
+ public:
+  temporary_folder() {
+    auto name = (std::filesystem::temp_directory_path() / "tessera_data_XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  temporary_folder(temporary_folder const&) = delete;
+  temporary_folder& operator=(temporary_folder const&) = delete;
+  ~temporary_folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
+  std::string path(std::string const& name) const { return (path_ / name).string(); }
+  std::string write(std::string const& name, std::string const& text) const {
+    std::ofstream out(path_ / name, std::ios::binary);
+    out << text;
+    out.close();
+    REQUIRE(out.good());
+    return path(name);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// The heap, and how often it was asked.
+struct counting_memory {
+  tessera::system_memory upstream{};
+  std::atomic<int> allocations{0};
+  std::atomic<std::int64_t> live_bytes{0};
+
+  template <class Exec>
+  void* allocate(Exec const& exec, std::size_t bytes, std::size_t alignment) {
+    ++allocations;
+    live_bytes += static_cast<std::int64_t>(bytes);
+    return upstream.allocate(exec, bytes, alignment);
+  }
+  template <class Exec>
+  void deallocate(Exec const& exec, void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
+    live_bytes -= static_cast<std::int64_t>(bytes);
+    upstream.deallocate(exec, pointer, bytes, alignment);
+  }
+};
+
+/// A team, its memory, and the execution over both.
+struct host {
+  tessera::thread_pool pool;
+  counting_memory memory;
+  tessera::host_exec exec;
+
+  explicit host(int threads = 1) : pool(threads), exec(pool, memory) {}
+};
+
+/// A sample as the naive parser sees it.
+struct sample {
+  float label = 0;
+  std::array<std::int32_t, 13> integers{};
+  std::array<std::int64_t, 26> categories{};
+
+  bool operator==(sample const&) const = default;
+};
+
+inline std::vector<sample> samples_of(tessera::raw_rows_view rows) {
+  std::vector<sample> result(static_cast<std::size_t>(rows.size()));
+  for (std::int64_t i = 0; i < rows.size(); ++i) {
+    auto& s = result[static_cast<std::size_t>(i)];
+    s.label = rows.labels[i];
+    for (std::int64_t c = 0; c < 13; ++c) s.integers[static_cast<std::size_t>(c)] = rows.integers(c, i);
+    for (std::int64_t c = 0; c < 26; ++c) s.categories[static_cast<std::size_t>(c)] = rows.categories(c, i);
+  }
+  return result;
+}
+
+/// What the layout's description says, by streams and strings. Nothing: some line (from 1, in `bad_line`) is refused.
+inline std::optional<std::vector<sample>> naive_parse(std::string const& text, std::int64_t& bad_line) {
+  std::vector<sample> result;
+  std::istringstream lines(text);
+  bad_line = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++bad_line;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    std::vector<std::string> fields;
+    std::istringstream split(line + '\t');
+    for (std::string field; std::getline(split, field, '\t');) fields.push_back(field);
+    if (fields.size() != 40) return std::nullopt;
+    sample s;
+    if (fields[0] != "0" && fields[0] != "1") return std::nullopt;
+    s.label = fields[0] == "1" ? 1.0F : 0.0F;
+    for (std::size_t i = 0; i < 13; ++i) {
+      auto const& field = fields[1 + i];
+      s.integers[i] = tessera::click_layout::missing_integer;
+      if (field.empty()) continue;
+      auto const digits = field[0] == '-' ? field.substr(1) : field;
+      if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+      long double const value = std::stold(field);
+      if (value > 2147483647.0L || value < -2147483647.0L) return std::nullopt;
+      s.integers[i] = static_cast<std::int32_t>(value);
+    }
+    for (std::size_t i = 0; i < 26; ++i) {
+      auto const& field = fields[14 + i];
+      s.categories[i] = tessera::click_layout::missing_category;
+      if (field.empty()) continue;
+      if (field.size() > 8 || field.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) return std::nullopt;
+      s.categories[i] = std::stoll(field, nullptr, 16);
+    }
+    result.push_back(s);
+  }
+  return result;
+}
+
+/// How a random log looks.
+struct log_shape {
+  int rows = 100;
+  int distinct_values = 20;    // in every column
+  double missing = 0.2;        // of the fields
+  bool odd_spellings = false;  // short and upper-case categories, leading zeros, negative and extreme integers
+  std::string newline = "\n";
+  bool final_newline = true;
+  std::vector<int> empty_columns{};  // 1 … 39
+
+  log_shape() = default;
+};
+
+inline std::string random_log(std::mt19937_64& random, log_shape const& shape) {
+  auto const below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  auto const spell = [&](int column) -> std::string {
+    char text[32];
+    int const value = below(shape.distinct_values);
+    if (column <= 13) {
+      if (!shape.odd_spellings || below(3) > 0) return std::to_string(value);
+      switch (below(5)) {
+        case 0: return "2147483647";
+        case 1: return "-2147483647";
+        case 2: return "-" + std::to_string(value);
+        case 3: return "-0";
+        default: return "0000" + std::to_string(value);
+      }
+    }
+    auto const bits = (static_cast<unsigned>(value) * 40503U + static_cast<unsigned>(column)) * 2654435761U;
+    char const* const format = !shape.odd_spellings ? "%08x" : below(2) == 0 ? "%08X" : "%x";
+    std::snprintf(text, sizeof text, format, shape.odd_spellings ? bits >> below(32) : bits);
+    return text;
+  };
+  std::string text;
+  for (int row = 0; row < shape.rows; ++row) {
+    text += below(4) == 0 ? '1' : '0';
+    for (int column = 1; column < 40; ++column) {
+      text += '\t';
+      bool const empty = std::find(shape.empty_columns.begin(), shape.empty_columns.end(), column) != shape.empty_columns.end();
+      if (!empty && below(1000) >= static_cast<int>(1000 * shape.missing)) text += spell(column);
+    }
+    if (row + 1 < shape.rows || shape.final_newline) text += shape.newline;
+  }
+  return text;
+}
+
+/// The error that f throws; fails the test when it throws none.
+template <class F>
+tessera::error thrown_by(F const& f) {
+  try {
+    f();
+  } catch (tessera::error const& e) {
+    return e;
+  }
+  FAIL("no error was thrown");
+  return {tessera::errc::invalid_argument, "none"};
+}
+
+inline std::uint64_t fresh_seed() { return std::random_device{}(); }
+
+}  // namespace click_tests

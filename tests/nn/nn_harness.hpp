@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/nn/gemm.hpp>
+
+#include "hosts.hpp"
+#include "random.hpp"
+
+namespace tessera_tests {
+
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool under_tsan = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+inline constexpr bool under_tsan = true;
+#else
+inline constexpr bool under_tsan = false;
+#endif
+#else
+inline constexpr bool under_tsan = false;
+#endif
+
+/// The definition, in float.
+struct naive_gemm {
+  static void multiply(tessera::gemm_operand a, tessera::gemm_operand b, tessera::matrix_view<float> c) {
+    for (std::int64_t i = 0; i < c.rows(); ++i)
+      for (std::int64_t j = 0; j < c.columns(); ++j) {
+        float sum = 0;
+        for (std::int64_t k = 0; k < a.columns(); ++k) {
+          auto const left = a.is_transposed ? a.stored(k, i) : a.stored(i, k);
+          auto const right = b.is_transposed ? b.stored(j, k) : b.stored(k, j);
+          sum += left * right;
+        }
+        c(i, j) = sum;
+      }
+  }
+};
+static_assert(tessera::gemm_policy<naive_gemm>);
+
+/// What a suite of nn/ runs on: an execution, a gemm policy, and arrays where the execution reads them. A harness for a device offers the
+/// same: `put` copies a vector there and returns an owner with data() and size(), `get` copies back.
+template <class Gemm, class Host = serial_host>
+class nn_host {
+ public:
+  tessera::host_exec exec() noexcept { return host_.exec(); }
+  Gemm policy() const noexcept { return {}; }
+
+  template <class T>
+  std::vector<T> put(std::vector<T> values) {
+    return values;
+  }
+  template <class T>
+  std::vector<T> get(std::vector<T> const& values) {
+    return values;
+  }
+  template <class T>
+  std::vector<std::remove_const_t<T>> get(tessera::vector_view<T> values) {
+    return {values.begin(), values.end()};
+  }
+
+ private:
+  Host host_;
+};
+
+/// Row-major floats with a gap of canaries after each row: who writes past a row's end is caught.
+struct strided_floats {
+  static constexpr float canary = -12345.678F;
+
+  std::int64_t rows, columns, stride;
+  std::vector<float> storage;
+
+  /// Full of `value`, NaN to catch what is read before it is written.
+  strided_floats(std::int64_t rows, std::int64_t columns, std::int64_t gap, float value = std::nanf(""))
+      : rows(rows), columns(columns), stride(columns + gap), storage(static_cast<std::size_t>(rows * stride), canary) {
+    for (std::int64_t r = 0; r < rows; ++r) std::fill_n(storage.begin() + r * stride, columns, value);
+  }
+  strided_floats(std::mt19937_64& random, std::int64_t rows, std::int64_t columns, std::int64_t gap) : strided_floats(rows, columns, gap) {
+    std::normal_distribution<float> draw;
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < columns; ++c) at(r, c) = draw(random);
+  }
+
+  float& at(std::int64_t r, std::int64_t c) { return storage[static_cast<std::size_t>(r * stride + c)]; }
+  float at(std::int64_t r, std::int64_t c) const { return storage[static_cast<std::size_t>(r * stride + c)]; }
+  bool gaps_intact() const {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (auto c = columns; c < stride; ++c)
+        if (at(r, c) != canary) return false;
+    return true;
+  }
+  strided_floats transposed(std::int64_t gap) const {
+    strided_floats other(columns, rows, gap);
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < columns; ++c) other.at(c, r) = at(r, c);
+    return other;
+  }
+
+  /// The matrix in memory that holds a copy of `storage`.
+  tessera::matrix_view<float> in(float* copy) const { return {copy, rows, columns, stride}; }
+  tessera::matrix_view<float const> in(float const* copy) const { return {copy, rows, columns, stride}; }
+  tessera::matrix_view<float> view() { return in(storage.data()); }
+  tessera::matrix_view<float const> view() const { return in(storage.data()); }
+};
+
+/// Dense row-major doubles: what references compute with.
+struct doubles {
+  std::int64_t rows, columns;
+  std::vector<double> values;
+
+  doubles(std::int64_t rows, std::int64_t columns) : rows(rows), columns(columns), values(static_cast<std::size_t>(rows * columns)) {}
+  explicit doubles(tessera::matrix_view<float const> m) : doubles(m.rows(), m.columns()) {
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < columns; ++c) at(r, c) = static_cast<double>(m(r, c));
+  }
+  explicit doubles(strided_floats const& m) : doubles(m.view()) {}
+  double& at(std::int64_t r, std::int64_t c) { return values[static_cast<std::size_t>(r * columns + c)]; }
+  double at(std::int64_t r, std::int64_t c) const { return values[static_cast<std::size_t>(r * columns + c)]; }
+};
+
+/// The largest |result - expected| over all elements, in units of the largest |expected|, or of 1 where that is smaller. NaN counts as
+/// infinite, so a check for `< tolerance` fails.
+inline double worst_difference(std::vector<double> const& result, std::vector<double> const& expected) {
+  if (result.size() != expected.size()) return HUGE_VAL;
+  double worst = 0, largest = 1;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    auto const difference = std::fabs(result[i] - expected[i]);
+    if (!(difference <= worst)) worst = std::isnan(difference) ? HUGE_VAL : difference;
+    largest = std::max(largest, std::fabs(expected[i]));
+  }
+  return worst / largest;
+}
+inline double worst_difference(strided_floats const& result, doubles const& expected) {
+  return worst_difference(doubles(result).values, expected.values);
+}
+template <class Floats>
+double worst_difference(Floats const& result, std::vector<double> const& expected) {
+  return worst_difference(std::vector<double>(result.begin(), result.end()), expected);
+}
+
+/// Equal bit by bit: 0 and -0 differ, a NaN equals itself.
+inline bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](float x, float y) { return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y); });
+}
+
+/// Central difference of f() by the variable x, in double.
+template <class F>
+double numeric_derivative(double& x, F const& f, double step = 1e-6) {
+  auto const before = x;
+  x = before + step;
+  auto const above = f();
+  x = before - step;
+  auto const below = f();
+  x = before;
+  return (above - below) / (2 * step);
+}
+
+}  // namespace tessera_tests

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <tessera/core/execution.hpp>
+#include <tessera/core/thread_team.hpp>
+
+#include "counting_memory.hpp"
+
+namespace tessera_tests {
+
+/// A team and counted memory, which outlive what a test makes with `exec()`. The memory is checked when the host goes.
+template <class Team>
+class host {
+ public:
+  template <class... Arguments>
+  explicit host(Arguments... arguments) : team_(arguments...) {}
+
+  tessera::host_exec exec() noexcept { return tessera::host_exec(team_, memory_); }
+  Team& team() noexcept { return team_; }
+  counting_memory& memory() noexcept { return memory_; }
+
+ private:
+  Team team_;
+  counting_memory memory_;
+};
+
+/// The caller's thread alone.
+struct serial_host : host<tessera::serial_team> {};
+
+/// A pool of `Threads` threads. `// ctest-labels: threads` belongs into a file that uses it.
+template <int Threads>
+struct pool_host : host<tessera::thread_pool> {
+  pool_host() : host(Threads) {}
+};
+
+/// Calls f(exec, memory) on one thread, then on pools of 2 and 4.
+template <class F>
+void for_each_host(F const& f) {
+  auto const run = [&](auto&& host) {
+    int const threads = host.exec().threads();
+    CAPTURE(threads);
+    f(host.exec(), host.memory());
+  };
+  run(serial_host());
+  run(pool_host<2>());
+  run(pool_host<4>());
+}
+
+}  // namespace tessera_tests
