@@ -8,6 +8,7 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/memory.hpp>
+#include <tessera/core/multiply_add.hpp>
 #include <tessera/core/optimizers.hpp>
 #include <tessera/core/philox.hpp>
 #include <tessera/core/radix_sort.hpp>

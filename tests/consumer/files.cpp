@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-#include <nlohmann/json.hpp>
+#include <tessera/tessera_files.hpp>
 
-#include <tessera/core/config.hpp>
-
-int files() { return nlohmann::json::parse("{\"zero\": 0}")["zero"].get<int>(); }
+int files() { return tessera::parse_json("{\"zero\": 0}", "text")["zero"].get<int>(); }

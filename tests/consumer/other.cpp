@@ -1,5 +1,12 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/core/config.hpp>
+#include <vector>
 
-int other() { return 0; }
+#include <tessera/tessera.hpp>
+
+// A second translation unit with the same headers: what is not inline would be defined twice.
+double other(tessera::host_exec const& exec) {
+  std::vector<double> const values{1, 2};
+  std::vector<double> sums(2);
+  return tessera::exclusive_scan(exec, tessera::vector_view(values), tessera::vector_view(sums));
+}

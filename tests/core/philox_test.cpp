@@ -17,7 +17,7 @@ using tessera::philox;
 using tessera::random_block;
 using tessera::random_seed;
 
-constexpr bool same(random_block a, random_block b) { return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3]; }
+static constexpr bool same(random_block a, random_block b) { return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3]; }
 
 // The known answers that its authors ship with Random123.
 static_assert(same(philox({{0, 0, 0, 0}}, 0, 0), {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}}));

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tessera/core/buffer.hpp>
@@ -16,12 +17,16 @@
 using tessera::matrix_view;
 using tessera::vector_view;
 
+namespace {
+
 struct base {
   int a;
 };
 struct derived : base {
   int b;
 };
+
+}  // namespace
 
 // Const is added, never taken away; elements neither change their type nor their size.
 static_assert(std::is_convertible_v<std::vector<float>&, vector_view<float>>);

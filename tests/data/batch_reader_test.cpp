@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -212,6 +213,32 @@ TEST_CASE("batch_reader: from any position on, the same batches, whatever the th
         CHECK(take(two.exec, resumed, rest.size()) == rest);
       }
     }
+}
+
+TEST_CASE("batch_reader: every block and every epoch has an order of its own") {
+  temporary_folder folder;
+  host h;
+  data_set const data(h.exec, {folder.write("log.tsv", lines_of_64_bytes(200))}, 640);
+  REQUIRE(data.log.block_count() == 20);
+  REQUIRE(data.log.largest_block_rows() == 10);
+  batch_reader reader(h.exec, data.log, data.preprocessing, {.batch_size = 10, .seed = random_seed{9}});
+  std::set<std::vector<std::int64_t>> orders;  // of the ten samples in a block
+  std::set<std::vector<std::int64_t>> block_orders;
+  for (int epoch = 0; epoch < 5; ++epoch) {
+    std::vector<std::int64_t> blocks;
+    for (auto& batch : take(h.exec, reader, 20)) {
+      blocks.push_back(batch.sample_ids[0] / 10);
+      for (auto& id : batch.sample_ids) {
+        CHECK(id / 10 == blocks.back());
+        id %= 10;
+      }
+      orders.insert(batch.sample_ids);
+    }
+    take(h.exec, reader, 1);  // the epoch's end
+    block_orders.insert(blocks);
+  }
+  CHECK(orders.size() == 100);
+  CHECK(block_orders.size() == 5);
 }
 
 TEST_CASE("batch_reader: known orders, so that a saved position means the same in every build") {

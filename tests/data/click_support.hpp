@@ -183,6 +183,16 @@ inline std::string random_log(std::mt19937_64& random, log_shape const& shape) {
   return text;
 }
 
+/// `count` lines of 64 bytes each, newline included; line i has i as its first integer and nothing else.
+inline std::string lines_of_64_bytes(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    auto const digits = std::to_string(i);
+    text += "0\t" + std::string(23 - digits.size(), '0') + digits + std::string(38, '\t') + "\n";
+  }
+  return text;
+}
+
 /// The error that f throws; fails the test when it throws none.
 template <class F>
 tessera::error thrown_by(F const& f) {

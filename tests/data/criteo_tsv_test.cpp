@@ -20,6 +20,14 @@ std::vector<sample> parse(tessera::host_exec const& exec, std::string const& tex
   return samples_of(rows.view());
 }
 
+// The last chunk first.
+struct reversed_team {
+  static constexpr int size() { return 1; }
+  static void run(std::int64_t chunks, tessera::chunk_function f) {
+    while (chunks > 0) f(--chunks);
+  }
+};
+
 std::vector<std::string> good_fields() {
   std::vector<std::string> fields{"1"};
   for (int i = 1; i <= 13; ++i) fields.push_back(std::to_string(i));
@@ -217,6 +225,17 @@ TEST_CASE("read_criteo: random logs as the naive parser reads them, whatever blo
   }
 }
 
+TEST_CASE("parse_criteo: lines that begin where the work is cut") {
+  host h(2);
+  auto const text = lines_of_64_bytes(5000);
+  REQUIRE(text.size() == 64 * 5000);
+  auto const parsed = parse(h.exec, text);
+  REQUIRE(parsed.size() == 5000);
+  bool same = true;
+  for (int i = 0; i < 5000; ++i) same = same && parsed[static_cast<std::size_t>(i)].integers[0] == i;
+  CHECK(same);
+}
+
 TEST_CASE("read_criteo: the first of several bad lines, with its number in the file") {
   auto const seed = fresh_seed();
   CAPTURE(seed);
@@ -238,14 +257,15 @@ TEST_CASE("read_criteo: the first of several bad lines, with its number in the f
     std::string text;
     for (auto const& line : broken) text += line + "\n";
     auto const path = folder.write("log.tsv", text);
-    for (int const threads : {1, 2, 4}) {
-      host h(threads);
+    host hosts[] = {host(1), host(2), host(4)};
+    reversed_team reversed;
+    for (auto const& exec : {hosts[0].exec, hosts[1].exec, hosts[2].exec, tessera::host_exec(reversed, hosts[0].memory)}) {
       for (std::int64_t const block_bytes : {std::int64_t{10000}, std::int64_t{1} << 30}) {
         auto const e = thrown_by([&] {
           tessera::line_blocks const file(path, block_bytes);
           tessera::buffer<char> bytes;
           tessera::raw_rows rows;
-          for (std::int64_t block = 0; block < file.block_count(); ++block) tessera::read_criteo(h.exec, file, block, bytes, rows);
+          for (std::int64_t block = 0; block < file.block_count(); ++block) tessera::read_criteo(exec, file, block, bytes, rows);
         });
         CHECK(e.value("file") == path);
         CHECK(e.value("line") == std::to_string(first + 1));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <random>
 #include <string>
 #include <utility>
@@ -91,6 +92,18 @@ TEST_CASE("line_blocks in order are the file, at any block size") {
     text += std::string(9000, 'y');
     write_file(path, text);
     for (std::int64_t const block_bytes : {7, 64, 4096, 5000, 1 << 20}) check_blocks(path, text, block_bytes);
+  }
+  SUBCASE("lines that end near where a read ends") {
+    std::string const rest(20000, '\n');
+    for (std::size_t const reach : {4161U, 8322U, 16644U})  // the first read of a block of 64 bytes, and two doublings
+      for (auto length = reach - 4; length < reach + 4; ++length) {
+        auto const text = std::string(length, 'x') + rest;
+        write_file(path, text);
+        host const h;
+        tessera::buffer<char> storage;
+        auto const block = line_blocks(path, 64).read(h.exec, 0, storage);
+        CHECK(block.text.size() == static_cast<std::int64_t>(length + 1));
+      }
   }
 }
 
@@ -188,7 +201,7 @@ TEST_CASE("line_blocks notice a file that changes its length") {
     CHECK(blocks.count_lines_before(blocks.file_bytes()) == std::count(text.begin(), text.begin() + 2500, '\n'));
   }
   SUBCASE("longer: what was there when it was opened") {
-    write_file(path, text + "more\n");
+    std::ofstream(path, std::ios::app) << "more\n";
     std::string all;
     for (std::int64_t b = 0; b < blocks.block_count(); ++b) all += text_of(blocks.read(h.exec, b, storage));
     CHECK(all == text);

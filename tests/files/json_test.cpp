@@ -15,8 +15,13 @@ using tessera_tests::temporary_folder;
 TEST_CASE("read_json gives back what write_json wrote") {
   temporary_folder const folder;
   auto const path = folder.file("value.json");
-  nlohmann::json const value{{"integer", -7},         {"big", 18446744073709551615ULL}, {"fraction", 0.1}, {"text", "quote \" and \u00e9"},
-                             {"list", {1, 2.5, "x"}}, {"nothing", nullptr},             {"yes", true}};
+  nlohmann::json const value{{"integer", -7},
+                             {"big", 18446744073709551615ULL},
+                             {"fraction", 0.1},
+                             {"text", "quote \" and \u00e9"},
+                             {"list", {1, 2.5, "x"}},
+                             {"nothing", nullptr},
+                             {"yes", true}};
   tessera::write_json(path, value);
   CHECK(tessera::read_json(path) == value);
   CHECK(tessera_tests::contents(path).back() == '\n');
@@ -50,7 +55,8 @@ TEST_CASE("print_json refuses text that is not UTF-8") {
 }
 
 TEST_CASE("fields of JSON are taken by name and exact type") {
-  auto const json = tessera::parse_json(R"({"i":-3,"u":9223372036854775807,"big":9223372036854775808,"d":1.0,"s":"x","b":true,"a":[1],"o":{}})", "f");
+  auto const json =
+      tessera::parse_json(R"({"i":-3,"u":9223372036854775807,"big":9223372036854775808,"d":1.0,"s":"x","b":true,"a":[1],"o":{}})", "f");
   CHECK(tessera::json_integer(json, "i", "f") == -3);
   CHECK(tessera::json_integer(json, "u", "f") == 9223372036854775807);
   CHECK(tessera::json_number(json, "i", "f") == -3.0);

@@ -86,8 +86,8 @@ TEST_CASE("a safetensors header that contradicts itself is refused with its tens
   refused(tensor("F32", "[\"1\"]", "[0,4]"), 4, errc::corrupt_file);
   refused(tensor("F32", "[1]", "[0,18446744073709551615]"), 4, errc::corrupt_file);
   refused(tensor("F32", "[1]", "[9223372036854775807,9223372036854775811]"), 4, errc::corrupt_file);
-  refused(tensor("F32", "[4611686018427387904,4]", "[0,0]"), 0, errc::corrupt_file);              // 2^66 bytes: 0 in 64 bits
-  refused(tensor("F32", "[4294967296,4294967296,0]", "[0,0]"), 0, errc::corrupt_file);            // as the format's own library
+  refused(tensor("F32", "[4611686018427387904,4]", "[0,0]"), 0, errc::corrupt_file);                  // 2^66 bytes: 0 in 64 bits
+  refused(tensor("F32", "[4294967296,4294967296,0]", "[0,0]"), 0, errc::corrupt_file);                // as the format's own library
   refused(tensor("U8", "[9223372036854775807]", "[0,9223372036854775807]"), 10, errc::corrupt_file);  // larger than the file
   refused(R"({"t":{"shape":[1],"data_offsets":[0,4]}})", 4, errc::parse_error);
   refused(R"({"t":{"dtype":"F32","data_offsets":[0,4]}})", 4, errc::parse_error);
@@ -99,7 +99,8 @@ TEST_CASE("a safetensors header that contradicts itself is refused with its tens
 
 TEST_CASE("a safetensors header whose tensors do not tile the data is refused") {
   auto const two = [](std::string const& first, std::string const& second) {
-    return R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + first + R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + second + "}}";
+    return R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + first + R"(},"b":{"dtype":"U8","shape":[4],"data_offsets":)" + second +
+           "}}";
   };
   CHECK_NOTHROW(parse(two("[0,4]", "[4,8]"), 8));
   CHECK_NOTHROW(parse(two("[4,8]", "[0,4]"), 8));

@@ -38,8 +38,8 @@ TEST_CASE("list_step_folders lists committed folders by step, and nothing else")
   CHECK(steps_in(parent.path()).empty());
   CHECK(steps_in(parent.file("missing")).empty());
   for (auto const* const name : {"step-000000000020", "step-000000000003", "step-1000000000000", "step-000000000000", "step-7", "step-",
-                                 "step-00000000000x", "step-0000000000001", "step--00000000001", "step-99999999999999999999", "xstep-000000000001",
-                                 ".tessera-staging-new-step-000000000009.0"})
+                                 "step-00000000000x", "step-0000000000001", "step--00000000001", "step-99999999999999999999",
+                                 "xstep-000000000001", ".tessera-staging-new-step-000000000009.0"})
     std::filesystem::create_directory(parent.file(name));
   tessera_tests::write_file(parent.file("step-000000000005"), "a file");
   CHECK(steps_in(parent.path()) == std::vector<std::int64_t>{0, 3, 20, 1000000000000});

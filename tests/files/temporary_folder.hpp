@@ -11,6 +11,7 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 #include <tessera/core/error.hpp>
 
@@ -37,6 +38,8 @@ class temporary_folder {
 };
 
 inline void write_file(std::string const& path, std::string const& bytes) {
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);  // some file systems sync what is truncated and written again, which is slow
   std::ofstream(path, std::ios::binary | std::ios::trunc).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 

@@ -15,10 +15,11 @@ TEST_CASE("gemm with Eigen: 1, 2 and 4 threads give the same bits") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  std::vector<std::array<std::int64_t, 3>> shapes{{1, 1, 1}, {17, 513, 33}, {300, 300, 5}, {1, 700, 100}, {700, 1, 100}, {33, 65, 3000}};
+  std::vector<tessera_tests::gemm_shape> shapes{{1, 1, 1}, {17, 513, 33}, {300, 300, 5}, {1, 700, 100}, {700, 1, 100}, {33, 65, 3000}};
   if (!tessera_tests::under_tsan)
     shapes.insert(shapes.end(), {{128, 512, 367}, {2048, 16, 64}, {367, 512, 2048}, {1, 256, 2048}, {2048, 512, 13}, {2048, 1, 256}});
-  for (auto const& [m, n, k] : shapes) {
+  for (auto const shape : shapes) {
+    auto const m = shape.m, n = shape.n, k = shape.k;
     CAPTURE(m);
     CAPTURE(n);
     CAPTURE(k);

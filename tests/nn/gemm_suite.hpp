@@ -73,8 +73,10 @@ void gemm_suite() {
       for (auto const n : sizes)
         for (auto const k : sizes) {
           auto const work = m * n * k;
-          if (work <= 1 << 15) check(m, n, k, true);
-          else if (work <= 1 << 19 && !under_tsan) check(m, n, k, false);
+          if (work <= 1 << 15)
+            check(m, n, k, true);
+          else if (work <= 1 << 19 && !under_tsan)
+            check(m, n, k, false);
         }
     if (under_tsan) return;
     check(513, 257, 100, true);
@@ -116,7 +118,8 @@ void gemm_suite() {
   }
 
   SUBCASE("the bits do not depend on where the matrices lie") {
-    for (auto const& [m, n, k] : {std::array<std::int64_t, 3>{65, 33, 47}, {1, 200, 77}, {200, 1, 77}, {1, 1, 1000}, {4, 3, 2}}) {
+    for (auto const shape : {gemm_shape{65, 33, 47}, {1, 200, 77}, {200, 1, 77}, {1, 1, 1000}, {4, 3, 2}}) {
+      auto const m = shape.m, n = shape.n, k = shape.k;
       CAPTURE(m);
       CAPTURE(n);
       CAPTURE(k);

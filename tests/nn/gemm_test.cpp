@@ -38,8 +38,9 @@ TEST_CASE("gemm: tiles cover the product, are not empty, and are multiples of 16
         };
         wrong += !fits(m, tile.rows) || !fits(n, tile.columns);
         wrong += tile.columns > 256;
-        // About 2^22 multiply-adds, but never fewer than 32 rows: that many share the packed panel of b.
-        wrong += tile.rows > 48 && static_cast<double>(tile.rows) * static_cast<double>(tile.columns) * static_cast<double>(k) > 2 * 0x1p22;
+        // Cut no finer than worth a thread's while, unless it is for the sake of the largest tile.
+        bool const is_fine = (tile.rows < std::min<std::int64_t>(m, 64) || tile.columns < std::min<std::int64_t>(n, 64));
+        wrong += is_fine || tile.rows > 256;
       }
   CHECK(wrong == 0);
 }
@@ -59,7 +60,8 @@ TEST_CASE("gemm: a block of a factor is the factor of a block") {
 
 TEST_CASE("gemm: the epilogue sees every finished element once, at its row and column") {
   tessera_tests::for_each_host([](tessera::host_exec const& exec, auto&) {
-    for (auto const& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1}, {100, 600, 3}, {70, 300, 5000}, {33, 17, 0}, {0, 5, 4}, {5, 0, 4}}) {
+    for (auto const shape : {tessera_tests::gemm_shape{1, 1, 1}, {100, 600, 3}, {70, 300, 5000}, {33, 17, 0}, {0, 5, 4}, {5, 0, 4}}) {
+      auto const m = shape.m, n = shape.n, k = shape.k;
       if (tessera_tests::under_tsan && m * n * k > 1 << 20) continue;
       CAPTURE(m);
       CAPTURE(n);
@@ -72,7 +74,8 @@ TEST_CASE("gemm: the epilogue sees every finished element once, at its row and c
                     [&](tessera::matrix_view<float> tile, std::int64_t first_row, std::int64_t first_column) {
                       for (std::int64_t r = 0; r < tile.rows(); ++r)
                         for (std::int64_t j = 0; j < tile.columns(); ++j) {
-                          bool const right = &tile(r, j) == &c.view()(first_row + r, first_column + j) && tile(r, j) == static_cast<float>(expected);
+                          bool const right =
+                              &tile(r, j) == &c.view()(first_row + r, first_column + j) && tile(r, j) == static_cast<float>(expected);
                           seen[static_cast<std::size_t>((first_row + r) * n + first_column + j)] += right ? 1 : 1000;
                           tile(r, j) = -1;
                         }
@@ -89,7 +92,8 @@ TEST_CASE("gemm: the epilogue sees every finished element once, at its row and c
 
 TEST_CASE("gemm: what a policy throws arrives") {
   struct refusing_gemm {
-    static void multiply(tessera::gemm_operand, tessera::gemm_operand, tessera::matrix_view<float>) {
+    static std::int64_t workspace(std::int64_t, std::int64_t, std::int64_t) { return 0; }
+    static void multiply(tessera::gemm_operand, tessera::gemm_operand, tessera::matrix_view<float>, float*) {
       throw tessera::error(tessera::errc::out_of_memory, "no room");
     }
   };

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -36,7 +35,8 @@ inline constexpr bool under_tsan = false;
 
 /// The definition, in float.
 struct naive_gemm {
-  static void multiply(tessera::gemm_operand a, tessera::gemm_operand b, tessera::matrix_view<float> c) {
+  static std::int64_t workspace(std::int64_t, std::int64_t, std::int64_t) { return 0; }
+  static void multiply(tessera::gemm_operand a, tessera::gemm_operand b, tessera::matrix_view<float> c, float*) {
     for (std::int64_t i = 0; i < c.rows(); ++i)
       for (std::int64_t j = 0; j < c.columns(); ++j) {
         float sum = 0;
@@ -50,6 +50,11 @@ struct naive_gemm {
   }
 };
 static_assert(tessera::gemm_policy<naive_gemm>);
+
+/// A product of (m, k) and (k, n).
+struct gemm_shape {
+  std::int64_t m, n, k;
+};
 
 /// What a suite of nn/ runs on: an execution, a gemm policy, and arrays where the execution reads them. A harness for a device offers the
 /// same: `put` copies a vector there and returns an owner with data() and size(), `get` copies back.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -85,7 +86,8 @@ void check_parameters(host_exec const& exec, dlrm<Store, eigen_gemm>& model, jso
 }
 
 template <class Store>
-std::vector<Store> tables_of(host_exec const& exec, std::vector<std::int64_t> const& rows, std::int64_t dim, auto const& optimizer, random_seed seed) {
+std::vector<Store> tables_of(host_exec const& exec, std::vector<std::int64_t> const& rows, std::int64_t dim, auto const& optimizer,
+                             random_seed seed) {
   std::vector<Store> tables;
   for (std::size_t t = 0; t < rows.size(); ++t) {
     auto const id = static_cast<std::int64_t>(t);
@@ -104,12 +106,14 @@ void reproduces_the_debug_run() {
   sgd const rate{data["learning_rate"].get<float>()};
   dlrm<Store, eigen_gemm> model(exec, dlrm_options(4, {3}, {4, 2}), tables_of<Store>(exec, {4, 3, 2}, 2, rate, {}), {{0}, {1}, {2}});
   set_parameters(exec, model, data["before"]);
-  dense_optimizer_state bottom_state(exec, model.bottom().parameters().size(), rate), top_state(exec, model.top().parameters().size(), rate);
+  dense_optimizer_state bottom_state(exec, model.bottom().parameters().size(), rate),
+      top_state(exec, model.top().parameters().size(), rate);
   buffer<float> bottom_gradient(exec, bottom_state.parameters()), top_gradient(exec, top_state.parameters());
   dlrm_saved saved;
   for (auto const& given : data["batches"]) {
     std::vector<feature_rows<std::int64_t>> features;
-    for (auto const& bags : given["ids"]) features.emplace_back("", bags.get<std::vector<std::vector<std::int64_t>>>());
+    for (auto const& bags : given["ids"])
+      features.emplace_back(std::to_string(features.size()), bags.get<std::vector<std::vector<std::int64_t>>>());
     auto const ids = keyed_jagged<>::from_rows(exec, features);
     auto const dense = flat(given["dense"]), labels = flat(given["label"]);
     std::vector<std::int64_t> const sample_ids{0, 1};
@@ -138,8 +142,8 @@ std::vector<float> trained(auto& team, std::int64_t steps) {
   auto const step_exec = exec.with_memory(workspace);
   rowwise_adagrad const rows{0.05F};
   adam const dense{0.01F};
-  dlrm<Store, eigen_gemm> model(exec, dlrm_options(5, {32}, {24, 8}, random_seed{3}), tables_of<Store>(exec, {50, 7, 1000}, 12, rows, random_seed{5}),
-                                {{0}, {1, pooling::mean}, {2}, {0}});
+  dlrm<Store, eigen_gemm> model(exec, dlrm_options(5, {32}, {24, 8}, random_seed{3}),
+                                tables_of<Store>(exec, {50, 7, 1000}, 12, rows, random_seed{5}), {{0}, {1, pooling::mean}, {2}, {0}});
   trainer run(exec, model, rows, dense);
   tessera_tests::click_batches clicks(5, {50, 7, 1000, 50}, random_seed{11});
   for (std::int64_t i = 0; i < steps; ++i) run.step(step_exec, clicks.next(exec, i % 3 == 2 ? 17 : 96));

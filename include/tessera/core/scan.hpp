@@ -59,12 +59,15 @@ struct exclusive_scan_fn {
   }
 };
 
-struct lengths_to_offsets_fn {
-  template <execution Exec, class T, class Offset>
-  void operator()(Exec const& exec, vector_view<T> lengths, vector_view<Offset> offsets) const {
-    if (offsets.size() != lengths.size() + 1)
-      throw error(errc::shape_mismatch, "lengths_to_offsets: one offset more than lengths",
-                  {{"lengths", lengths.size()}, {"offsets", offsets.size()}});
+template <class Exec>
+struct lengths_to_offsets_impl {
+  static_assert(dependent_false<Exec>, "lengths_to_offsets: no back end for this execution; for CUDA include <tessera/core/scan.cuh>");
+};
+
+template <>
+struct lengths_to_offsets_impl<host_exec> {
+  template <class T, class Offset>
+  static void run(host_exec const& exec, vector_view<T const> lengths, vector_view<Offset> offsets) {
     auto left = static_cast<std::int64_t>(std::numeric_limits<Offset>::max());
     for (std::int64_t i = 0; i < lengths.size(); ++i) {
       auto const length = static_cast<std::int64_t>(lengths[i]);
@@ -74,8 +77,17 @@ struct lengths_to_offsets_fn {
                     {{"row", i}, {"length", length}, {"largest offset", std::numeric_limits<Offset>::max()}});
       left -= length;
     }
-    offsets[lengths.size()] = exclusive_scan_impl<Exec>::run(exec, vector_view<T const>{lengths.data(), lengths.size()},
-                                                             offsets.slice(0, lengths.size()), Offset{});
+    offsets[lengths.size()] = exclusive_scan_impl<host_exec>::run(exec, lengths, offsets.slice(0, lengths.size()), Offset{});
+  }
+};
+
+struct lengths_to_offsets_fn {
+  template <execution Exec, class T, class Offset>
+  void operator()(Exec const& exec, vector_view<T> lengths, vector_view<Offset> offsets) const {
+    if (offsets.size() != lengths.size() + 1)
+      throw error(errc::shape_mismatch, "lengths_to_offsets: one offset more than lengths",
+                  {{"lengths", lengths.size()}, {"offsets", offsets.size()}});
+    lengths_to_offsets_impl<Exec>::run(exec, vector_view<T const>{lengths.data(), lengths.size()}, offsets);
   }
 };
 

@@ -12,13 +12,23 @@
 
 namespace tessera::inline TESSERA_ABI {
 
+template <class T>
+struct vector_view;
+
 namespace detail {
-// Elements of type T, or T without const: a pointer to a base would stride wrongly over derived elements.
+template <class T>
+inline constexpr bool is_vector_view = false;
+template <class T>
+inline constexpr bool is_vector_view<vector_view<T>> = true;
+
+// As elements: adding const is fine, a pointer to a base would stride wrongly over derived elements.
+template <class From, class To>
+inline constexpr bool views_as = std::is_convertible_v<From (*)[], To (*)[]>;
+
 template <class C, class T>
 concept contiguous_container_of = requires(C& c) {
   { c.size() } -> std::convertible_to<std::size_t>;
-  requires std::convertible_to < std::remove_pointer_t<decltype(c.data())>(*)
-  [], T(*)[] > ;
+  requires views_as<std::remove_pointer_t<decltype(c.data())>, T>;
 };
 }  // namespace detail
 
@@ -30,8 +40,12 @@ struct vector_view {
 
   constexpr vector_view() = default;
   TESSERA_HOST_DEVICE constexpr vector_view(T* data, std::int64_t size) noexcept : pointer(data), count(size) {}
+  template <class U>
+    requires(std::same_as<U const, T> && !std::same_as<U, T>)
+  TESSERA_HOST_DEVICE constexpr vector_view(vector_view<U> other) noexcept  // NOLINT: implicit, to const
+      : vector_view(other.pointer, other.count) {}
   template <class C>
-    requires(!std::same_as<std::remove_cvref_t<C>, vector_view> && detail::contiguous_container_of<C, T>)
+    requires(!detail::is_vector_view<std::remove_cvref_t<C>> && detail::contiguous_container_of<C, T>)
   constexpr vector_view(C&& container) noexcept  // NOLINT: implicit, as a span
       : pointer(container.data()), count(static_cast<std::int64_t>(container.size())) {}
 
@@ -43,11 +57,17 @@ struct vector_view {
   TESSERA_HOST_DEVICE constexpr T& operator[](std::int64_t i) const noexcept { return pointer[i]; }
 
   /// Elements [first, first + size).
-  TESSERA_HOST_DEVICE constexpr vector_view slice(std::int64_t first, std::int64_t size) const noexcept { return {pointer + first, size}; }
+  TESSERA_HOST_DEVICE constexpr vector_view slice(std::int64_t first, std::int64_t size) const noexcept {
+    return {pointer == nullptr ? nullptr : pointer + first, size};
+  }
 };
 
+template <class T>
+vector_view(T*, std::int64_t) -> vector_view<T>;
 template <class C>
-vector_view(C&&) -> vector_view<std::remove_pointer_t<decltype(std::declval<C&>().data())>>;
+  requires(!detail::is_vector_view<std::remove_cvref_t<C>>)
+vector_view(C&&)
+->vector_view<std::remove_pointer_t<decltype(std::declval<C&>().data())>>;
 
 /// A row-major matrix in memory that somebody else owns; row r starts at data + r * stride.
 template <class T>
@@ -77,7 +97,8 @@ struct matrix_view {
   /// Rows [first_row, first_row + rows) of columns [first_column, first_column + columns), in place.
   TESSERA_HOST_DEVICE constexpr matrix_view block(std::int64_t first_row, std::int64_t first_column, std::int64_t rows,
                                                   std::int64_t columns) const noexcept {
-    return {pointer + first_row * row_stride + first_column, rows, columns, row_stride};
+    // An empty matrix may have no memory to point into.
+    return {pointer == nullptr ? nullptr : pointer + first_row * row_stride + first_column, rows, columns, row_stride};
   }
   TESSERA_HOST_DEVICE constexpr matrix_view columns_from(std::int64_t first, std::int64_t columns) const noexcept {
     return block(0, first, row_count, columns);

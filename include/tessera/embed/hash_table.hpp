@@ -43,7 +43,8 @@ class hash_table {
     while (5 * static_cast<std::size_t>(options.rows) > 3 * entries) entries *= 2;
     auto const slots = static_cast<std::size_t>(divide_up(options.rows, slab_rows) * slab_rows);
     return entries * 2 * sizeof(std::int64_t) + static_cast<std::size_t>(options.rows) * sizeof(std::int64_t) +
-           slots * (static_cast<std::size_t>(options.dim) * sizeof(Element) + static_cast<std::size_t>(layout.width(options.dim)) * sizeof(float));
+           slots * (static_cast<std::size_t>(options.dim) * sizeof(Element) +
+                    static_cast<std::size_t>(layout.width(options.dim)) * sizeof(float));
   }
   std::size_t bytes() const noexcept {
     std::size_t sum = ids_.bytes();
@@ -65,7 +66,9 @@ class hash_table {
   Element* row(std::int64_t slot) noexcept { return slab(slot).weights.data() + (slot & slab_mask) * options_.dim; }
   Element const* row(std::int64_t slot) const noexcept { return slab(slot).weights.data() + (slot & slab_mask) * options_.dim; }
   float* state(std::int64_t slot) noexcept { return slab(slot).states.data() + (slot & slab_mask) * layout_.width(options_.dim); }
-  float const* state(std::int64_t slot) const noexcept { return slab(slot).states.data() + (slot & slab_mask) * layout_.width(options_.dim); }
+  float const* state(std::int64_t slot) const noexcept {
+    return slab(slot).states.data() + (slot & slab_mask) * layout_.width(options_.dim);
+  }
 
   /// Slots are given in the order of `ids`, whatever the thread count. What the table needs to grow comes from the memory it was built
   /// with. Should that run out, the rows that already appeared stay, whole.

@@ -11,6 +11,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/multiply_add.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
@@ -48,6 +49,13 @@ template <class Tables>
 using store_of = std::remove_cv_t<std::remove_pointer_t<decltype(std::declval<Tables&>().data())>>;
 
 inline constexpr std::int64_t prefetch_rows_ahead = 8;
+
+/// The same pointer, of which the compiler knows nothing: a loop over rows then takes one after the other, each in vectors. Left to
+/// itself, g++ 12 works on two rows at once and gathers their elements one by one.
+inline float const* opaque(float const* row) noexcept {
+  asm volatile("" : "+r"(row));
+  return row;
+}
 
 /// Samples a piece, so that a piece reads about 64 KiB of rows whatever the shape.
 constexpr std::int64_t bags_per_piece(std::int64_t bags, std::int64_t values, std::int64_t row_bytes) noexcept {
@@ -88,8 +96,12 @@ struct bag_reader {
       for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
         if (!table.holds(bags.values[p])) [[unlikely]]
           throw error(errc::out_of_range, "pooled_lookup: id out of range",
-                      {{"feature", feature}, {"table", table.options().id.value}, {"row", bag}, {"position", p - bags.begin_of(bag)},
-                       {"id", bags.values[p]}, {"rows", table.rows()}});
+                      {{"feature", feature},
+                       {"table", table.options().id.value},
+                       {"row", bag},
+                       {"position", p - bags.begin_of(bag)},
+                       {"id", bags.values[p]},
+                       {"rows", table.rows()}});
   }
 
   bool has_rows(std::int64_t bag) const noexcept {
@@ -118,17 +130,17 @@ struct bag_reader {
         row = initial;
       }
       float const weight = weights[p * weight_step];
-      asm volatile("" : "+r"(row));  // one row after the other: g++ 12 would jam two into one loop and lose its vectors
-      for (std::int64_t c = 0; c < n; ++c) sum[c] += weight * row[c];
+      row = opaque(row);
+      for (std::int64_t c = 0; c < n; ++c) sum[c] = multiply_add(weight, row[c], sum[c]);
     }
     auto const length = bags.length(bag);
     float const scale = mode == pooling::mean && length > 1 ? 1.0F / static_cast<float>(length) : 1.0F;
     for (std::int64_t c = 0; c < n; ++c) out[c] = sum[c] * scale;
   }
 
-  // A row that the store does not have yet reads as it would first appear. Not inlined: its products must be rounded to memory, as they
-  // are when the row appears, and not be fused into the sum.
-  [[gnu::noinline]] static void write_initial(table_options const& options, std::int64_t id, std::int64_t first, std::int64_t n, float* to) noexcept {
+  // A row that the store does not have yet reads as it would first appear.
+  [[gnu::noinline]] static void write_initial(table_options const& options, std::int64_t id, std::int64_t first, std::int64_t n,
+                                              float* to) noexcept {
     for_each_initial_element(options, id, first, first + n, [&](std::int64_t i, float value) { to[i - first] = value; });
   }
 
@@ -157,7 +169,8 @@ struct bag_reader {
       default: {
         std::int64_t column = 0;
         for (; complete && column + max_width <= dim; column += max_width) pool_columns<max_width>(bag, column, max_width, to + column);
-        for (; column < dim; column += max_width) pool_columns<0>(bag, column, std::min<std::int64_t>(max_width, dim - column), to + column);
+        for (; column < dim; column += max_width)
+          pool_columns<0>(bag, column, std::min<std::int64_t>(max_width, dim - column), to + column);
       }
     }
   }
@@ -173,14 +186,18 @@ struct pooled_lookup_impl<host_exec> {
     buffer<std::int64_t> first_piece(exec, batch.keys + 1);
     first_piece[0] = 0;
     auto const piece_bags = [&](std::int64_t key) {
-      return bags_per_piece(batch.rows(key), batch.key(key).size(), tables[features[key].table].dim() * static_cast<std::int64_t>(sizeof(float)));
+      return bags_per_piece(batch.rows(key), batch.key(key).size(),
+                            tables[features[key].table].dim() * static_cast<std::int64_t>(sizeof(float)));
     };
-    for (std::int64_t key = 0; key < batch.keys; ++key) first_piece[key + 1] = first_piece[key] + divide_up(batch.rows(key), piece_bags(key));
+    for (std::int64_t key = 0; key < batch.keys; ++key)
+      first_piece[key + 1] = first_piece[key] + divide_up(batch.rows(key), piece_bags(key));
     exec.run(first_piece[batch.keys], [&](std::int64_t piece) {
       auto const key = std::upper_bound(first_piece.begin(), first_piece.end(), piece) - first_piece.begin() - 1;
       auto const bags = piece_bags(key);
       auto const first = (piece - first_piece[key]) * bags;
-      bag_reader<Store> const reader{tables[features[key].table], batch.key(key), slots, base, batch.weighted() ? batch.weights : &one, batch.weighted() ? 1 : 0, features[key].pooling, key};
+      bag_reader<Store> const reader{
+          tables[features[key].table], batch.key(key),        slots, base, batch.weighted() ? batch.weights : &one,
+          batch.weighted() ? 1 : 0,    features[key].pooling, key};
       reader.pool(first, std::min(batch.rows(key), first + bags), out[key]);
     });
   }
@@ -216,7 +233,8 @@ void check_pooled_call(char const* call, vector_view<Store const> tables, vector
                   {{"feature", key}, {"table", features[key].table}, {"tables", tables.size()}});
 }
 
-inline void check_pooled_matrix(char const* call, std::int64_t feature, std::int64_t rows, std::int64_t dim, matrix_view<float const> matrix) {
+inline void check_pooled_matrix(char const* call, std::int64_t feature, std::int64_t rows, std::int64_t dim,
+                                matrix_view<float const> matrix) {
   if (matrix.rows() != rows || matrix.columns() != dim || matrix.stride() < dim)
     throw error(errc::shape_mismatch, std::string(call) + ": a matrix does not fit its feature",
                 {{"feature", feature}, {"rows", matrix.rows()}, {"rows expected", rows}, {"columns", matrix.columns()}, {"dim", dim}});
@@ -224,15 +242,16 @@ inline void check_pooled_matrix(char const* call, std::int64_t feature, std::int
 
 struct pooled_lookup_fn {
   template <execution Exec, class Tables>
-  void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
-                  keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out, pooled_lookup_saved& saved) const {
+  void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features, keyed_jagged_view<std::int64_t const> batch,
+                  vector_view<matrix_view<float> const> out, pooled_lookup_saved& saved) const {
     using store = store_of<Tables>;
     static_assert(row_store<store>);
     vector_view<store> const stores(tables);
     check<store>({stores.data(), stores.size()}, features, batch, out);
     pooled_lookup_saved filled{batch, std::move(saved.slots)};
     saved.batch = {};  // what a throw leaves fits no batch
-    if constexpr (!store::slots_are_ids) pooled_lookup_impl<Exec>::template locate<true, store>(exec, stores, features, batch, filled.slots);
+    if constexpr (!store::slots_are_ids)
+      pooled_lookup_impl<Exec>::template locate<true, store>(exec, stores, features, batch, filled.slots);
     pooled_lookup_impl<Exec>::run(exec, vector_view<store const>{stores.data(), stores.size()}, features, batch,
                                   filled.template slots_of<store>(), out);
     saved = std::move(filled);
@@ -246,14 +265,15 @@ struct pooled_lookup_fn {
     vector_view<store const> const stores(tables);
     check<store>(stores, features, batch, out);
     pooled_lookup_saved local{batch, {}};
-    if constexpr (!store::slots_are_ids) pooled_lookup_impl<Exec>::template locate<false, store>(exec, stores, features, batch, local.slots);
+    if constexpr (!store::slots_are_ids)
+      pooled_lookup_impl<Exec>::template locate<false, store>(exec, stores, features, batch, local.slots);
     pooled_lookup_impl<Exec>::run(exec, stores, features, batch, local.template slots_of<store>(), out);
   }
 
  private:
   template <class Store>
-  static void check(vector_view<Store const> tables, vector_view<pooled_feature const> features, keyed_jagged_view<std::int64_t const> batch,
-                    vector_view<matrix_view<float> const> out) {
+  static void check(vector_view<Store const> tables, vector_view<pooled_feature const> features,
+                    keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out) {
     check_pooled_call("pooled_lookup", tables, features, batch, out.size());
     for (std::int64_t key = 0; key < batch.keys; ++key)
       check_pooled_matrix("pooled_lookup", key, batch.rows(key), tables[features[key].table].dim(), out[key]);

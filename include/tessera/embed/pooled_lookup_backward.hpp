@@ -11,6 +11,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/multiply_add.hpp>
 #include <tessera/core/radix_sort.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
@@ -43,8 +44,9 @@ void sum_contributions(row_contribution const* contributions, Position const* po
     auto const& head = contributions[positions[first]];
     for (std::int64_t c = 0; c < n; ++c) chunk[c] = head.scale * head.gradient[c];
     for (auto i = first + 1; i < last; ++i) {
-      auto const& next = contributions[positions[i]];
-      for (std::int64_t c = 0; c < n; ++c) chunk[c] += next.scale * next.gradient[c];
+      auto const scale = contributions[positions[i]].scale;
+      auto const* const gradient = opaque(contributions[positions[i]].gradient);
+      for (std::int64_t c = 0; c < n; ++c) chunk[c] = multiply_add(scale, gradient[c], chunk[c]);
     }
     if (in_registers) std::copy(chunk, chunk + n, to);
   };
@@ -59,9 +61,11 @@ void sum_contributions(row_contribution const* contributions, Position const* po
 inline float sum_of_squares(float const* values, std::int64_t n) noexcept {
   float lane[16] = {};
   std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    for (int k = 0; k < 16; ++k) lane[k] += values[i + k] * values[i + k];
-  for (int k = 0; k < n - i; ++k) lane[k] += values[i + k] * values[i + k];
+  for (; i + 16 <= n; i += 16) {
+    auto const* const block = opaque(values + i);
+    for (int k = 0; k < 16; ++k) lane[k] = multiply_add(block[k], block[k], lane[k]);
+  }
+  for (int k = 0; k < n - i; ++k) lane[k] = multiply_add(values[i + k], values[i + k], lane[k]);
   for (int half = 8; half > 0; half /= 2)
     for (int k = 0; k < half; ++k) lane[k] += lane[k + half];
   return lane[0];
@@ -73,7 +77,8 @@ void update_row(Optimizer const& optimizer, float* __restrict weights, float* __
   auto const n = Dim == 0 ? dim : Dim;
   auto const factor = optimizer.begin_row(state, row_gradient{sum_of_squares(gradient, n), n, step});
   float* const elements = state + Optimizer::row_state;
-  for (std::int64_t c = 0; c < n; ++c) optimizer.update(weights[c], elements + (Optimizer::element_state > 0 ? c : 0), n, gradient[c], factor);
+  for (std::int64_t c = 0; c < n; ++c)
+    optimizer.update(weights[c], elements + (Optimizer::element_state > 0 ? c : 0), n, gradient[c], factor);
 }
 
 template <class Exec>
@@ -109,7 +114,8 @@ struct pooled_lookup_backward_impl<host_exec> {
 
   template <class Index, class Store, class Optimizer>
   static void run_with(host_exec const& exec, vector_view<Store> tables, vector_view<pooled_feature const> features,
-                       pooled_lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients, Optimizer const& optimizer) {
+                       pooled_lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients,
+                       Optimizer const& optimizer) {
     auto const& batch = saved.batch;
     auto const n = batch.size();
     buffer<row_contribution> contributions(exec, n);
@@ -124,7 +130,8 @@ struct pooled_lookup_backward_impl<host_exec> {
     }
     exec.run(tables.size(), [&](std::int64_t t) {
       auto& r = runs[t];
-      collect(t, features, saved.slots_of<Store>(), batch, gradients, contributions.data(), keys.data() + r.first, positions.data() + r.first);
+      collect(t, features, saved.slots_of<Store>(), batch, gradients, contributions.data(), keys.data() + r.first,
+              positions.data() + r.first);
       auto const bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(tables[t].rows() - 1, 0))));
       auto const sorted = radix_sort_serial(keys.data() + r.first, positions.data() + r.first, r.count, {0, bits},
                                             key_scratch.data() + r.first, position_scratch.data() + r.first);
@@ -140,7 +147,8 @@ struct pooled_lookup_backward_impl<host_exec> {
     buffer<float> sums(exec, 2 * widest * pieces);
     for (auto& table : tables) table.set_steps(step_count{table.steps().value + 1});
     exec.run(pieces, [&](std::int64_t piece) {
-      auto const t = std::upper_bound(runs.begin(), runs.end(), piece, [](std::int64_t p, auto const& r) { return p < r.first_piece; }) - runs.begin() - 1;
+      auto const t = std::upper_bound(runs.begin(), runs.end(), piece, [](std::int64_t p, auto const& r) { return p < r.first_piece; }) -
+                     runs.begin() - 1;
       auto const first_position = (piece - runs[t].first_piece) * positions_per_piece;
       float* const sum = sums.data() + 2 * widest * piece;
       switch (tables[t].dim()) {
@@ -215,7 +223,9 @@ struct pooled_lookup_backward_fn {
     for (auto const& table : held)
       if (table.state_layout().per_row != needed.per_row || table.state_layout().per_element != needed.per_element)
         throw error(errc::incompatible, "pooled_lookup_backward: the table was built for another optimizer",
-                    {{"table", table.options().id.value}, {"state a row", table.state_layout().width(table.dim())}, {"needed", needed.width(table.dim())}});
+                    {{"table", table.options().id.value},
+                     {"state a row", table.state_layout().width(table.dim())},
+                     {"needed", needed.width(table.dim())}});
     pooled_lookup_backward_impl<Exec>::run(exec, stores, features, saved, gradients, optimizer);
   }
 };

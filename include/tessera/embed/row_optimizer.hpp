@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include <tessera/core/config.hpp>
-#include <tessera/core/types.hpp>
 #include <tessera/core/optimizers.hpp>
+#include <tessera/core/types.hpp>
 #include <tessera/core/update_rules.hpp>
 
 namespace tessera::inline TESSERA_ABI {

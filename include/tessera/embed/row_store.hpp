@@ -70,7 +70,8 @@ inline void check_table_options(char const* store, table_options const& options,
   if (options.dim < 1) refuse("a row needs a dim of at least 1", "dim", options.dim);
   if (options.dim > std::numeric_limits<std::int32_t>::max()) refuse("dim too large", "dim", options.dim);
   if (options.rows < 0) refuse("negative number of rows", "rows", options.rows);
-  if (options.rows > most_elements / (options.dim + layout.width(options.dim))) refuse("more rows than memory can hold", "rows", options.rows);
+  if (options.rows > most_elements / (options.dim + layout.width(options.dim)))
+    refuse("more rows than memory can hold", "rows", options.rows);
   if (!(options.init_bound >= 0 && options.init_bound <= std::numeric_limits<float>::max()))
     refuse("init_bound needs to be finite and not negative", "init_bound", options.init_bound);
 }
@@ -99,9 +100,9 @@ concept row_store = requires(S& store, S const& held, host_exec const& exec, vec
   { held.rows() } -> std::same_as<std::int64_t>;
   { held.state_layout() } -> std::convertible_to<row_state_layout>;
   { held.steps() } -> std::same_as<step_count>;
-  { store.set_steps(step_count{}) };
-  { store.locate(exec, ids, slots, statuses) };
-  { held.find(exec, ids, slots) };
+  store.set_steps(step_count{});
+  store.locate(exec, ids, slots, statuses);
+  held.find(exec, ids, slots);
   { store.row(slot) } -> std::same_as<typename S::element*>;
   { held.row(slot) } -> std::same_as<typename S::element const*>;
   { store.state(slot) } -> std::same_as<float*>;

@@ -30,8 +30,7 @@ inline constexpr std::string_view staging_prefix = ".tessera-staging-";
 // A folder, open and, where the file system can, locked: the lock dies with its process and says whether a staging folder has an owner.
 class folder_handle {
  public:
-  explicit folder_handle(std::string const& path) noexcept
-      : descriptor_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
+  explicit folder_handle(std::string const& path) noexcept : descriptor_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
   folder_handle(folder_handle&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
   folder_handle& operator=(folder_handle&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);
@@ -47,7 +46,8 @@ class folder_handle {
   bool is_at(std::string const& path) const noexcept {
     struct ::stat mine {};
     struct ::stat named {};
-    return ::fstat(descriptor_, &mine) == 0 && ::lstat(path.c_str(), &named) == 0 && mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
+    return ::fstat(descriptor_, &mine) == 0 && ::lstat(path.c_str(), &named) == 0 && mine.st_dev == named.st_dev &&
+           mine.st_ino == named.st_ino;
   }
   void sync(std::string const& path) const {
     while (::fsync(descriptor_) != 0) {
@@ -112,7 +112,8 @@ inline std::string staging_path(std::string const& parent, char const* what, std
 }
 
 inline void check_folder_name(std::string const& parent, std::string const& name) {
-  if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos || name.find('\0') != name.npos || name.starts_with(staging_prefix))
+  if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos || name.find('\0') != name.npos ||
+      name.starts_with(staging_prefix))
     throw error(errc::invalid_argument, "not a name for a folder", {{"folder", parent}, {"name", name}});
 }
 
@@ -186,7 +187,7 @@ class staged_folder {
       }
       detail::folder_handle handle(path);
       if (!handle.is_open() && errno != ENOENT) detail::throw_io_error("cannot open folder", path, errno);
-      // Another process may have taken the folder for a leftover before it was locked. Where nothing can be locked, nobody removes leftovers.
+      // Another process may have taken the folder for a leftover before it was locked. Where nothing can be locked, nobody does.
       if (handle.is_open() && (handle.lock() || errno != EWOULDBLOCK) && handle.is_at(path)) return handle;
     }
   }
@@ -198,8 +199,8 @@ class staged_folder {
 };
 
 /// Removes a committed folder: its name is gone in one step, so nobody finds half of it. @throws tessera::error invalid_argument, io_error.
-inline void remove_folder(std::string parent, std::string const& name) {
-  if (parent.empty()) parent = ".";
+inline void remove_folder(std::string const& folder, std::string const& name) {
+  std::string const parent(folder.empty() ? "." : folder);
   detail::check_folder_name(parent, name);
   for (int attempt = 0;; ++attempt) {
     auto const aside = detail::staging_path(parent, "removed", name, attempt);

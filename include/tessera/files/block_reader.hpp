@@ -38,7 +38,8 @@ class line_blocks {
   /// @throws tessera::error invalid_argument unless block_bytes >= 1; io_error for what cannot be opened.
   line_blocks(std::string path, std::int64_t block_bytes)
       : file_(posix_file::open(std::move(path))), file_bytes_(file_.size()), block_bytes_(block_bytes) {
-    if (block_bytes < 1) throw error(errc::invalid_argument, "line_blocks: block size", {{"file", file_.path()}, {"block_bytes", block_bytes}});
+    if (block_bytes < 1)
+      throw error(errc::invalid_argument, "line_blocks: block size", {{"file", file_.path()}, {"block_bytes", block_bytes}});
   }
 
   std::string const& path() const noexcept { return file_.path(); }

@@ -23,8 +23,7 @@ constexpr std::array<std::array<std::uint32_t, 256>, 8> make_crc32_tables() noex
     tables[0][byte] = value;
   }
   for (std::size_t k = 1; k < 8; ++k)
-    for (std::size_t byte = 0; byte < 256; ++byte)
-      tables[k][byte] = (tables[k - 1][byte] >> 8) ^ tables[0][tables[k - 1][byte] & 0xff];
+    for (std::size_t byte = 0; byte < 256; ++byte) tables[k][byte] = (tables[k - 1][byte] >> 8) ^ tables[0][tables[k - 1][byte] & 0xff];
   return tables;
 }
 inline constexpr auto crc32_tables = make_crc32_tables();

@@ -83,7 +83,8 @@ inline nlohmann::json const& json_field(nlohmann::json const& object, std::strin
 }
 
 namespace detail {
-[[noreturn]] inline void throw_json_type(nlohmann::json const& value, std::string_view field, std::string const& file, char const* expected) {
+[[noreturn]] inline void throw_json_type(nlohmann::json const& value, std::string_view field, std::string const& file,
+                                         char const* expected) {
   throw error(errc::parse_error, "JSON field has the wrong type",
               {{"file", file}, {"field", field}, {"expected", expected}, {"found", value.type_name()}});
 }

@@ -59,7 +59,8 @@ inline std::uint32_t json_hexadecimal(nlohmann::json const& object, std::string_
 
 // A section is a file of the folder itself: a manifest cannot point elsewhere.
 inline bool is_section_name(std::string_view name) noexcept {
-  return !name.empty() && name.find('/') == name.npos && name.find('\0') == name.npos && name != "." && name != ".." && name != "manifest.json";
+  return !name.empty() && name.find('/') == name.npos && name.find('\0') == name.npos && name != "." && name != ".." &&
+         name != "manifest.json";
 }
 
 // Of everything else in the manifest, so that an altered one is told from a sound one. Objects print with sorted keys.
@@ -83,15 +84,16 @@ inline void write_manifest(std::string const& folder, manifest const& content) {
       throw error(errc::invalid_argument, "manifest: not a name for a section", {{"file", path}, {"section", s.file}});
     sections.push_back({{"file", s.file}, {"bytes", s.digest.bytes}, {"crc32", detail::hexadecimal(s.digest.crc32)}});
   }
-  nlohmann::json json{{"format", content.format}, {"version", content.version}, {"sections", std::move(sections)}, {"state", content.state}};
+  nlohmann::json json{
+      {"format", content.format}, {"version", content.version}, {"sections", std::move(sections)}, {"state", content.state}};
   auto checksum = detail::manifest_checksum(json, path);
   json["crc32"] = std::move(checksum);
   write_json(path, json);
 }
 
 /// Reads `manifest.json` of a folder; looks at no section.
-/// @throws tessera::error incompatible for another format or a version past `newest_version`; parse_error, naming the field, for a text that
-/// is no manifest; corrupt_file for an altered one; io_error.
+/// @throws tessera::error incompatible for another format or a version past `newest_version`; parse_error, naming the field, for a text
+/// that is no manifest; corrupt_file for an altered one; io_error.
 inline manifest read_manifest(std::string const& folder, std::string_view format, std::int64_t newest_version) {
   auto const path = detail::manifest_path(folder);
   auto json = read_json(path);
@@ -135,7 +137,8 @@ inline void verify_sections(std::string const& folder, manifest const& content) 
   }
   for (auto const& s : content.sections)
     if (auto const found = digest_of(folder + "/" + s.file); found != s.digest)
-      refuse("manifest: section is altered", s, "crc32 " + detail::hexadecimal(s.digest.crc32), "crc32 " + detail::hexadecimal(found.crc32));
+      refuse("manifest: section is altered", s, "crc32 " + detail::hexadecimal(s.digest.crc32),
+             "crc32 " + detail::hexadecimal(found.crc32));
 }
 
 }  // namespace tessera::inline TESSERA_ABI

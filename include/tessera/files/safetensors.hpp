@@ -43,8 +43,8 @@ class safetensors_writer {
 
   std::string const& path() const noexcept { return file_.path(); }
 
-  /// Writes the next values of a tensor. @throws tessera::error invalid_argument, naming tensor, expected and found: no such tensor, another
-  /// element type, more values than declared; io_error.
+  /// Writes the next values of a tensor. @throws tessera::error invalid_argument, naming tensor, expected and found: no such tensor,
+  /// another element type, more values than declared; io_error.
   template <class T>
   void append(std::string_view tensor, vector_view<T> values) {
     auto const& entry = entries_[find(tensor)];
@@ -93,8 +93,8 @@ class safetensors_writer {
   std::int64_t data_begin() const noexcept { return length_bytes + static_cast<std::int64_t>(header_.size()); }
 
   std::size_t find(std::string_view tensor) const {
-    auto const found =
-        std::lower_bound(by_name_.begin(), by_name_.end(), tensor, [&](std::size_t i, std::string_view name) { return entries_[i].name < name; });
+    auto const found = std::lower_bound(by_name_.begin(), by_name_.end(), tensor,
+                                        [&](std::size_t i, std::string_view name) { return entries_[i].name < name; });
     if (found == by_name_.end() || entries_[*found].name != tensor)
       throw error(errc::invalid_argument, "safetensors_writer: no tensor of that name", {{"file", path()}, {"tensor", tensor}});
     return *found;
@@ -151,7 +151,8 @@ class safetensors_reader {
     for (std::size_t i = 0; i < length.size(); ++i) header_bytes |= std::uint64_t{static_cast<unsigned char>(length[i])} << (8 * i);
     auto const largest = std::min(detail::safetensors_longest_header, file_bytes - 8);
     if (file_bytes < 8 || header_bytes < 2 || header_bytes > static_cast<std::uint64_t>(largest))
-      throw error(errc::corrupt_file, "safetensors: impossible header length", {{"file", this->path()}, {"found", header_bytes}, {"largest", largest}});
+      throw error(errc::corrupt_file, "safetensors: impossible header length",
+                  {{"file", this->path()}, {"found", header_bytes}, {"largest", largest}});
     std::string text(static_cast<std::size_t>(header_bytes), '\0');
     read_fully(8, {text.data(), static_cast<std::int64_t>(text.size())}, "the header");
     data_begin_ = 8 + static_cast<std::int64_t>(header_bytes);
@@ -166,7 +167,8 @@ class safetensors_reader {
 
   /// The tensor of that name, or nullptr.
   safetensors_entry const* find(std::string_view tensor) const noexcept {
-    auto const found = std::lower_bound(entries().begin(), entries().end(), tensor, [](auto const& e, std::string_view name) { return e.name < name; });
+    auto const found =
+        std::lower_bound(entries().begin(), entries().end(), tensor, [](auto const& e, std::string_view name) { return e.name < name; });
     return found == entries().end() || found->name != tensor ? nullptr : &*found;
   }
 

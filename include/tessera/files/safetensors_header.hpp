@@ -31,23 +31,25 @@ struct safetensors_dtype_facts {
   std::int64_t bytes;     // of one element
 };
 inline constexpr std::array<safetensors_dtype_facts, 15> safetensors_dtypes{{{"BOOL", 1},
-                                                                            {"U8", 1},
-                                                                            {"I8", 1},
-                                                                            {"F8_E5M2", 1},
-                                                                            {"F8_E4M3", 1},
-                                                                            {"I16", 2},
-                                                                            {"U16", 2},
-                                                                            {"F16", 2},
-                                                                            {"BF16", 2},
-                                                                            {"I32", 4},
-                                                                            {"U32", 4},
-                                                                            {"F32", 4},
-                                                                            {"F64", 8},
-                                                                            {"I64", 8},
-                                                                            {"U64", 8}}};
+                                                                             {"U8", 1},
+                                                                             {"I8", 1},
+                                                                             {"F8_E5M2", 1},
+                                                                             {"F8_E4M3", 1},
+                                                                             {"I16", 2},
+                                                                             {"U16", 2},
+                                                                             {"F16", 2},
+                                                                             {"BF16", 2},
+                                                                             {"I32", 4},
+                                                                             {"U32", 4},
+                                                                             {"F32", 4},
+                                                                             {"F64", 8},
+                                                                             {"I64", 8},
+                                                                             {"U64", 8}}};
 }  // namespace detail
 
-constexpr std::string_view name(safetensors_dtype dtype) noexcept { return detail::safetensors_dtypes[static_cast<std::size_t>(dtype)].name; }
+constexpr std::string_view name(safetensors_dtype dtype) noexcept {
+  return detail::safetensors_dtypes[static_cast<std::size_t>(dtype)].name;
+}
 constexpr std::int64_t element_bytes(safetensors_dtype dtype) noexcept {
   return detail::safetensors_dtypes[static_cast<std::size_t>(dtype)].bytes;
 }
@@ -145,7 +147,8 @@ inline safetensors_entry parse_safetensors_entry(std::string const& tensor, nloh
 
   auto const& offsets = json_array(description, "data_offsets", where);
   if (offsets.size() != 2)
-    throw error(errc::corrupt_file, "safetensors: data_offsets are not two", {{"file", file}, {"tensor", tensor}, {"found", offsets.size()}});
+    throw error(errc::corrupt_file, "safetensors: data_offsets are not two",
+                {{"file", file}, {"tensor", tensor}, {"found", offsets.size()}});
   entry.offset = natural_number(offsets[0], file, tensor, "data_offsets");
   entry.bytes = natural_number(offsets[1], file, tensor, "data_offsets") - entry.offset;
   auto const expected = tensor_bytes(entry.dtype, entry.shape);
@@ -164,9 +167,8 @@ inline safetensors_entry parse_safetensors_entry(std::string const& tensor, nloh
 inline void check_safetensors_cover(std::vector<safetensors_entry> const& entries, std::int64_t data_bytes, std::string const& file) {
   std::vector<safetensors_entry const*> by_offset;
   for (auto const& e : entries) by_offset.push_back(&e);
-  std::sort(by_offset.begin(), by_offset.end(), [](auto const* a, auto const* b) {
-    return a->offset != b->offset ? a->offset < b->offset : a->bytes < b->bytes;
-  });
+  std::sort(by_offset.begin(), by_offset.end(),
+            [](auto const* a, auto const* b) { return a->offset != b->offset ? a->offset < b->offset : a->bytes < b->bytes; });
   std::int64_t end = 0;
   for (auto const* e : by_offset) {
     if (e->offset != end)
@@ -194,7 +196,8 @@ struct safetensors_header {
 /// data, incompatible for an element type unknown here. The values name file and tensor.
 inline safetensors_header parse_safetensors_header(std::string_view text, std::int64_t data_bytes, std::string const& file) {
   auto const json = parse_json(text, file);
-  if (!json.is_object()) throw error(errc::parse_error, "safetensors: the header is no JSON object", {{"file", file}, {"found", json.type_name()}});
+  if (!json.is_object())
+    throw error(errc::parse_error, "safetensors: the header is no JSON object", {{"file", file}, {"found", json.type_name()}});
   safetensors_header header;
   for (auto const& [key, value] : json.items()) {
     if (key == "__metadata__") {

@@ -37,13 +37,15 @@ inline std::string step_folder_name(step_count step) {
 inline std::vector<step_folder> list_step_folders(std::string const& parent) {
   std::vector<step_folder> found;
   std::error_code failure;
-  for (std::filesystem::directory_iterator entry(parent.empty() ? "." : parent, failure), end; !failure && entry != end; entry.increment(failure)) {
+  for (std::filesystem::directory_iterator entry(parent.empty() ? "." : parent, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
     auto const name = entry->path().filename().string();
     step_count step;
     if (!name.starts_with("step-")) continue;
     std::from_chars(name.data() + 5, name.data() + name.size(), step.value);
     std::error_code unreadable;
-    if (step.value >= 0 && name == step_folder_name(step) && entry->is_directory(unreadable)) found.push_back({step, entry->path().string()});
+    if (step.value >= 0 && name == step_folder_name(step) && entry->is_directory(unreadable))
+      found.push_back({step, entry->path().string()});
   }
   if (failure && failure != std::errc::no_such_file_or_directory) detail::throw_io_error("cannot list folder", parent, failure.message());
   std::sort(found.begin(), found.end(), [](auto const& a, auto const& b) { return a.step < b.step; });

@@ -26,7 +26,8 @@ class exact_auc {
   /// @throws tessera::error shape_mismatch; invalid_argument naming a NaN score or another label: nothing has been added then.
   void add(vector_view<float const> scores, vector_view<float const> labels) {
     if (scores.size() != labels.size())
-      throw error(errc::shape_mismatch, "exact_auc: scores and labels differ in size", {{"scores", scores.size()}, {"labels", labels.size()}});
+      throw error(errc::shape_mismatch, "exact_auc: scores and labels differ in size",
+                  {{"scores", scores.size()}, {"labels", labels.size()}});
     for (std::int64_t i = 0; i < scores.size(); ++i) {
       if (std::isnan(scores[i])) throw error(errc::invalid_argument, "exact_auc: a score is not a number", {{"position", i}});
       if (labels[i] != 0 && labels[i] != 1)

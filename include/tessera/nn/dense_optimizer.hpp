@@ -18,7 +18,7 @@ namespace tessera::inline TESSERA_ABI {
 /// An optimizer without state a row: `element_state` floats an element, `begin_row` once a step, `update` once an element.
 template <class O>
 concept dense_optimizer = std::is_trivially_copyable_v<O> && O::row_state == 0 &&
-    requires(O const& o, float& weight, float* state, std::int64_t stride, float gradient, row_gradient const& row) {
+                          requires(O const& o, float& weight, float* state, std::int64_t stride, float gradient, row_gradient const& row) {
   { O::element_state } -> std::convertible_to<int>;
   o.update(weight, state, stride, gradient, o.begin_row(state, row));
 };
@@ -69,7 +69,8 @@ struct dense_update_impl<host_exec> {
       float* __restrict const weight = parameters.data();
       float const* __restrict const g = gradient.data();
       float* __restrict const s = state;
-      for (auto i = first; i < last; ++i) optimizer.update(weight[i], Optimizer::element_state == 0 ? nullptr : s + i, stride, g[i], factor);
+      for (auto i = first; i < last; ++i)
+        optimizer.update(weight[i], Optimizer::element_state == 0 ? nullptr : s + i, stride, g[i], factor);
     });
   }
 };
@@ -81,7 +82,9 @@ struct dense_update_fn {
     if (gradient.size() != parameters.size() || state.parameters() != parameters.size() ||
         state.planes().size() != parameters.size() * Optimizer::element_state)
       throw error(errc::shape_mismatch, "dense_update: parameters, gradient and state do not fit together",
-                  {{"parameters", parameters.size()}, {"gradient", gradient.size()}, {"state floats", state.planes().size()},
+                  {{"parameters", parameters.size()},
+                   {"gradient", gradient.size()},
+                   {"state floats", state.planes().size()},
                    {"state floats expected", parameters.size() * Optimizer::element_state}});
     state.set_steps(step_count{state.steps().value + 1});
     dense_update_impl<Exec>::run(exec, parameters, gradient, state.planes().data(), {0, parameters.size(), state.steps()}, optimizer);

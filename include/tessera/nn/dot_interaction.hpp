@@ -21,7 +21,8 @@ namespace detail {
 
 template <class Exec>
 struct dot_interaction_impl {
-  static_assert(dependent_false<Exec>, "dot_interaction: no back end for this execution; for CUDA include <tessera/nn/dot_interaction.cuh>");
+  static_assert(dependent_false<Exec>,
+                "dot_interaction: no back end for this execution; for CUDA include <tessera/nn/dot_interaction.cuh>");
 };
 
 template <>
@@ -74,7 +75,8 @@ struct dot_interaction_impl<host_exec> {
           std::copy_n(vectors[v].row(sample), dim, values + v * padded);
           for (std::int64_t w = 0; w < v; ++w) pairs[v * count + w] = pairs[w * count + v] = *pair++;
         }
-        for (std::int64_t v = 0; v < count; ++v) weighted_rows(pairs + v * count, count, values, padded, dim, vector_gradients[v].row(sample));
+        for (std::int64_t v = 0; v < count; ++v)
+          weighted_rows(pairs + v * count, count, values, padded, dim, vector_gradients[v].row(sample));
         for (std::int64_t d = 0; d < dim; ++d) vector_gradients[0].row(sample)[d] += gradient.row(sample)[d];
       }
     });
@@ -83,8 +85,9 @@ struct dot_interaction_impl<host_exec> {
 
 inline void check_interaction(std::int64_t vectors, std::int64_t rows, std::int64_t columns, std::int64_t dim) {
   if (columns != dot_interaction_width(vectors, dim))
-    throw error(errc::shape_mismatch, "dot_interaction: width of the output",
-                {{"columns", columns}, {"expected", dot_interaction_width(vectors, dim)}, {"vectors", vectors}, {"dim", dim}, {"rows", rows}});
+    throw error(
+        errc::shape_mismatch, "dot_interaction: width of the output",
+        {{"columns", columns}, {"expected", dot_interaction_width(vectors, dim)}, {"vectors", vectors}, {"dim", dim}, {"rows", rows}});
 }
 
 template <class T>
@@ -92,7 +95,11 @@ void check_interaction_vectors(vector_view<matrix_view<T> const> vectors, std::i
   for (std::int64_t v = 0; v < vectors.size(); ++v)
     if (vectors[v].rows() != rows || vectors[v].columns() != dim)
       throw error(errc::shape_mismatch, "dot_interaction: a vector block of another shape",
-                  {{"vector", v}, {"rows", vectors[v].rows()}, {"expected rows", rows}, {"columns", vectors[v].columns()}, {"expected columns", dim}});
+                  {{"vector", v},
+                   {"rows", vectors[v].rows()},
+                   {"expected rows", rows},
+                   {"columns", vectors[v].columns()},
+                   {"expected columns", dim}});
 }
 
 struct dot_interaction_fn {
@@ -113,7 +120,8 @@ struct dot_interaction_backward_fn {
     check_interaction(vectors.size(), gradient.rows(), gradient.columns(), vectors[0].columns());
     check_interaction_vectors(vectors, gradient.rows(), vectors[0].columns());
     if (vector_gradients.size() != vectors.size())
-      throw error(errc::shape_mismatch, "dot_interaction: one gradient a vector", {{"vectors", vectors.size()}, {"gradients", vector_gradients.size()}});
+      throw error(errc::shape_mismatch, "dot_interaction: one gradient a vector",
+                  {{"vectors", vectors.size()}, {"gradients", vector_gradients.size()}});
     check_interaction_vectors(vector_gradients, gradient.rows(), vectors[0].columns());
     dot_interaction_impl<Exec>::backward(exec, vectors, gradient, vector_gradients);
   }

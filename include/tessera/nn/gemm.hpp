@@ -3,9 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <concepts>
 #include <cstdint>
+#include <thread>
 
+#include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
@@ -17,8 +21,9 @@ struct gemm_operand {
   matrix_view<float const> stored;
   bool is_transposed = false;
 
-  constexpr gemm_operand(matrix_view<float const> m, bool transposed = false) noexcept : stored(m), is_transposed(transposed) {}  // NOLINT: implicit
-  constexpr gemm_operand(matrix_view<float> m) noexcept : stored(m) {}                                                            // NOLINT: implicit
+  constexpr gemm_operand(matrix_view<float const> m, bool transposed = false) noexcept
+      : stored(m), is_transposed(transposed) {}                         // NOLINT: implicit
+  constexpr gemm_operand(matrix_view<float> m) noexcept : stored(m) {}  // NOLINT: implicit
 
   constexpr std::int64_t rows() const noexcept { return is_transposed ? stored.columns() : stored.rows(); }
   constexpr std::int64_t columns() const noexcept { return is_transposed ? stored.rows() : stored.columns(); }
@@ -31,25 +36,40 @@ struct gemm_operand {
 /// The transpose of a matrix as a factor; nothing is copied.
 constexpr gemm_operand transposed(matrix_view<float const> m) noexcept { return {m, true}; }
 
-/// Who multiplies. `multiply(a, b, c)` computes c = a b on the calling thread alone; a (m, k), b (k, n), c (m, n), k may be 0.
+/// Who multiplies. `multiply(a, b, c, workspace)` computes c = a b on the calling thread alone; a (m, k), b (k, n), c (m, n), k may be 0.
+/// `workspace(m, n, k)` is how many floats a product of at most that shape needs beside, aligned to 64 bytes.
 template <class G>
-concept gemm_policy = requires(G const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c) { policy.multiply(a, b, c); };
+concept gemm_policy = requires(G const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c, std::int64_t extent,
+                               float* workspace) {
+  policy.multiply(a, b, c, workspace);
+  { policy.workspace(extent, extent, extent) } -> std::same_as<std::int64_t>;
+};
 
 /// How a product is cut: into tiles of this size, each done by one thread. A function of the shape alone, so that the sums in an element
 /// never depend on the number of threads.
 struct gemm_tiling {
   std::int64_t rows, columns;
 
-  /// Tiles of at most about 2^22 multiply-adds, near square, multiples of 16 where the shape allows.
+  /// Tiles of at most 256 x 256, smaller ones where that leaves few for the threads and each would still be worth a thread's while;
+  /// multiples of 16 unless they span the matrix.
   static constexpr gemm_tiling of(std::int64_t m, std::int64_t n, std::int64_t k) noexcept {
-    auto const fit = [](std::int64_t extent, std::int64_t most) {
-      auto const parts = divide_up(extent, std::max<std::int64_t>(most, 16));
-      return std::max<std::int64_t>(1, std::min(extent, divide_up(divide_up(extent, std::max<std::int64_t>(parts, 1)), 16) * 16));
-    };
-    constexpr std::int64_t multiply_adds = std::int64_t{1} << 22;
-    auto const area = std::max<std::int64_t>(multiply_adds / std::max<std::int64_t>(k, 1), 16 * 16);
-    auto const columns = fit(n, 256);
-    return {fit(m, std::max<std::int64_t>(area / std::max<std::int64_t>(columns, 1), 32)), columns};
+    constexpr std::int64_t largest = 256, smallest = 64, least_tiles = 4;
+    constexpr double least_multiply_adds = 1 << 20;
+    gemm_tiling tile{part(m, largest), part(n, largest)};
+    while (divide_up(m, tile.rows) * divide_up(n, tile.columns) < least_tiles) {
+      auto& longer = tile.rows >= tile.columns ? tile.rows : tile.columns;
+      auto const work = static_cast<double>(tile.rows) * static_cast<double>(tile.columns) * static_cast<double>(k);
+      if (longer < 2 * smallest || work < 2 * least_multiply_adds) break;
+      longer = part(longer, divide_up(longer, 2));
+    }
+    return tile;
+  }
+
+ private:
+  // The largest piece when an extent is cut evenly into pieces of at most `most`, rounded up to 16.
+  static constexpr std::int64_t part(std::int64_t extent, std::int64_t most) noexcept {
+    auto const even = divide_up(extent, std::max<std::int64_t>(divide_up(extent, most), 1));
+    return std::max<std::int64_t>(1, std::min(extent, divide_up(even, 16) * 16));
   }
 };
 
@@ -65,20 +85,58 @@ struct gemm_impl {
   static_assert(dependent_false<Exec>, "gemm: no back end for this execution; for CUDA include <tessera/nn/gemm.cuh>");
 };
 
+/// Workspaces that the threads of one region take in turn: at most 64, of which a free one is found without waiting unless more threads
+/// ask than the team said it has.
+class workspace_slots {
+ public:
+  workspace_slots(host_exec const& exec, std::int64_t floats, std::int64_t most)
+      : stride_(divide_up(floats, 16) * 16),
+        count_(std::min<std::int64_t>({static_cast<std::int64_t>(exec.threads()), most, 64})),
+        memory_(exec, count_ * stride_),
+        free_(~std::uint64_t{0} >> (64 - count_)) {}
+
+  template <class F>
+  void with(F const& f) {
+    auto mask = free_.load(std::memory_order_relaxed);
+    while (mask == 0 || !free_.compare_exchange_weak(mask, mask & (mask - 1), std::memory_order_acquire)) {
+      if (mask == 0) {
+        std::this_thread::yield();
+        mask = free_.load(std::memory_order_relaxed);
+      }
+    }
+    struct lease {
+      std::atomic<std::uint64_t>& free;
+      std::uint64_t mine;
+      ~lease() { free.fetch_or(mine, std::memory_order_release); }
+    } const held{free_, mask & ~(mask - 1)};
+    f(memory_.data() + std::countr_zero(held.mine) * stride_);
+  }
+
+ private:
+  std::int64_t stride_;
+  std::int64_t count_;  // at least 1
+  buffer<float> memory_;
+  std::atomic<std::uint64_t> free_;
+};
+
 template <>
 struct gemm_impl<host_exec> {
   template <class Policy, class Epilogue>
-  static void run(host_exec const& exec, Policy const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c, Epilogue const& epilogue) {
+  static void run(host_exec const& exec, Policy const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c,
+                  Epilogue const& epilogue) {
     auto const k = a.columns();
     auto const tile = gemm_tiling::of(c.rows(), c.columns(), k);
     auto const tiles_across = divide_up(c.columns(), tile.columns);
-    exec.run(divide_up(c.rows(), tile.rows) * tiles_across, [&](std::int64_t t) {
+    auto const tiles = divide_up(c.rows(), tile.rows) * tiles_across;
+    workspace_slots workspaces(exec, policy.workspace(tile.rows, tile.columns, k), tiles);
+    exec.run(tiles, [&](std::int64_t t) {
       auto const row = t / tiles_across * tile.rows;
       auto const column = t % tiles_across * tile.columns;
       auto const rows = std::min(tile.rows, c.rows() - row);
       auto const columns = std::min(tile.columns, c.columns() - column);
       auto const part = c.block(row, column, rows, columns);
-      policy.multiply(a.block(row, 0, rows, k), b.block(0, column, k, columns), part);
+      workspaces.with(
+          [&](float* workspace) { policy.multiply(a.block(row, 0, rows, k), b.block(0, column, k, columns), part, workspace); });
       epilogue(part, row, column);
     });
   }
@@ -86,11 +144,16 @@ struct gemm_impl<host_exec> {
 
 struct gemm_fn {
   template <execution Exec, gemm_policy Policy, class Epilogue = no_epilogue>
-  void operator()(Exec const& exec, Policy const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c, Epilogue const& epilogue = {}) const {
+  void operator()(Exec const& exec, Policy const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c,
+                  Epilogue const& epilogue = {}) const {
     if (a.columns() != b.rows() || c.rows() != a.rows() || c.columns() != b.columns())
       throw error(errc::shape_mismatch, "gemm: shapes do not fit",
-                  {{"a rows", a.rows()}, {"a columns", a.columns()}, {"b rows", b.rows()}, {"b columns", b.columns()},
-                   {"c rows", c.rows()}, {"c columns", c.columns()}});
+                  {{"a rows", a.rows()},
+                   {"a columns", a.columns()},
+                   {"b rows", b.rows()},
+                   {"b columns", b.columns()},
+                   {"c rows", c.rows()},
+                   {"c columns", c.columns()}});
     if (c.rows() == 0 || c.columns() == 0) return;
     gemm_impl<Exec>::run(exec, policy, a, b, c, epilogue);
   }
@@ -101,7 +164,8 @@ struct gemm_fn {
 /// c = a b, then `epilogue(tile of c, first row, first column)` on each finished tile while it is in the cache.
 ///
 /// `gemm(exec, policy, a, b, c, epilogue)`: a (m, k), b (k, n), c (m, n), any row strides; `transposed(m)` for a transposed factor.
-/// c overlaps neither a nor b. @throws tessera::error shape_mismatch. The thread count changes no bit.
+/// c overlaps neither a nor b. Workspace: one the policy asks for a thread, from `exec`'s memory. The thread count changes no bit.
+/// @throws tessera::error shape_mismatch.
 inline constexpr detail::gemm_fn gemm{};
 
 }  // namespace tessera::inline TESSERA_ABI

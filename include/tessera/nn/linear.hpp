@@ -40,8 +40,11 @@ inline void sum_columns(host_exec const& exec, matrix_view<float const> m, vecto
 inline void check_linear(std::int64_t in, std::int64_t out, linear_view<float const> layer) {
   if (layer.weight.columns() != in || layer.weight.rows() != out || layer.bias.size() != out)
     throw error(errc::shape_mismatch, "linear: parameters do not fit the input or output",
-                {{"input columns", in}, {"output columns", out}, {"weight rows", layer.weight.rows()},
-                 {"weight columns", layer.weight.columns()}, {"bias", layer.bias.size()}});
+                {{"input columns", in},
+                 {"output columns", out},
+                 {"weight rows", layer.weight.rows()},
+                 {"weight columns", layer.weight.columns()},
+                 {"bias", layer.bias.size()}});
 }
 
 struct linear_forward_fn {
@@ -66,7 +69,8 @@ struct linear_backward_parameters_fn {
   template <execution Exec, gemm_policy Gemm>
   void operator()(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float const> gradient,
                   linear_view<float> parameter_gradient) const {
-    check_linear(x.columns(), gradient.columns(), {parameter_gradient.weight, {parameter_gradient.bias.data(), parameter_gradient.bias.size()}});
+    check_linear(x.columns(), gradient.columns(),
+                 {parameter_gradient.weight, {parameter_gradient.bias.data(), parameter_gradient.bias.size()}});
     gemm(exec, policy, transposed(gradient), x, parameter_gradient.weight);
     sum_columns(exec, gradient, parameter_gradient.bias);
   }
@@ -74,13 +78,14 @@ struct linear_backward_parameters_fn {
 
 struct linear_backward_input_fn {
   template <execution Exec, gemm_policy Gemm>
-  void operator()(Exec const& exec, Gemm const& policy, matrix_view<float const> gradient, linear_view<float const> layer, activation act_before,
-                  matrix_view<float const> x, matrix_view<float> x_gradient) const {
+  void operator()(Exec const& exec, Gemm const& policy, matrix_view<float const> gradient, linear_view<float const> layer,
+                  activation act_before, matrix_view<float const> x, matrix_view<float> x_gradient) const {
     check_linear(x_gradient.columns(), gradient.columns(), layer);
     if (act_before == activation::identity) return gemm(exec, policy, gradient, layer.weight, x_gradient);
     if (x.rows() != x_gradient.rows() || x.columns() != x_gradient.columns())
-      throw error(errc::shape_mismatch, "linear: the input and its gradient differ in shape",
-                  {{"rows", x.rows()}, {"columns", x.columns()}, {"gradient rows", x_gradient.rows()}, {"gradient columns", x_gradient.columns()}});
+      throw error(
+          errc::shape_mismatch, "linear: the input and its gradient differ in shape",
+          {{"rows", x.rows()}, {"columns", x.columns()}, {"gradient rows", x_gradient.rows()}, {"gradient columns", x_gradient.columns()}});
     gemm(exec, policy, gradient, layer.weight, x_gradient, [&](matrix_view<float> tile, std::int64_t first_row, std::int64_t first_column) {
       for (std::int64_t r = 0; r < tile.rows(); ++r) {
         auto* const row = tile.row(r);
@@ -94,8 +99,9 @@ struct linear_backward_input_fn {
 struct relu_backward_fn {
   void operator()(host_exec const& exec, matrix_view<float const> y, matrix_view<float> gradient) const {
     if (y.rows() != gradient.rows() || y.columns() != gradient.columns())
-      throw error(errc::shape_mismatch, "relu_backward: the output and its gradient differ in shape",
-                  {{"rows", y.rows()}, {"columns", y.columns()}, {"gradient rows", gradient.rows()}, {"gradient columns", gradient.columns()}});
+      throw error(
+          errc::shape_mismatch, "relu_backward: the output and its gradient differ in shape",
+          {{"rows", y.rows()}, {"columns", y.columns()}, {"gradient rows", gradient.rows()}, {"gradient columns", gradient.columns()}});
     for_each_piece(exec, y.rows(), 256, [&](std::int64_t first, std::int64_t last) {
       for (auto r = first; r < last; ++r)
         for (std::int64_t c = 0; c < y.columns(); ++c) gradient(r, c) = y(r, c) <= 0 ? 0 : gradient(r, c);

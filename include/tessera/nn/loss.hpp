@@ -19,7 +19,7 @@ inline float sigmoid(float x) noexcept {
   return (x >= 0 ? 1.0F : e) / (1.0F + e);
 }
 
-/// -log of the likelihood of a label in [0, 1] under sigmoid(logit), finite for every finite logit, NaN for any other.
+/// -log of the likelihood of a label in [0, 1] under sigmoid(logit), finite for every finite logit, infinite or NaN for any other.
 inline double logistic_loss(double logit, double label) noexcept {
   return std::fmax(logit, 0.0) - logit * label + std::log1p(std::exp(-std::fabs(logit)));
 }
@@ -63,26 +63,32 @@ struct bce_with_logits_fn {
     if (logits.empty()) return 0;
     auto const n = static_cast<double>(logits.size());
     float const scale = 1.0F / static_cast<float>(logits.size());
-    return elementwise_loss_impl<Exec>::run(exec, logits.size(), [&](std::int64_t i) {
-      auto const loss = logistic_loss(logits[i], labels[i]);  // before the write: gradient may be logits
-      gradient[i] = (sigmoid(logits[i]) - labels[i]) * scale;
-      return loss;
-    }) / n;
+    return elementwise_loss_impl<Exec>::run(exec, logits.size(),
+                                            [&](std::int64_t i) {
+                                              auto const loss =
+                                                  logistic_loss(logits[i], labels[i]);  // before the write: gradient may be logits
+                                              gradient[i] = (sigmoid(logits[i]) - labels[i]) * scale;
+                                              return loss;
+                                            }) /
+           n;
   }
 };
 
 struct mean_squared_error_fn {
   template <execution Exec>
-  double operator()(Exec const& exec, vector_view<float const> predictions, vector_view<float const> targets, vector_view<float> gradient) const {
+  double operator()(Exec const& exec, vector_view<float const> predictions, vector_view<float const> targets,
+                    vector_view<float> gradient) const {
     check_loss("mean_squared_error", predictions.size(), targets.size(), gradient.size());
     if (predictions.empty()) return 0;
     auto const n = static_cast<double>(predictions.size());
     float const scale = 2.0F / static_cast<float>(predictions.size());
-    return elementwise_loss_impl<Exec>::run(exec, predictions.size(), [&](std::int64_t i) {
-      auto const difference = predictions[i] - targets[i];
-      gradient[i] = difference * scale;
-      return static_cast<double>(difference) * static_cast<double>(difference);
-    }) / n;
+    return elementwise_loss_impl<Exec>::run(exec, predictions.size(),
+                                            [&](std::int64_t i) {
+                                              auto const difference = predictions[i] - targets[i];
+                                              gradient[i] = difference * scale;
+                                              return static_cast<double>(difference) * static_cast<double>(difference);
+                                            }) /
+           n;
   }
 };
 

@@ -36,20 +36,25 @@ struct mlp_options {
   random_seed seed{};
   std::uint32_t stream = 0;  // sets apart the random numbers of MLPs that share a seed
 
-  explicit mlp_options(std::vector<std::int64_t> widths, activation last = activation::identity, random_seed seed = {}, std::uint32_t stream = 0)
+  explicit mlp_options(std::vector<std::int64_t> widths, activation last = activation::identity, random_seed seed = {},
+                       std::uint32_t stream = 0)
       : widths(std::move(widths)), last(last), seed(seed), stream(stream) {}
 };
 
 /// Linear layers with a ReLU between them. Holds parameters only, all in one block, layer by layer, weight before bias. Move-only.
 class mlp {
  public:
-  /// @throws tessera::error invalid_argument for fewer than two widths or one below 1.
+  /// @throws tessera::error invalid_argument for fewer than two widths, one below 1, or more parameters than can be counted.
   mlp(host_exec const& exec, mlp_options const& options) : widths_(options.widths), last_(options.last) {
     if (widths_.size() < 2) throw error(errc::invalid_argument, "mlp: an input and an output width", {{"widths", widths_.size()}});
     std::int64_t count = 0;
     for (std::size_t l = 0; l < widths_.size(); ++l) {
-      if (widths_[l] < 1) throw error(errc::invalid_argument, "mlp: a width below 1", {{"position", l}, {"width", widths_[l]}});
-      if (l > 0) count += (widths_[l - 1] + 1) * widths_[l];
+      if (widths_[l] < 1 || widths_[l] > largest_width)
+        throw error(errc::invalid_argument, "mlp: a width",
+                    {{"position", l}, {"width", widths_[l]}, {"least", 1}, {"most", largest_width}});
+      if (l > 0 && (count += (widths_[l - 1] + 1) * widths_[l]) > most_parameters)
+        throw error(errc::invalid_argument, "mlp: too many parameters",
+                    {{"position", l}, {"parameters", count}, {"most", most_parameters}});
     }
     parameters_.resize(exec, count);
     for (std::int64_t l = 0; l < layers(); ++l) initialise(exec, l, options);
@@ -69,7 +74,7 @@ class mlp {
   linear_view<T> layer(vector_view<T> block, std::int64_t layer) const noexcept {
     std::int64_t first = 0;
     for (std::int64_t l = 0; l < layer; ++l) first += (in(l) + 1) * out(l);
-    return {{block.data() + first, out(layer), in(layer)}, {block.data() + first + in(layer) * out(layer), out(layer)}};
+    return {{block.data() + first, out(layer), in(layer)}, {block.data() + first + in(layer)*out(layer), out(layer)}};
   }
 
   /// Names and shapes for checkpoints: "<prefix>.0.weight" (out, in), "<prefix>.0.bias" (out,), …
@@ -109,11 +114,15 @@ class mlp {
     auto const samples = saved.x.rows();
     if (saved.x.columns() != input_width() || saved.y.columns() != output_width() || saved.hidden.size() != samples * hidden_width())
       throw error(errc::shape_mismatch, "mlp: saved by no forward, or by that of another shape",
-                  {{"samples", samples}, {"input columns", saved.x.columns()}, {"output columns", saved.y.columns()},
-                   {"hidden floats", saved.hidden.size()}, {"expected", samples * hidden_width()}});
+                  {{"samples", samples},
+                   {"input columns", saved.x.columns()},
+                   {"output columns", saved.y.columns()},
+                   {"hidden floats", saved.hidden.size()},
+                   {"expected", samples * hidden_width()}});
     if (gradient.rows() != samples || gradient.columns() != output_width())
-      throw error(errc::shape_mismatch, "mlp: gradient of the output",
-                  {{"rows", gradient.rows()}, {"expected rows", samples}, {"columns", gradient.columns()}, {"expected columns", output_width()}});
+      throw error(
+          errc::shape_mismatch, "mlp: gradient of the output",
+          {{"rows", gradient.rows()}, {"expected rows", samples}, {"columns", gradient.columns()}, {"expected columns", output_width()}});
     auto const widest = *std::max_element(widths_.begin(), widths_.end());
     buffer<float> scratch(exec, 2 * samples * widest);
     if (last_ == activation::relu) relu_backward(exec, saved.y, gradient);
@@ -123,12 +132,16 @@ class mlp {
       linear_backward_parameters(exec, policy, from, layer_gradient, layer(parameter_gradient, l));
       if (l == 0 && x_gradient.rows() == 0) return;
       auto const to = l == 0 ? x_gradient : matrix_view<float>{scratch.data() + (l % 2) * samples * widest, samples, in(l)};
-      linear_backward_input(exec, policy, layer_gradient, layer(parameters(), l), l == 0 ? activation::identity : activation::relu, from, to);
+      linear_backward_input(exec, policy, layer_gradient, layer(parameters(), l), l == 0 ? activation::identity : activation::relu, from,
+                            to);
       layer_gradient = to;
     }
   }
 
  private:
+  static constexpr std::int64_t largest_width = (std::int64_t{1} << 31) - 1;  // two of them multiply without overflow
+  static constexpr std::int64_t most_parameters = std::int64_t{1} << 60;
+
   std::int64_t in(std::int64_t l) const noexcept { return widths_[static_cast<std::size_t>(l)]; }
   std::int64_t out(std::int64_t l) const noexcept { return widths_[static_cast<std::size_t>(l) + 1]; }
   activation activation_of(std::int64_t l) const noexcept { return l + 1 == layers() ? last_ : activation::relu; }

@@ -126,6 +126,9 @@ class keyed_jagged {
     keyed_jagged result;
     result.keys_ = std::move(keys);
     auto const key_count = static_cast<std::int64_t>(result.keys_.size());
+    for (auto key = result.keys_.begin(); key != result.keys_.end(); ++key)
+      if (std::find(result.keys_.begin(), key, *key) != key)
+        throw error(errc::invalid_argument, "keyed_jagged: a key twice", {{"key", *key}});
     if (rows_per_key.size() != key_count)
       throw error(errc::shape_mismatch, "keyed_jagged: one row count a key", {{"keys", key_count}, {"row counts", rows_per_key.size()}});
     result.first_row_.resize(exec, key_count + 1);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -24,9 +26,9 @@ namespace tessera::inline TESSERA_ABI {
 
 /// What is beside the tensors of a checkpoint.
 struct checkpoint_state {
-  std::int64_t step = 0;                                // batches trained
-  nlohmann::json options = nlohmann::json::object();    // how the model and the run were set up
-  nlohmann::json position = nlohmann::json::object();   // where the data goes on
+  std::int64_t step = 0;                               // batches trained
+  nlohmann::json options = nlohmann::json::object();   // how the model and the run were set up
+  nlohmann::json position = nlohmann::json::object();  // where the data goes on
 };
 
 namespace detail {
@@ -40,7 +42,8 @@ inline std::string plane_tensor(std::size_t state) { return "optimizer." + std::
 
 // (rows, width) of float rows that a table has somewhere; `row(slot)` points to each.
 template <class Row>
-void write_rows(host_exec const& exec, safetensors_writer& out, std::string const& tensor, std::int64_t rows, std::int64_t width, Row const& row) {
+void write_rows(host_exec const& exec, safetensors_writer& out, std::string const& tensor, std::int64_t rows, std::int64_t width,
+                Row const& row) {
   buffer<float> piece(exec, std::min(rows, rows_per_write) * width);
   for (std::int64_t first = 0; first < rows; first += rows_per_write) {
     auto const count = std::min(rows - first, rows_per_write);
@@ -63,16 +66,24 @@ manifest_section write_tables(host_exec const& exec, std::string const& folder, 
     auto const& table = tables[t];
     auto const width = table.state_layout().width(table.dim());
     write_rows(exec, out, table_tensor(t, "weight"), table.rows(), table.dim(), [&](std::int64_t slot) { return table.row(slot); });
-    if (width > 0) write_rows(exec, out, table_tensor(t, "state"), table.rows(), width, [&](std::int64_t slot) { return table.state(slot); });
+    if (width > 0)
+      write_rows(exec, out, table_tensor(t, "state"), table.rows(), width, [&](std::int64_t slot) { return table.state(slot); });
     if constexpr (!Store::slots_are_ids) out.append(table_tensor(t, "ids"), table.ids());
   }
   return {"tables.safetensors", out.finish()};
+}
+
+// What the checkpoint has and the model lacks means that they do not belong together.
+inline void refuse_tensor(safetensors_reader const& in, std::string const& tensor) {
+  if (in.find(tensor) != nullptr)
+    throw error(errc::incompatible, "checkpoint: a tensor that the model has no place for", {{"file", in.path()}, {"tensor", tensor}});
 }
 
 // Row r of the file goes to the row of its id, so either kind of store reads what either wrote.
 template <class Store>
 void read_tables(host_exec const& exec, std::string const& folder, std::vector<Store>& tables, bool with_state) {
   safetensors_reader const in(folder + "/tables.safetensors");
+  refuse_tensor(in, table_tensor(tables.size(), "weight"));
   for (std::size_t t = 0; t < tables.size(); ++t) {
     auto& table = tables[t];
     auto const dim = table.dim(), width = table.state_layout().width(dim);
@@ -80,11 +91,13 @@ void read_tables(host_exec const& exec, std::string const& folder, std::vector<S
     auto const rows = shape.empty() ? 0 : shape[0];
     in.expect(table_tensor(t, "weight"), safetensors_dtype::f32, {rows, dim});
     bool const has_state = with_state && width > 0;
+    if (with_state && !has_state) refuse_tensor(in, table_tensor(t, "state"));
     if (has_state) in.expect(table_tensor(t, "state"), safetensors_dtype::f32, {rows, width});
     bool const has_ids = in.find(table_tensor(t, "ids")) != nullptr;
     if (has_ids) in.expect(table_tensor(t, "ids"), safetensors_dtype::i64, {rows});
     if (Store::slots_are_ids && !has_ids && rows != table.rows())
-      throw error(errc::incompatible, "checkpoint: a table of another size", {{"file", in.path()}, {"table", t}, {"rows", rows}, {"expected", table.rows()}});
+      throw error(errc::incompatible, "checkpoint: a table of another size",
+                  {{"file", in.path()}, {"table", t}, {"rows", rows}, {"expected", table.rows()}});
     auto const most = std::min(rows, rows_per_write);
     buffer<std::int64_t> ids(exec, most), slots(exec, most);
     buffer<float> values(exec, most * std::max(dim, width));
@@ -95,7 +108,8 @@ void read_tables(host_exec const& exec, std::string const& folder, std::vector<S
       table.locate(exec, std::as_const(ids).view().slice(0, count), slots.view().slice(0, count), {});
       for (std::int64_t i = 0; i < count; ++i)
         if (slots[i] < 0)
-          throw error(errc::incompatible, "checkpoint: the table has no row for an id", {{"file", in.path()}, {"table", t}, {"id", ids[i]}, {"rows", table.rows()}});
+          throw error(errc::incompatible, "checkpoint: the table has no row for an id",
+                      {{"file", in.path()}, {"table", t}, {"id", ids[i]}, {"rows", table.rows()}});
       in.read(table_tensor(t, "weight"), first * dim, values.view().slice(0, count * dim));
       for (std::int64_t i = 0; i < count; ++i) std::copy_n(values.data() + i * dim, dim, table.row(slots[i]));
       if (!has_state) continue;
@@ -108,10 +122,13 @@ void read_tables(host_exec const& exec, std::string const& folder, std::vector<S
 template <class Model>
 void read_parameters(std::string const& folder, Model& model) {
   safetensors_reader const in(folder + "/dense.safetensors");
-  for (auto const& b : model.blocks()) {
-    in.expect(b.name, safetensors_dtype::f32, b.shape);
-    in.read(b.name, 0, b.values);
-  }
+  auto const blocks = model.blocks();
+  for (auto const& b : blocks) in.expect(b.name, safetensors_dtype::f32, b.shape);
+  for (auto const& tensor : in.entries())
+    if (!tensor.name.starts_with("optimizer.") &&
+        std::none_of(blocks.begin(), blocks.end(), [&](auto const& b) { return b.name == tensor.name; }))
+      refuse_tensor(in, tensor.name);
+  for (auto const& b : blocks) in.read(b.name, 0, b.values);
 }
 
 template <class Trainer>
@@ -120,7 +137,8 @@ manifest_section write_dense(std::string const& folder, Trainer& run) {
   auto const blocks = run.model().blocks();
   auto const states = run.dense_states();
   for (auto const& b : blocks) tensors.push_back({b.name, safetensors_dtype::f32, b.shape});
-  for (std::size_t s = 0; s < states.size(); ++s) tensors.push_back({plane_tensor(s), safetensors_dtype::f32, {states[s]->planes().size()}});
+  for (std::size_t s = 0; s < states.size(); ++s)
+    tensors.push_back({plane_tensor(s), safetensors_dtype::f32, {states[s]->planes().size()}});
   safetensors_writer out(folder + "/dense.safetensors", std::move(tensors));
   for (auto const& b : blocks) out.append(b.name, vector_view<float const>{b.values.data(), b.values.size()});
   for (std::size_t s = 0; s < states.size(); ++s)
@@ -134,10 +152,13 @@ manifest_section write_dense(std::string const& folder, Trainer& run) {
 /// by name, `optimizer.<n>`), `tables.safetensors` (`table.<n>.weight` (rows, dim), `.state`, and `.ids` where the store is hashed) and
 /// `manifest.json` (options, position, step counts, sizes and checksums). `extra(folder)` may write more files there and returns their
 /// sections. Keeps the newest `keep` checkpoints, at least 1. Nothing of the trainer changes; synchronous.
-/// @throws tessera::error io_error: the checkpoints before stay as they were.
+/// @throws tessera::error io_error, invalid_argument: the checkpoints before stay as they were.
 template <class Trainer, class Extra>
 void save_checkpoint(host_exec const& exec, std::string const& directory, Trainer& run, checkpoint_state const& state, std::int64_t keep,
                      Extra const& extra) {
+  if (state.step < 0 || keep < 1 || !state.options.is_object() || !state.position.is_object())
+    throw error(errc::invalid_argument, "checkpoint: a step from 0 on, at least one to keep, options and position as JSON objects",
+                {{"step", state.step}, {"keep", keep}, {"options", state.options.type_name()}, {"position", state.position.type_name()}});
   staged_folder staged(directory, step_folder_name(step_count{state.step}));
   manifest content{detail::checkpoint_format, detail::checkpoint_version, {}, {}};
   content.sections = extra(staged.path());
@@ -169,6 +190,9 @@ struct open_checkpoint {
 inline open_checkpoint open_newest_checkpoint(std::string const& directory) {
   auto const steps = list_step_folders(directory);
   auto const folder = steps.empty() ? directory : steps.back().path;
+  std::error_code ignored;
+  if (steps.empty() && !std::filesystem::exists(folder + "/manifest.json", ignored))
+    throw error(errc::io_error, "checkpoint: none in this folder", {{"folder", directory}});
   try {
     open_checkpoint found{folder, read_manifest(folder, detail::checkpoint_format, detail::checkpoint_version), {}};
     verify_sections(folder, found.content);
@@ -186,7 +210,8 @@ inline open_checkpoint open_newest_checkpoint(std::string const& directory) {
 }
 
 /// Reads a checkpoint's parameters into a model of the same shape; its optimizer states stay unread.
-/// @throws tessera::error incompatible naming the tensor that does not fit.
+/// @pre the model is fresh: a row that the checkpoint lacks keeps what it has.
+/// @throws tessera::error incompatible naming the tensor that does not fit; the model may then be half read.
 template <class Model>
 void load_model(host_exec const& exec, open_checkpoint const& from, Model& model) {
   detail::read_parameters(from.folder, model);
@@ -194,7 +219,7 @@ void load_model(host_exec const& exec, open_checkpoint const& from, Model& model
 }
 
 /// Reads a checkpoint into a trainer whose model and optimizers are of the same shape: training goes on as if it had never stopped.
-/// @throws tessera::error incompatible naming the tensor that does not fit.
+/// @pre and @throws as `load_model`.
 template <class Trainer>
 void load_trainer(host_exec const& exec, open_checkpoint const& from, Trainer& run) {
   auto const file = from.folder + "/manifest.json";

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -30,13 +31,15 @@ class progress {
     shown_ = clock::now();
     auto const seconds = std::chrono::duration<double>(shown_ - started_).count();
     auto const rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
-    auto const share = total_ > 0 ? static_cast<double>(done) / static_cast<double>(total_) : 1;
-    auto const left = rate > 0 ? static_cast<std::int64_t>(static_cast<double>(total_ - done) / rate) : 0;
+    auto const share = done < total_ ? static_cast<double>(done) / static_cast<double>(total_) : 1;
+    auto const left = rate > 0 && done < total_ ? static_cast<std::int64_t>(static_cast<double>(total_ - done) / rate) : 0;
     constexpr int width = 24;
     auto const filled = static_cast<std::size_t>(share * width);
     auto const bar = std::string(filled, '#') + std::string(width - filled, '.');
-    std::fprintf(out_, "%s[%s] %3.0f%%  %.0f samples/s  %s  %ld:%02ld left%s", is_terminal_ ? "\r\033[K" : "", bar.c_str(), 100 * share, rate,
-                 figures.c_str(), static_cast<long>(left / 60), static_cast<long>(left % 60), is_terminal_ ? "" : "\n");
+    // Without wrapping, so that on a narrow terminal the next drawing still replaces all of it; what matters most stands first.
+    std::fprintf(out_, "%s[%s] %3.0f%%  %ld:%02ld left  %s  %.0f samples/s%s", is_terminal_ ? "\r\033[K\033[?7l" : "", bar.c_str(),
+                 std::floor(100 * share), static_cast<long>(left / 60), static_cast<long>(left % 60), figures.c_str(), rate,
+                 is_terminal_ ? "\033[?7h" : "\n");
     std::fflush(out_);
     drawn_ = is_terminal_;
   }

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <math.h>  // fmaf for host and device alike
+
+#include <tessera/core/config.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// a * b + c, rounded once where the machine has an instruction for it, else twice; the same everywhere in one build.
+///
+/// Written `a * b + c`, it would be the compiler's choice, place by place: g++ fuses one loop and not its neighbour, and a sum whose value
+/// must not depend on who computes it would have two.
+TESSERA_HOST_DEVICE inline float multiply_add(float a, float b, float c) noexcept {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__CUDA_ARCH__)
+  return fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+}  // namespace tessera::inline TESSERA_ABI

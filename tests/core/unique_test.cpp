@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+#include "unique_suite.hpp"
+
+#include <tessera/core/error.hpp>
+
+#include "../support/hosts.hpp"
+
+using tessera::vector_view;
+
+namespace {
+
+struct host_unique {
+  tessera::host_exec exec;
+
+  template <class Key>
+  std::pair<std::vector<Key>, std::vector<std::int64_t>> unique(std::vector<Key> const& keys, tessera::radix_bits bits) const {
+    std::vector<Key> distinct(keys.size());
+    std::vector<std::int64_t> inverse(keys.size());
+    auto const count = tessera::unique(exec, vector_view<Key const>(keys), distinct, inverse, bits);
+    REQUIRE(static_cast<std::size_t>(count) <= keys.size());
+    distinct.resize(static_cast<std::size_t>(count));
+    return {std::move(distinct), std::move(inverse)};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("unique on one thread") {
+  tessera_tests::serial_host host;
+  unique_suite(host_unique{host.exec()});
+}
+TEST_CASE("unique on 2 threads") {
+  tessera_tests::pool_host<2> host;
+  unique_suite(host_unique{host.exec()});
+}
+TEST_CASE("unique on 4 threads") {
+  tessera_tests::pool_host<4> host;
+  unique_suite(host_unique{host.exec()});
+}
+
+TEST_CASE("unique writes only what it promises") {
+  tessera_tests::serial_host host;
+  std::vector<std::int64_t> const keys{4, 4, 2};
+  std::vector<std::int64_t> distinct(5, -7), inverse(3);
+  CHECK(tessera::unique(host.exec(), vector_view<std::int64_t const>(keys), distinct, inverse) == 2);
+  CHECK(distinct == std::vector<std::int64_t>{2, 4, -7, -7, -7});
+}
+
+TEST_CASE("unique refuses outputs without room") {
+  tessera_tests::serial_host host;
+  std::vector<std::int64_t> keys(3), two(2), three(3), four(4);
+  vector_view<std::int64_t> const view(keys);
+  CHECK_THROWS_WITH_AS(tessera::unique(host.exec(), view, two, three),
+                       "unique: outputs need room for every key (keys 3, distinct 2, inverse 3)", tessera::error);
+  CHECK_THROWS_AS(tessera::unique(host.exec(), view, three, two), tessera::error);
+  CHECK_THROWS_AS(tessera::unique(host.exec(), view, three, four), tessera::error);
+}

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+#include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/hash_table.hpp>
+
+#include "pooled_lookup_backward_suite.hpp"
+
+using namespace embed_tests;
+using dense = tessera::dense_table<>;
+using hashed = tessera::hash_table<>;
+using tessera_tests::pool_host;
+using tessera_tests::serial_host;
+
+namespace {
+std::atomic<std::int64_t> heap_calls{0};
+
+[[maybe_unused]] void* from_heap(std::size_t bytes, std::size_t alignment) {
+  heap_calls.fetch_add(1, std::memory_order_relaxed);
+  void* const pointer = std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+  if (pointer == nullptr) throw std::bad_alloc();
+  return pointer;
+}
+}  // namespace
+
+// For the whole program, so that a hidden allocation anywhere in a step shows. A thread sanitizer brings its own and takes no other.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TESSERA_TEST_COUNTS_NO_HEAP
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__) && !defined(TESSERA_TEST_COUNTS_NO_HEAP)
+#define TESSERA_TEST_COUNTS_NO_HEAP
+#endif
+#ifndef TESSERA_TEST_COUNTS_NO_HEAP
+void* operator new(std::size_t bytes) { return from_heap(bytes, alignof(std::max_align_t)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) { return from_heap(bytes, static_cast<std::size_t>(alignment)); }
+void operator delete(void* pointer) noexcept { std::free(pointer); }
+void operator delete(void* pointer, std::size_t) noexcept { std::free(pointer); }
+void operator delete(void* pointer, std::align_val_t) noexcept { std::free(pointer); }
+void operator delete(void* pointer, std::size_t, std::align_val_t) noexcept { std::free(pointer); }
+#endif
+
+TEST_CASE_TEMPLATE("pooled_lookup_backward over dense tables", Host, serial_host, pool_host<2>, pool_host<4>) {
+  pooled_lookup_backward_suite<dense, Host>();
+}
+TEST_CASE_TEMPLATE("pooled_lookup_backward over hashed tables", Host, serial_host, pool_host<2>, pool_host<4>) {
+  pooled_lookup_backward_suite<hashed, Host>();
+}
+
+TEST_CASE_TEMPLATE("pooled_lookup_backward: the documented order, bit for bit", Store, dense, hashed) {
+  pooled_lookup_backward_in_canonical_order<Store>();
+}
+
+TEST_CASE_TEMPLATE("pooled_lookup_backward: every team trains the same bits", Store, dense, hashed) {
+  pooled_lookup_backward_of_every_team<Store>(tessera::row_sgd{});
+  pooled_lookup_backward_of_every_team<Store>(tessera::rowwise_adagrad{});
+  pooled_lookup_backward_of_every_team<Store>(tessera::adam{});
+}
+
+TEST_CASE("pooled_lookup_backward: dense and hashed tables train the same bits") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  serial_host host;
+  auto const exec = host.exec();
+  auto const options = tables_of_dims(all_dims, 50);
+  auto const features = features_over(static_cast<std::int64_t>(options.size()));
+  tessera::rowwise_adagrad const optimizer{.learning_rate = 0.1F};
+  auto dense_tables = make_tables<dense>(exec, options, optimizer);
+  auto hashed_tables = make_tables<hashed>(exec, options, optimizer);
+  tessera::pooled_lookup_saved saved;
+  for (int step = 0; step < 4; ++step) {
+    auto const batch =
+        random_batch(exec, random, features.size(), {.id_range = 50, .most_rows = 30, .mean_length = 4, .weighted = step % 2 == 1});
+    auto const view = std::as_const(batch).view();
+    auto const gradients = random_gradients(random, options, features, view);
+    pooled_matrices from_dense(options, features, view), from_hashed(options, features, view);
+    tessera::pooled_lookup(exec, dense_tables, features, view, from_dense.out(), saved);
+    tessera::pooled_lookup_backward(exec, dense_tables, features, saved, gradients.in(), optimizer);
+    tessera::pooled_lookup(exec, hashed_tables, features, view, from_hashed.out(), saved);
+    tessera::pooled_lookup_backward(exec, hashed_tables, features, saved, gradients.in(), optimizer);
+    CHECK(same_bits(from_dense.values(), from_hashed.values()));
+  }
+  bool same = true;
+  for (std::size_t t = 0; t < options.size(); ++t)
+    for (std::int64_t slot = 0; slot < hashed_tables[t].rows(); ++slot) {
+      auto const id = hashed_tables[t].ids()[slot];
+      same = same && same_bits(hashed_tables[t].row(slot), dense_tables[t].row(id), options[t].dim) &&
+             same_bits(hashed_tables[t].state(slot), dense_tables[t].state(id), 1);
+    }
+  CHECK(same);
+}
+
+TEST_CASE_TEMPLATE("pooled_lookup_backward: a step of a kind seen before allocates nothing", Store, dense, hashed) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto const options = tables_of_dims({3, 16, 130}, 200);
+  auto const features = features_over(3);
+  tessera::rowwise_adagrad const optimizer;
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
+    for (bool const keep_saved : {false, true}) {
+      CAPTURE(keep_saved);
+      tessera_tests::counting_memory upstream;
+      tessera::arena<tessera_tests::counting_memory> workspace(upstream, 1 << 10);
+      auto const step_exec = exec.with_memory(workspace);
+      auto const batch =
+          random_batch(exec, random, features.size(), {.id_range = 200, .most_rows = 300, .mean_length = 4, .weighted = true});
+      auto const view = std::as_const(batch).view();
+      auto const gradients = random_gradients(random, options, features, view);
+      pooled_matrices out(options, features, view);
+      auto tables = make_tables<Store>(exec, options, optimizer);
+      tessera::pooled_lookup_saved kept;
+      auto const step = [&] {
+        tessera::pooled_lookup_saved local;
+        auto& saved = keep_saved ? kept : local;
+        tessera::pooled_lookup(step_exec, tables, features, view, out.out(), saved);
+        tessera::pooled_lookup_backward(step_exec, tables, features, saved, gradients.in(), optimizer);
+        tessera::pooled_lookup(step_exec, std::as_const(tables), features, view, out.out());
+      };
+      step();
+      step();
+      auto const from_upstream = upstream.allocations();
+      auto const heap_calls_before = heap_calls.load();
+      step();
+      step();
+      step();
+      auto const heap_calls_of_steps = heap_calls.load() - heap_calls_before;
+      CHECK(heap_calls_of_steps == 0);
+#ifndef TESSERA_TEST_COUNTS_NO_HEAP
+      CHECK(heap_calls_before > 0);
+#endif
+      CHECK(upstream.allocations() == from_upstream);
+    }
+  });
+}

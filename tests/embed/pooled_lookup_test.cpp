@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+#include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/hash_table.hpp>
+
+#include "pooled_lookup_suite.hpp"
+
+using namespace embed_tests;
+using dense = tessera::dense_table<>;
+using hashed = tessera::hash_table<>;
+using tessera_tests::pool_host;
+using tessera_tests::serial_host;
+
+TEST_CASE_TEMPLATE("pooled_lookup over dense tables", Host, serial_host, pool_host<2>, pool_host<4>) { pooled_lookup_suite<dense, Host>(); }
+TEST_CASE_TEMPLATE("pooled_lookup over hashed tables", Host, serial_host, pool_host<2>, pool_host<4>) {
+  pooled_lookup_suite<hashed, Host>();
+}
+
+TEST_CASE_TEMPLATE("pooled_lookup: every team gives the same bits", Store, dense, hashed) { pooled_lookup_of_every_team<Store>(); }
+
+TEST_CASE("pooled_lookup: dense and hashed tables give the same bits") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  serial_host host;
+  auto const exec = host.exec();
+  auto const options = tables_of_dims(all_dims, 50);
+  auto const features = features_over(static_cast<std::int64_t>(options.size()));
+  for (bool const weighted : {false, true}) {
+    CAPTURE(weighted);
+    auto const batch =
+        random_batch(exec, random, features.size(), {.id_range = 50, .most_rows = 30, .mean_length = 4, .weighted = weighted});
+    auto const view = std::as_const(batch).view();
+    auto const dense_tables = make_tables<dense>(exec, options, tessera::row_sgd{});
+    auto hashed_tables = make_tables<hashed>(exec, options, tessera::row_sgd{});
+    pooled_matrices from_dense(options, features, view), unseen(options, features, view), seen(options, features, view);
+    tessera::pooled_lookup_saved saved;
+    tessera::pooled_lookup(exec, dense_tables, features, view, from_dense.out());
+    tessera::pooled_lookup(exec, std::as_const(hashed_tables), features, view, unseen.out());
+    tessera::pooled_lookup(exec, hashed_tables, features, view, seen.out(), saved);
+    CHECK(same_bits(from_dense.values(), unseen.values()));
+    CHECK(same_bits(from_dense.values(), seen.values()));
+  }
+}
+
+TEST_CASE("pooled_lookup: hashed tables take any id") {
+  serial_host host;
+  auto const exec = host.exec();
+  constexpr auto smallest = std::numeric_limits<std::int64_t>::min(), largest = std::numeric_limits<std::int64_t>::max();
+  auto const options = tables_of_dims({16, 130}, 0);
+  auto tables = make_tables<hashed>(exec, options, tessera::row_sgd{});
+  std::vector<tessera::pooled_feature> const features{{0}, {1, tessera::pooling::mean}};
+  auto const batch =
+      tessera::keyed_jagged<>::from_rows(exec, {{"a", {{smallest, -1, largest}, {-1}}}, {"b", {{largest, largest, 0, smallest}}}});
+  auto const view = std::as_const(batch).view();
+  pooled_matrices out(options, features, view), again(options, features, view);
+  tessera::pooled_lookup_saved saved;
+  tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
+  CHECK(close_to(out.values(), reference_pool(options, features, view, initial_rows(options))));
+  CHECK(tables[0].rows() == 3);
+  CHECK(tables[1].rows() == 3);
+  // Some ids of a bag known, some not.
+  locate(exec, tables[0], {5});
+  tables[0].row(tables[0].rows() - 1)[3] = 100;
+  auto const mixed = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{5, 6, 5}}}});
+  pooled_matrices read(options, features, std::as_const(mixed).view());
+  std::vector<tessera::pooled_feature> const one{{0}};
+  tessera::pooled_lookup(exec, std::as_const(tables), one, std::as_const(mixed).view(), read.out());
+  CHECK(read.out()[0](0, 3) == doctest::Approx(200 + initial_row(options[0], 6)[3]));
+  CHECK(read.out()[0](0, 2) == doctest::Approx(2 * initial_row(options[0], 5)[2] + initial_row(options[0], 6)[2]));
+}
+
+TEST_CASE("pooled_lookup: an id that a dense table cannot hold is named, always the same one") {
+  auto const options = tables_of_dims({16, 16}, 100);
+  std::vector<tessera::pooled_feature> const features{{1}, {0}, {1}};
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory& memory) {
+    for (std::int64_t const bad :
+         {std::int64_t{100}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()}) {
+      CAPTURE(bad);
+      std::vector<tessera::feature_rows<>> rows;
+      for (int key = 0; key < 3; ++key)
+        rows.emplace_back("key" + std::to_string(key), std::vector<std::vector<std::int64_t>>(6000, std::vector<std::int64_t>{1, 99}));
+      rows[1].rows[4321] = {5, 6, bad, 7};
+      rows[1].rows[4322] = {1000};
+      rows[1].rows[5999] = {-2};
+      rows[2].rows[0] = {101};
+      auto const batch = tessera::keyed_jagged<>::from_rows(exec, rows);
+      auto const view = std::as_const(batch).view();
+      auto tables = make_tables<dense>(exec, options, tessera::row_sgd{});
+      pooled_matrices out(options, features, view);
+      tessera::pooled_lookup_saved saved;
+      auto const pieces = memory.live_pieces();
+      for (int time = 0; time < 6; ++time) {
+        try {
+          if (time % 2 == 0)
+            tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
+          else
+            tessera::pooled_lookup(exec, std::as_const(tables), features, view, out.out());
+          FAIL_CHECK("accepted");
+        } catch (tessera::error const& e) {
+          CHECK(e.code() == tessera::errc::out_of_range);
+          CHECK(e.value("feature") == "1");
+          CHECK(e.value("table") == "100");  // the table's own name
+          CHECK(e.value("row") == "4321");
+          CHECK(e.value("position") == "2");
+          CHECK(e.value("id") == std::to_string(bad));
+          CHECK(e.value("rows") == "100");
+        }
+      }
+      CHECK(memory.live_pieces() == pieces);
+      CHECK(saved.batch.keys == 0);  // fits no backward
+      std::vector<std::int64_t> ids(100);
+      for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i);
+      for (auto const& t : tables) CHECK(rows_are_initial(t, ids, ids));
+    }
+  });
+}
+
+TEST_CASE("pooled_lookup: when a table cannot grow, nothing is lost") {
+  serial_host host, step;
+  auto const options = tables_of_dims({8, 8}, 0);
+  auto tables = make_tables<hashed>(host.exec(), options, tessera::row_sgd{});
+  std::vector<tessera::pooled_feature> const features{{0}, {1}};
+  auto const batch = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1, 2, 3}}}, {"b", {{4, 5}}}});
+  auto const view = std::as_const(batch).view();
+  pooled_matrices out(options, features, view);
+  tessera::pooled_lookup_saved saved;
+  host.memory().fail_after(4);
+  CHECK_THROWS_AS(tessera::pooled_lookup(step.exec(), tables, features, view, out.out(), saved), std::bad_alloc);
+  CHECK(saved.batch.keys == 0);
+  host.memory().never_fail();
+  tessera::pooled_lookup(step.exec(), tables, features, view, out.out(), saved);
+  CHECK(close_to(out.values(), reference_pool(options, features, view, initial_rows(options))));
+  CHECK(tables[0].rows() == 3);
+  CHECK(tables[1].rows() == 2);
+}
+
+TEST_CASE("pooled_lookup: pieces read about as much whatever the shape") {
+  using tessera::detail::bags_per_piece;
+  CHECK(bags_per_piece(0, 0, 64) == 1024);
+  CHECK(bags_per_piece(100, 0, 64) == 1024);
+  CHECK(bags_per_piece(100, 100, 64) == 512);
+  CHECK(bags_per_piece(1, 1'000'000, 4096) == 4);
+  CHECK(bags_per_piece(100, 100, 4) == 4096);
+}

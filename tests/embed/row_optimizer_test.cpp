@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include <tessera/embed/row_optimizer.hpp>
+
+#include "random.hpp"
+
+namespace row_optimizer_tests {
+
+// What is no row optimizer.
+struct without_update {
+  static constexpr int row_state = 0;
+  static constexpr int element_state = 0;
+  float begin_row(float*, tessera::row_gradient const&) const { return 0; }
+};
+struct without_begin : tessera::row_sgd {
+  void begin_row() = delete;
+};
+struct without_row_state {
+  static constexpr int element_state = 0;
+  float begin_row(float*, tessera::row_gradient const&) const { return 0; }
+  void update(float&, float*, std::int64_t, float, float) const {}
+};
+struct takes_another_factor : tessera::row_sgd {
+  void update(float&, float*, std::int64_t, float, std::vector<int>) const {}
+};
+struct not_for_devices : tessera::row_sgd {
+  std::vector<float> rates;
+};
+static_assert(!tessera::row_optimizer<without_update>);
+static_assert(!tessera::row_optimizer<without_begin>);
+static_assert(!tessera::row_optimizer<without_row_state>);
+static_assert(!tessera::row_optimizer<takes_another_factor>);
+static_assert(!tessera::row_optimizer<not_for_devices>);
+static_assert(!tessera::row_optimizer<float>);
+
+// A factor of any type will do.
+struct with_two_rates {
+  struct rates {
+    float down, up;
+  };
+  static constexpr int row_state = 0;
+  static constexpr int element_state = 1;
+  rates begin_row(float*, tessera::row_gradient const&) const noexcept { return {0.1F, 0.2F}; }
+  void update(float& w, float* s, std::int64_t, float g, rates r) const noexcept { w -= (g > 0 ? r.down : r.up) * (g + s[0]); }
+};
+static_assert(tessera::row_optimizer<with_two_rates>);
+static_assert(tessera::row_state_layout::of(with_two_rates{}).initial == 0.0F);
+
+static_assert(tessera::row_state_layout::of(tessera::row_sgd{}).width(1000) == 0);
+static_assert(tessera::row_state_layout::of(tessera::rowwise_adagrad{.initial_state = 3}).initial == 3.0F);
+static_assert(tessera::row_state_layout{2, 3, 0}.width(10) == 32);
+static_assert(tessera::row_state_layout{0, 2, 0}.width(std::int64_t{1} << 40) == std::int64_t{1} << 41);
+
+/// One row, driven as the backward drives it: the row's states first, then one plane of `dim` a state of the elements.
+template <class Optimizer>
+struct driven_row {
+  Optimizer optimizer;
+  std::vector<float> weights, state;
+
+  driven_row(Optimizer const& optimizer, std::vector<float> const& weights) : optimizer(optimizer), weights(weights) {
+    auto const layout = tessera::row_state_layout::of(optimizer);
+    state.assign(static_cast<std::size_t>(layout.width(static_cast<std::int64_t>(weights.size()))), layout.initial);
+  }
+
+  void step(std::vector<float> const& gradient, std::int64_t count) {
+    auto const dim = static_cast<std::int64_t>(weights.size());
+    float squares = 0;
+    for (auto const g : gradient) squares += g * g;
+    auto const factor = optimizer.begin_row(state.data(), {squares, dim, tessera::step_count(count)});
+    for (std::int64_t c = 0; c < dim; ++c)
+      optimizer.update(weights[static_cast<std::size_t>(c)], state.data() + Optimizer::row_state + (Optimizer::element_state > 0 ? c : 0),
+                       dim, gradient[static_cast<std::size_t>(c)], factor);
+  }
+};
+
+/// Runs steps beside a float64 reference: `reference(weights, gradient, step)` changes its weights.
+template <class Optimizer, class Reference>
+void compare_with(Optimizer const& optimizer, Reference reference) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto const weights = tessera_tests::random_floats(random, 19);
+  driven_row<Optimizer> row(optimizer, weights);
+  std::vector<double> expected(weights.begin(), weights.end());
+  for (std::int64_t step = 1; step <= 20; ++step) {
+    auto const gradient = tessera_tests::random_floats(random, 19);
+    row.step(gradient, step);
+    reference(expected, gradient, step);
+    for (std::size_t c = 0; c < 19; ++c) CHECK(std::abs(row.weights[c] - expected[c]) < 1e-5);
+  }
+}
+
+}  // namespace row_optimizer_tests
+
+using namespace row_optimizer_tests;
+
+TEST_CASE("row_sgd matches a float64 reference") {
+  tessera::row_sgd const optimizer{.learning_rate = 0.03F};
+  compare_with(optimizer, [&](auto& w, auto const& g, std::int64_t) {
+    for (std::size_t c = 0; c < w.size(); ++c) w[c] -= static_cast<double>(optimizer.learning_rate) * static_cast<double>(g[c]);
+  });
+}
+
+TEST_CASE("rowwise_adagrad matches a float64 reference") {
+  for (float const initial : {0.0F, 0.7F}) {
+    tessera::rowwise_adagrad const optimizer{.learning_rate = 0.05F, .epsilon = 1e-3F, .initial_state = initial};
+    compare_with(optimizer, [&, sum = static_cast<double>(initial)](auto& w, auto const& g, std::int64_t) mutable {
+      double squares = 0;
+      for (auto const x : g) squares += static_cast<double>(x) * static_cast<double>(x);
+      sum += squares / static_cast<double>(g.size());
+      for (std::size_t c = 0; c < w.size(); ++c)
+        w[c] -= static_cast<double>(optimizer.learning_rate) * static_cast<double>(g[c]) /
+                (std::sqrt(sum) + static_cast<double>(optimizer.epsilon));
+    });
+  }
+}
+
+TEST_CASE("rowwise_adagrad: the state is the row's mean square, and a row of zero gradient stays") {
+  driven_row<tessera::rowwise_adagrad> row({.learning_rate = 1, .epsilon = 1e-10F}, {1, 2, 3, 4});
+  row.step({0, 0, 0, 0}, 1);
+  CHECK(row.weights == std::vector<float>{1, 2, 3, 4});
+  CHECK(row.state == std::vector<float>{0});
+  row.step({2, -2, 2, -2}, 2);
+  CHECK(row.state == std::vector<float>{4});
+  CHECK(row.weights == std::vector<float>{0, 3, 2, 5});
+}
+
+TEST_CASE("adagrad matches a float64 reference") {
+  tessera::adagrad const optimizer{.learning_rate = 0.05F, .epsilon = 1e-3F, .initial_state = 0.2F};
+  compare_with(optimizer, [&, sum = std::vector<double>(19, static_cast<double>(optimizer.initial_state))](auto& w, auto const& g,
+                                                                                                           std::int64_t) mutable {
+    for (std::size_t c = 0; c < w.size(); ++c) {
+      sum[c] += static_cast<double>(g[c]) * static_cast<double>(g[c]);
+      w[c] -= static_cast<double>(optimizer.learning_rate) * static_cast<double>(g[c]) /
+              (std::sqrt(sum[c]) + static_cast<double>(optimizer.epsilon));
+    }
+  });
+}
+
+TEST_CASE("adam matches a float64 reference") {
+  tessera::adam const optimizer{.learning_rate = 0.02F};
+  compare_with(optimizer, [&, m = std::vector<double>(19), v = std::vector<double>(19)](auto& w, auto const& g, std::int64_t step) mutable {
+    double const beta1 = static_cast<double>(optimizer.beta1), beta2 = static_cast<double>(optimizer.beta2), t = static_cast<double>(step);
+    for (std::size_t c = 0; c < w.size(); ++c) {
+      double const x = static_cast<double>(g[c]);
+      m[c] = beta1 * m[c] + (1 - beta1) * x;
+      v[c] = beta2 * v[c] + (1 - beta2) * x * x;
+      w[c] -= static_cast<double>(optimizer.learning_rate) * (m[c] / (1 - std::pow(beta1, t))) /
+              (std::sqrt(v[c] / (1 - std::pow(beta2, t))) + static_cast<double>(optimizer.epsilon));
+    }
+  });
+}

@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/error.hpp>
+#include <tessera/embed/row_store.hpp>
+
+#include "embed_support.hpp"
+#include "hosts.hpp"
+#include "random.hpp"
+
+namespace embed_tests {
+
+/// An optimizer of two states a row and three an element, to see where they lie.
+struct many_states {
+  static constexpr int row_state = 2;
+  static constexpr int element_state = 3;
+  float initial_state = 0.25F;
+  float begin_row(float*, tessera::row_gradient const&) const noexcept { return 0; }
+  void update(float&, float*, std::int64_t, float, float) const noexcept {}
+};
+
+/// What every row store must show on every team. Ids stay in [0, 3000), so that a dense table holds them.
+template <class Store, class Host>
+void row_store_suite() {
+  static_assert(tessera::row_store<Store>);
+  Host host;
+  auto const exec = host.exec();
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera::table_options options{
+      .id = tessera::table_id(5), .dim = 7, .rows = 3000, .init_bound = 0.5F, .seed = tessera::random_seed(0x123456789ABCDEF0)};
+  std::vector<std::int64_t> ids(3000);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::shuffle(ids.begin(), ids.end(), random);
+
+  SUBCASE("it tells what it is") {
+    Store store(exec, options, many_states{});
+    CHECK(store.options().id == options.id);
+    CHECK(store.options().seed == options.seed);
+    CHECK(store.dim() == 7);
+    CHECK(store.state_layout().per_row == 2);
+    CHECK(store.state_layout().per_element == 3);
+    CHECK(store.state_layout().width(store.dim()) == 2 + 3 * 7);
+    CHECK(store.steps() == tessera::step_count(0));
+    store.set_steps(tessera::step_count(17));
+    CHECK(store.steps() == tessera::step_count(17));
+  }
+
+  SUBCASE("initial rows depend on seed, table and id alone") {
+    Store store(exec, options, tessera::rowwise_adagrad{.initial_state = 0.125F});
+    auto const slots = locate(exec, store, ids);
+    CHECK(rows_are_initial(store, ids, slots));
+
+    auto smaller = options;
+    smaller.rows = 100;
+    Store other(exec, smaller, tessera::row_sgd{});
+    std::vector<std::int64_t> const few{99, 0, 17, 3};
+    CHECK(rows_are_initial(other, few, locate(exec, other, few)));
+
+    auto const first_row_with = [&](tessera::table_options const& changed, std::int64_t id) {
+      Store changed_store(exec, changed, tessera::row_sgd{});
+      auto const slot = locate(exec, changed_store, {id})[0];
+      return std::vector<float>(changed_store.row(slot), changed_store.row(slot) + options.dim);
+    };
+    auto const here = first_row_with(options, 1);
+    auto changed = options;
+    CHECK(same_bits(here, first_row_with(changed, 1)));
+    CHECK_FALSE(same_bits(here, first_row_with(changed, 2)));
+    changed.seed = tessera::random_seed(options.seed.value + 1);
+    CHECK_FALSE(same_bits(here, first_row_with(changed, 1)));
+    changed.seed = tessera::random_seed(options.seed.value + (std::uint64_t{1} << 32));
+    CHECK_FALSE(same_bits(here, first_row_with(changed, 1)));
+    changed = options;
+    changed.id = tessera::table_id(6);
+    CHECK_FALSE(same_bits(here, first_row_with(changed, 1)));
+    changed = options;
+    changed.dim = 3;  // a narrower row is the beginning of a wider one
+    auto const narrow = first_row_with(changed, 1);
+    CHECK(same_bits(here.data(), narrow.data(), 3));
+  }
+
+  SUBCASE("initial elements are uniform within the bound") {
+    Store store(exec, options, tessera::row_sgd{});
+    auto const slots = locate(exec, store, ids);
+    double sum = 0, squares = 0, neighbours = 0;
+    bool inside = true;
+    std::vector<int> bins(16);
+    double const b = options.init_bound, n = static_cast<double>(ids.size()) * 7;
+    for (auto const slot : slots)
+      for (int c = 0; c < 7; ++c) {
+        double const x = store.row(slot)[c];
+        inside = inside && x >= -b && x < b;
+        sum += x;
+        squares += x * x;
+        neighbours += x * static_cast<double>(store.row(slot)[(c + 1) % 7]);
+        ++bins[static_cast<std::size_t>(std::clamp((x + b) / (2 * b) * 16, 0.0, 15.0))];
+      }
+    CHECK(inside);
+    // Six standard deviations of each estimate.
+    CHECK(std::abs(sum / n) < 6 * b / std::sqrt(3 * n));
+    CHECK(std::abs(squares / n - b * b / 3) < 6 * b * b * std::sqrt(4.0 / 45 / n));
+    CHECK(std::abs(neighbours / n) < 6 * b * b / 3 / std::sqrt(n));
+    for (auto const count : bins) CHECK(std::abs(count - n / 16) < 6 * std::sqrt(n / 16));
+  }
+
+  SUBCASE("a bound of 0 gives zeros") {
+    options.init_bound = 0;
+    Store store(exec, options, tessera::row_sgd{});
+    for (auto const slot : locate(exec, store, {0, 5}))
+      for (int c = 0; c < 7; ++c) CHECK(store.row(slot)[c] == 0.0F);
+  }
+
+  SUBCASE("no ids") {
+    Store store(exec, options, tessera::row_sgd{});
+    auto const rows = store.rows();
+    CHECK(locate(exec, store, {}).empty());
+    CHECK(find(exec, store, {}).empty());
+    CHECK(store.rows() == rows);
+  }
+
+  SUBCASE("locate finds again what it gave") {
+    Store store(exec, options, many_states{});
+    auto const slots = locate(exec, store, ids);
+    CHECK(locate(exec, store, ids) == slots);
+    CHECK(find(exec, store, ids) == slots);
+    auto distinct = slots;
+    std::sort(distinct.begin(), distinct.end());
+    CHECK(std::adjacent_find(distinct.begin(), distinct.end()) == distinct.end());
+    CHECK(distinct.front() == 0);
+    CHECK(distinct.back() == static_cast<std::int64_t>(ids.size()) - 1);
+    CHECK(store.rows() == static_cast<std::int64_t>(ids.size()));
+  }
+
+  SUBCASE("a repeated id has one row") {
+    Store store(exec, options, tessera::row_sgd{});
+    auto const draws = tessera_tests::random_integers<std::int64_t>(random, 5000, 0, 50);
+    auto const slots = locate(exec, store, draws);
+    for (std::size_t i = 0; i < draws.size(); ++i) {
+      auto const first = static_cast<std::size_t>(std::find(draws.begin(), draws.end(), draws[i]) - draws.begin());
+      REQUIRE(slots[i] == slots[first]);
+    }
+    CHECK(rows_are_initial(store, draws, slots));
+  }
+
+  SUBCASE("rows and states do not overlap") {
+    Store store(exec, options, many_states{});
+    auto const slots = locate(exec, store, ids);
+    CHECK(rows_are_initial(store, ids, slots));
+    auto const width = store.state_layout().width(store.dim());
+    auto const stamp = [](std::size_t i, std::int64_t c) { return static_cast<float>(i * 64) + static_cast<float>(c); };
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      for (std::int64_t c = 0; c < store.dim(); ++c) store.row(slots[i])[c] = stamp(i, c);
+      for (std::int64_t c = 0; c < width; ++c) store.state(slots[i])[c] = -stamp(i, c);
+    }
+    bool whole = true;
+    auto const& held = std::as_const(store);
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      for (std::int64_t c = 0; c < store.dim(); ++c) whole = whole && held.row(slots[i])[c] == stamp(i, c);
+      for (std::int64_t c = 0; c < width; ++c) whole = whole && held.state(slots[i])[c] == -stamp(i, c);
+    }
+    CHECK(whole);
+    CHECK(locate(exec, store, ids) == slots);
+    CHECK(held.row(slots[0])[0] == 0.0F);
+  }
+
+  SUBCASE("moved, it is the same store") {
+    Store store(exec, options, tessera::rowwise_adagrad{});
+    auto const slots = locate(exec, store, ids);
+    auto const* const row = store.row(slots[0]);
+    Store moved(std::move(store));
+    CHECK(find(exec, moved, ids) == slots);
+    CHECK(moved.row(slots[0]) == row);
+    CHECK(rows_are_initial(moved, ids, slots));
+  }
+
+  SUBCASE("bytes are counted") {
+    for (std::int64_t const rows : {0, 1, 9, 10, 1023, 1024, 1025, 5000}) {
+      CAPTURE(rows);
+      options.rows = rows;
+      auto const before = host.memory().live_bytes();
+      Store store(exec, options, many_states{});
+      CHECK(store.bytes() == host.memory().live_bytes() - before);
+      CHECK(store.bytes() == Store::bytes_for(options, store.state_layout()));
+    }
+    CHECK(host.memory().live_bytes() == 0);
+  }
+
+  SUBCASE("building fails whole") {
+    host.memory().fail_after(1);
+    CHECK_THROWS_AS(Store(exec, options, many_states{}), std::bad_alloc);
+    CHECK(host.memory().live_bytes() == 0);
+  }
+
+  SUBCASE("options that cannot be are named") {
+    auto const refused = [&](tessera::table_options const& wrong, char const* option) {
+      try {
+        Store store(exec, wrong, many_states{});
+        FAIL_CHECK("accepted: " << option);
+      } catch (tessera::error const& e) {
+        CHECK(e.code() == tessera::errc::invalid_argument);
+        CHECK_FALSE(e.value(option).empty());
+        CHECK(e.value("table") == std::to_string(wrong.id.value));
+      }
+    };
+    constexpr auto largest = std::numeric_limits<std::int64_t>::max();
+    for (std::int64_t const dim : {std::int64_t{0}, std::int64_t{-1}, largest, std::int64_t{1} << 31}) {
+      auto wrong = options;
+      wrong.dim = dim;
+      refused(wrong, "dim");
+    }
+    // Sizes whose product leaves 64 bits must not come out small.
+    for (std::int64_t const rows : {std::int64_t{-1}, largest, std::int64_t{1} << 61, std::int64_t{1} << 62}) {
+      auto wrong = options;
+      wrong.dim = 8;
+      wrong.rows = rows;
+      refused(wrong, "rows");
+    }
+    for (float const bound : {-0.1F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      auto wrong = options;
+      wrong.init_bound = bound;
+      refused(wrong, "init_bound");
+    }
+    for (std::int64_t const id : {std::int64_t{-1}, std::int64_t{1} << 32}) {
+      auto wrong = options;
+      wrong.id = tessera::table_id(id);
+      refused(wrong, "id");
+    }
+    CHECK(host.memory().live_bytes() == 0);
+  }
+
+  SUBCASE("slots and statuses of another size are named") {
+    Store store(exec, options, tessera::row_sgd{});
+    auto const rows = store.rows();
+    std::vector<std::int64_t> const three{1, 2, 3};
+    std::vector<std::int64_t> two(2), right(3);
+    std::vector<tessera::row_status> statuses(2);
+    auto const refused = [&](auto const& call) {
+      try {
+        call();
+        FAIL_CHECK("accepted");
+      } catch (tessera::error const& e) {
+        CHECK(e.code() == tessera::errc::shape_mismatch);
+        CHECK(e.value("ids") == "3");
+      }
+    };
+    refused([&] { store.locate(exec, three, two, {}); });
+    refused([&] { store.locate(exec, three, right, statuses); });
+    refused([&] { std::as_const(store).find(exec, three, two); });
+    CHECK(store.rows() == rows);
+  }
+}
+
+}  // namespace embed_tests

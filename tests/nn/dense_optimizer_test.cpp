@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+#include "dense_optimizer_suite.hpp"
+
+namespace {
+
+/// A user's own optimizer: SGD with momentum, as torch.optim.SGD.
+struct momentum_sgd {
+  static constexpr int row_state = 0;
+  static constexpr int element_state = 1;
+  float learning_rate = 0.1F;
+  float momentum = 0.9F;
+  float begin_row(float*, tessera::row_gradient const&) const { return learning_rate; }
+  void update(float& weight, float* state, std::int64_t, float gradient, float rate) const {
+    state[0] = momentum * state[0] + gradient;
+    weight -= rate * state[0];
+  }
+};
+static_assert(tessera::dense_optimizer<momentum_sgd>);
+
+struct with_row_state : momentum_sgd {
+  static constexpr int row_state = 1;
+};
+struct without_element_state {
+  static constexpr int row_state = 0;
+  float begin_row(float*, tessera::row_gradient const&) const { return 0; }
+  void update(float&, float*, std::int64_t, float, float) const {}
+};
+struct without_begin {
+  static constexpr int row_state = 0;
+  static constexpr int element_state = 0;
+  void update(float&, float*, std::int64_t, float, float) const {}
+};
+struct not_plain : momentum_sgd {
+  std::vector<float> rates;
+};
+template <class Optimizer>
+concept accepted = requires(tessera::host_exec const& exec, std::vector<float>& floats, tessera::dense_optimizer_state& state,
+                            Optimizer optimizer) {
+  tessera::dense_update(exec, floats, floats, state, optimizer);
+};
+static_assert(accepted<tessera::sgd> && accepted<tessera::adagrad> && accepted<tessera::adam> && accepted<momentum_sgd>);
+static_assert(!accepted<with_row_state>, "a block of parameters has no rows");
+static_assert(!accepted<without_element_state> && !accepted<without_begin> && !accepted<not_plain> && !accepted<int>);
+
+using harness = tessera_tests::nn_host<tessera_tests::naive_gemm>;
+
+TEST_CASE("dense_update on the host") { tessera_tests::dense_optimizer_suite<harness>(); }
+
+TEST_CASE("dense_update with a user's optimizer") {
+  harness host;
+  std::vector<float> weights{1, 2};
+  tessera::dense_optimizer_state state(host.exec(), 2, momentum_sgd{});
+  for (int step = 0; step < 2; ++step) tessera::dense_update(host.exec(), weights, std::vector<float>{1, -1}, state, momentum_sgd{});
+  CHECK(weights[0] == doctest::Approx(1 - 0.1 - 0.19));
+  CHECK(weights[1] == doctest::Approx(2 + 0.1 + 0.19));
+}
+
+TEST_CASE("dense_update: 1, 2 and 4 threads give the same bits") {
+  std::mt19937_64 random(1);
+  auto const initial = tessera_tests::random_floats(random, 100'000), gradient = tessera_tests::random_floats(random, 100'000);
+  std::vector<float> first;
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
+    auto weights = initial;
+    tessera::dense_optimizer_state state(exec, 100'000, tessera::adam{});
+    for (int step = 0; step < 3; ++step) tessera::dense_update(exec, weights, gradient, state, tessera::adam{});
+    weights.insert(weights.end(), state.planes().begin(), state.planes().end());
+    if (first.empty()) first = weights;
+    CHECK(tessera_tests::same_bits(weights, first));
+  });
+}
+
+TEST_CASE("dense_update: the step count of a checkpoint carries on") {
+  harness host;
+  std::vector<float> straight{1, 1}, resumed{1, 1};
+  std::vector<float> const gradient{0.5F, -2};
+  tessera::dense_optimizer_state state(host.exec(), 2, tessera::adam{});
+  auto const step = [&](std::vector<float>& weights, tessera::dense_optimizer_state& s) {
+    tessera::dense_update(host.exec(), weights, gradient, s, tessera::adam{});
+  };
+  step(straight, state);
+  resumed = straight;
+  tessera::dense_optimizer_state loaded(host.exec(), 2, tessera::adam{});
+  std::copy(state.planes().begin(), state.planes().end(), loaded.planes().begin());
+  loaded.set_steps(state.steps());
+  step(straight, state);
+  step(resumed, loaded);
+  CHECK(tessera_tests::same_bits(straight, resumed));
+  CHECK(loaded.steps() == tessera::step_count{2});
+}
+
+}  // namespace

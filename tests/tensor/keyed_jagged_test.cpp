@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/error.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+
+#include "../support/hosts.hpp"
+#include "../support/random.hpp"
+
+using tessera::errc;
+using tessera::error;
+using tessera::jagged;
+using tessera::keyed_jagged;
+using tessera::keyed_jagged_view;
+using tessera_tests::serial_host;
+
+static_assert(std::is_trivially_copyable_v<keyed_jagged_view<std::int64_t>>);
+static_assert(std::is_convertible_v<keyed_jagged_view<float>, keyed_jagged_view<float const>>);
+static_assert(!std::is_convertible_v<keyed_jagged_view<float const>, keyed_jagged_view<float>>);
+static_assert(!std::is_copy_constructible_v<keyed_jagged<>> && std::is_nothrow_move_constructible_v<keyed_jagged<>>);
+
+namespace {
+
+using ids = std::vector<std::int64_t>;
+using floats = std::vector<float>;
+using names = std::vector<std::string>;
+using features = std::vector<tessera::feature_rows<std::int64_t>>;
+
+template <class T>
+std::string text(T const& shown) {
+  std::ostringstream out;
+  out << shown;
+  return out.str();
+}
+
+template <class F>
+error caught(F const& f) {
+  try {
+    f();
+  } catch (error const& e) {
+    return e;
+  }
+  FAIL("nothing was thrown");
+  return {errc::invalid_argument, ""};
+}
+
+features const three_keys{{"user", {{1, 2}, {}}}, {"nobody", {}}, {"item", {{3}, {4, 5}, {}}}};
+features const weighted_keys{{"user", {{1, 2}, {}}, {{0.5F, 1}, {}}}, {"nobody", {}}, {"item", {{3}}, {{2}}}};
+
+}  // namespace
+
+TEST_CASE("each key has its own number of rows") {
+  serial_host host;
+  auto const batch = keyed_jagged<>::from_rows(host.exec(), three_keys);
+  auto const view = batch.view();
+  tessera::validate(view, 5);
+  CHECK(batch.keys() == names{"user", "nobody", "item"});
+  CHECK(view.keys == 3);
+  CHECK(view.rows() == 5);
+  CHECK(view.rows(0) == 2);
+  CHECK(view.rows(1) == 0);
+  CHECK(view.rows(2) == 3);
+  CHECK(view.size() == 5);
+  CHECK_FALSE(view.weighted());
+  CHECK(text(view.flat()) == "[[1, 2], [], [3], [4, 5], []]");
+  CHECK(text(view.key(0)) == "[[1, 2], []]");
+  CHECK(text(view.key(1)) == "[]");
+  CHECK(text(view.key(2)) == "[[3], [4, 5], []]");
+  CHECK(view.key(2).begin_of(0) == 2);
+  CHECK(view.key(2).row(0).data() == view.values + 2);
+  CHECK(text(batch) == "{user: [[1, 2], []], nobody: [], item: [[3], [4, 5], []]}");
+}
+
+TEST_CASE("weights lie beside the values") {
+  serial_host host;
+  auto const batch = keyed_jagged<>::from_rows(host.exec(), weighted_keys);
+  auto const view = batch.view();
+  CHECK(view.weighted());
+  CHECK(text(view.key_weights(0)) == "[[0.5, 1], []]");
+  CHECK(text(view.key_weights(2)) == "[[2]]");
+  CHECK(text(batch) == "{user: [[1, 2], []] weights [[0.5, 1], []], nobody: [] weights [], item: [[3]] weights [[2]]}");
+}
+
+TEST_CASE("rows, lengths, offsets and parts build the same") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  serial_host host;
+  auto const check = [&]<class Offset>(Offset, bool weighted, std::size_t keys) {
+    using batch = keyed_jagged<std::int64_t, Offset>;
+    features rows;
+    names key_names;
+    ids values, rows_per_key;
+    std::vector<Offset> lengths, offsets{0};
+    floats weights;
+    for (std::size_t key = 0; key < keys; ++key) {
+      key_names.push_back("key " + std::to_string(key));
+      rows.push_back({key_names.back(), {}});
+      rows_per_key.push_back(static_cast<std::int64_t>(random() % 40));
+      for (auto const length : tessera_tests::random_lengths(random, static_cast<std::size_t>(rows_per_key.back()), 3)) {
+        auto const row = tessera_tests::random_integers<std::int64_t>(random, static_cast<std::size_t>(length), -50, 50);
+        auto const row_weights = tessera_tests::random_floats(random, row.size());
+        rows.back().rows.push_back(row);
+        if (weighted) rows.back().weights.push_back(row_weights);
+        values.insert(values.end(), row.begin(), row.end());
+        if (weighted) weights.insert(weights.end(), row_weights.begin(), row_weights.end());
+        lengths.push_back(static_cast<Offset>(length));
+        offsets.push_back(static_cast<Offset>(offsets.back() + length));
+      }
+    }
+    auto const a = batch::from_rows(host.exec(), rows);
+    auto const b = batch::from_lengths(host.exec(), key_names, values, lengths, rows_per_key, weights);
+    auto const c = batch::from_offsets(host.exec(), key_names, values, offsets, rows_per_key, weights);
+    auto const d =
+        batch::from_parts(host.exec(), key_names, jagged<std::int64_t, Offset>::from_lengths(host.exec(), values, lengths), rows_per_key,
+                          weighted ? jagged<float, Offset>::from_lengths(host.exec(), weights, lengths) : jagged<float, Offset>());
+    tessera::validate(a.view(), static_cast<std::int64_t>(values.size()));
+    CHECK(a.view().weighted() == !weights.empty());
+    CHECK(a == b);
+    CHECK(a == c);
+    CHECK(a == d);
+    for (std::size_t key = 0; key < keys; ++key) {
+      auto const k = static_cast<std::int64_t>(key);
+      CHECK(a.view().rows(k) == rows_per_key[key]);
+      CHECK(equal(a.view().key(k), jagged<std::int64_t, Offset>::from_rows(host.exec(), rows[key].rows).view()));
+      if (weighted) CHECK(equal(a.view().key_weights(k), jagged<float, Offset>::from_rows(host.exec(), rows[key].weights).view()));
+    }
+  };
+  for (bool const weighted : {false, true})
+    for (std::size_t const keys : {0U, 1U, 5U, 30U}) {
+      CAPTURE(weighted);
+      CAPTURE(keys);
+      check(std::int64_t{}, weighted, keys);
+      check(std::int32_t{}, weighted, keys);
+    }
+}
+
+TEST_CASE("no keys, no rows, no values") {
+  serial_host host;
+  keyed_jagged<> const none;
+  tessera::validate(none.view(), 0);
+  CHECK(none.view().rows() == 0);
+  CHECK(none.view().size() == 0);
+  CHECK(text(none) == "{}");
+  auto const no_keys = keyed_jagged<>::from_rows(host.exec(), {});
+  tessera::validate(no_keys.view(), 0);
+  CHECK(no_keys == none);
+  auto const no_rows = keyed_jagged<>::from_rows(host.exec(), {{"a", {}}, {"b", {}}});
+  tessera::validate(no_rows.view(), 0);
+  CHECK(text(no_rows) == "{a: [], b: []}");
+  CHECK(no_rows.view().key(1).size() == 0);
+  CHECK_FALSE(no_rows == none);
+  auto const no_values = keyed_jagged<>::from_rows(host.exec(), {{"a", {{}, {}}}});
+  tessera::validate(no_values.view(), 0);
+  CHECK(text(no_values) == "{a: [[], []]}");
+  CHECK_FALSE(no_values == no_rows);
+}
+
+TEST_CASE("equality sees names, rows per key, values and weights") {
+  serial_host host;
+  auto const make = [&](features const& rows) { return keyed_jagged<>::from_rows(host.exec(), rows); };
+  auto const a = make({{"u", {{1}, {2}}, {{1}, {2}}}, {"v", {{3}}, {{3}}}});
+  CHECK(a == make({{"u", {{1}, {2}}, {{1}, {2}}}, {"v", {{3}}, {{3}}}}));
+  CHECK_FALSE(a == make({{"u", {{1}, {2}}, {{1}, {2}}}, {"w", {{3}}, {{3}}}}));
+  CHECK_FALSE(a == make({{"u", {{1}}, {{1}}}, {"v", {{2}, {3}}, {{2}, {3}}}}));
+  CHECK_FALSE(a == make({{"u", {{1}, {2}}, {{1}, {2}}}, {"v", {{4}}, {{3}}}}));
+  CHECK_FALSE(a == make({{"u", {{1}, {2}}, {{1}, {2}}}, {"v", {{3}}, {{4}}}}));
+  CHECK_FALSE(a == make({{"u", {{1}, {2}}}, {"v", {{3}}}}));
+  CHECK(equal(a.view(), make({{"x", {{1}, {2}}, {{1}, {2}}}, {"y", {{3}}, {{3}}}}).view()));  // names are the owners' affair
+}
+
+TEST_CASE("a key's number is found by name") {
+  serial_host host;
+  auto const batch = keyed_jagged<>::from_rows(host.exec(), three_keys);
+  CHECK(batch.key_index("user") == 0);
+  CHECK(batch.key_index("item") == 2);
+  auto const e = caught([&] { batch.key_index("users"); });
+  CHECK(e.code() == errc::out_of_range);
+  CHECK(std::string(e.what()) == "keyed_jagged: no such key (key users)");
+}
+
+TEST_CASE("values are written through the owner's view") {
+  serial_host host;
+  auto batch = keyed_jagged<>::from_rows(host.exec(), three_keys);
+  batch.view().key(2).row(1)[0] = 40;
+  CHECK(text(batch.view().key(2)) == "[[3], [40, 5], []]");
+}
+
+TEST_CASE("what disagrees is named") {
+  serial_host host;
+  auto const exec = host.exec();
+  auto const rows = [&](features const& f) { return caught([&] { keyed_jagged<>::from_rows(exec, f); }); };
+  auto const lengths = [&](names const& keys, ids const& values, ids const& row_lengths, ids const& rows_per_key,
+                           floats const& weights = {}) {
+    return caught([&] { keyed_jagged<>::from_lengths(exec, keys, values, row_lengths, rows_per_key, weights); });
+  };
+  auto const check = [](error const& e, errc code, char const* what) {
+    CHECK(e.code() == code);
+    CHECK(std::string(e.what()) == what);
+  };
+  check(rows({{"a", {{1}}, {{1}}}, {"b", {{2}, {3}}}}), errc::shape_mismatch,
+        "keyed_jagged: rows without weights (key b, rows 2, rows of weights 0)");
+  check(rows({{"a", {{1}, {2, 3}}, {{1}, {2}}}}), errc::shape_mismatch,
+        "keyed_jagged: a row and its weights differ in length (key a, row 1, values 2, weights 1)");
+  check(lengths({"a"}, {1, 2, 3}, {1, 1}, {2}), errc::shape_mismatch,
+        "jagged: lengths do not sum to the number of values (sum 2, values 3)");
+  check(lengths({"a"}, {1}, {1, 1}, {2}), errc::shape_mismatch, "jagged: lengths do not sum to the number of values (sum 2, values 1)");
+  check(lengths({"a"}, {1}, {2, -1}, {2}), errc::invalid_argument, "lengths_to_offsets: negative length (row 1, length -1)");
+  check(lengths({"a", "b"}, {1}, {1}, {1}), errc::shape_mismatch, "keyed_jagged: one row count a key (keys 2, row counts 1)");
+  check(lengths({"a", "b"}, {1}, {1}, {1, 1}), errc::shape_mismatch,
+        "keyed_jagged: row counts do not sum to the number of rows (sum 2, rows 1)");
+  check(lengths({"a", "b"}, {1}, {1}, {2, -1}), errc::invalid_argument, "lengths_to_offsets: negative length (row 1, length -1)");
+  check(lengths({"a"}, {1, 2}, {2}, {1}, {1}), errc::shape_mismatch, "keyed_jagged: one weight a value (values 2, weights 1)");
+  check(caught([&] {
+          keyed_jagged<>::from_offsets(exec, {"a"}, ids{1, 2}, ids{0, 2}, ids{1}, floats{1, 2, 3});
+        }),
+        errc::shape_mismatch, "keyed_jagged: one weight a value (values 2, weights 3)");
+  check(caught([&] {
+          keyed_jagged<>::from_offsets(exec, {"a"}, ids{1, 2}, ids{0, 1}, ids{1});
+        }),
+        errc::shape_mismatch, "jagged: more values than the offsets reach (last offset 1, values 2)");
+  auto const parts = [&](std::vector<floats> const& weights) {
+    return caught([&] {
+      keyed_jagged<>::from_parts(exec, {"a"}, jagged<std::int64_t>::from_rows(exec, {{1, 2}, {3}}), ids{2},
+                                 jagged<float>::from_rows(exec, weights));
+    });
+  };
+  check(parts({{1, 2}}), errc::shape_mismatch, "keyed_jagged: one weight a value (values 3, weights 2)");
+  check(parts({{1}, {2, 3}}), errc::shape_mismatch, "keyed_jagged: a row and its weights differ in length (row 0, values 2, weights 1)");
+}
+
+TEST_CASE("validate names what is wrong with a view") {
+  std::int64_t const values[] = {1, 2, 3};
+  ids const offsets{0, 1, 3}, decreasing{0, 3, 1}, first_row{0, 1, 2}, late{1, 1, 2}, backwards{0, 2, 1};
+  auto const check = [&](ids const* rows, ids const* of, std::int64_t keys, errc code, char const* what) {
+    keyed_jagged_view<std::int64_t const> const view{values, nullptr, of == nullptr ? nullptr : of->data(),
+                                                     rows == nullptr ? nullptr : rows->data(), keys};
+    auto const e = caught([&] { tessera::validate(view, 3); });
+    CHECK(e.code() == code);
+    CHECK(std::string(e.what()) == what);
+  };
+  tessera::validate(keyed_jagged_view<std::int64_t const>{values, nullptr, offsets.data(), first_row.data(), 2}, 3);
+  check(&first_row, &offsets, -1, errc::invalid_argument, "keyed_jagged: negative number of keys (keys -1)");
+  check(nullptr, &offsets, 2, errc::invalid_argument, "keyed_jagged: no row counts (keys 2)");
+  check(&late, &offsets, 2, errc::invalid_argument, "keyed_jagged: the first key does not start at row 0 (first row 1)");
+  check(&backwards, &offsets, 2, errc::invalid_argument, "keyed_jagged: negative number of rows (key 1, rows -1)");
+  check(&first_row, nullptr, 2, errc::invalid_argument, "jagged: no offsets (rows 2)");
+  check(&first_row, &decreasing, 2, errc::invalid_argument, "jagged: offsets decrease (row 1, offset 3, next offset 1)");
+  auto const past = caught([&] {
+    tessera::validate(keyed_jagged_view<std::int64_t const>{values, nullptr, offsets.data(), first_row.data(), 2}, 2);
+  });
+  CHECK(past.code() == errc::out_of_range);
+}

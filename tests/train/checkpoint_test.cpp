@@ -1,0 +1,541 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tessera/train/checkpoint.hpp>
+
+#include "../files/temporary_folder.hpp"
+#include "../support/random.hpp"
+#include "trainer_setup.hpp"
+
+namespace {
+
+using namespace tessera;
+using namespace tessera_tests;
+
+struct serial_exec {
+  serial_team team;
+  system_memory memory;
+  host_exec exec{team, memory};
+};
+
+/// Everything that a step reads and writes, each row under its id.
+struct everything {
+  std::vector<float> parameters, optimizer;
+  std::vector<std::map<std::int64_t, std::vector<float>>> rows, states;
+  std::vector<std::int64_t> steps;
+
+  bool operator==(everything const&) const = default;
+};
+
+template <class Run>
+everything everything_of(Run& r) {
+  everything found;
+  for (auto const& b : r.model.blocks()) found.parameters.insert(found.parameters.end(), b.values.begin(), b.values.end());
+  for (auto* const s : r.run.dense_states()) {
+    found.optimizer.insert(found.optimizer.end(), s->planes().begin(), s->planes().end());
+    found.steps.push_back(s->steps().value);
+  }
+  for (auto const& table : r.model.tables()) {
+    auto& rows = found.rows.emplace_back();
+    auto& states = found.states.emplace_back();
+    for (std::int64_t slot = 0; slot < table.rows(); ++slot) {
+      auto id = slot;
+      if constexpr (!std::remove_cvref_t<decltype(table)>::slots_are_ids) id = table.ids()[slot];
+      rows[id].assign(table.row(slot), table.row(slot) + table.dim());
+      states[id].assign(table.state(slot), table.state(slot) + table.state_layout().width(table.dim()));
+    }
+    found.steps.push_back(table.steps().value);
+  }
+  return found;
+}
+
+std::vector<manifest_section> nothing_more(std::string const&) { return {}; }
+
+template <class Run>
+void save(host_exec const& exec, std::string const& directory, Run& r, std::int64_t step, std::int64_t keep = 2) {
+  checkpoint_state const state{step, {{"seed", 3}}, {{"offset", 10 * step}}};
+  save_checkpoint(exec, directory, r.run, state, keep, nothing_more);
+}
+
+std::string step_path(std::string const& directory, std::int64_t step) { return directory + "/" + step_folder_name(step_count{step}); }
+
+std::vector<std::int64_t> steps_in(std::string const& directory) {
+  std::vector<std::int64_t> steps;
+  for (auto const& f : list_step_folders(directory)) steps.push_back(f.step.value);
+  return steps;
+}
+
+template <class Store, class Rows, class Dense>
+void goes_on(Rows const& rows, Dense const& dense) {
+  serial_exec host;
+  constexpr std::int64_t end = 9;
+  small_run<Store, Rows, Dense> whole(host.exec, rows, dense);
+  whole.train(host.exec, 0, end);
+  auto const expected = everything_of(whole);
+  for (std::int64_t const cut : {0, 1, 4, 9}) {
+    CAPTURE(cut);
+    temporary_folder folder;
+    {
+      small_run<Store, Rows, Dense> first(host.exec, rows, dense);
+      first.train(host.exec, 0, cut);
+      auto const before = everything_of(first);
+      save(host.exec, folder.path(), first, cut);
+      CHECK(everything_of(first) == before);
+    }
+    auto const found = open_newest_checkpoint(folder.path());
+    CHECK(found.state.step == cut);
+    CHECK(found.state.options == nlohmann::json{{"seed", 3}});
+    CHECK(found.state.position == nlohmann::json{{"offset", 10 * cut}});
+    // Another seed: what is not read back would show.
+    small_shape const shape;
+    small_run<Store, Rows, Dense> second(host.exec, rows, dense, shape, Store::slots_are_ids ? 1234 : 3);
+    load_trainer(host.exec, found, second.run);
+    second.train(host.exec, cut, end);
+    CHECK(everything_of(second) == expected);
+  }
+}
+
+template <class Store>
+using adam_run = small_run<Store, rowwise_adagrad, adam>;
+
+template <class Store, class Other>
+void reads_what_the_other_wrote() {
+  serial_exec host;
+  temporary_folder folder;
+  adam_run<Store> writer(host.exec, {0.05F}, {0.01F});
+  writer.train(host.exec, 0, 5);
+  save(host.exec, folder.path(), writer, 5);
+  adam_run<Other> reader(host.exec, {0.05F}, {0.01F});
+  load_trainer(host.exec, open_newest_checkpoint(folder.path()), reader.run);
+  CHECK(reader.predictions(host.exec) == writer.predictions(host.exec));
+  writer.train(host.exec, 5, 9);
+  reader.train(host.exec, 5, 9);
+  CHECK(reader.predictions(host.exec) == writer.predictions(host.exec));
+}
+
+void flip_byte(std::string const& path, std::size_t at) {
+  auto bytes = contents(path);
+  REQUIRE(at < bytes.size());
+  bytes[at] = static_cast<char>(bytes[at] ^ 0x10);
+  write_file(path, bytes);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("training goes on from a checkpoint as if it had never stopped", Store, dense_table<>, hash_table<>) {
+  SUBCASE("sgd, sgd") { goes_on<Store>(sgd{0.05F}, sgd{0.02F}); }
+  SUBCASE("sgd, adagrad") { goes_on<Store>(sgd{0.05F}, adagrad{0.02F}); }
+  SUBCASE("sgd, adam") { goes_on<Store>(sgd{0.05F}, adam{0.01F}); }
+  SUBCASE("rowwise adagrad, sgd") { goes_on<Store>(rowwise_adagrad{0.05F}, sgd{0.02F}); }
+  SUBCASE("rowwise adagrad, adagrad") { goes_on<Store>(rowwise_adagrad{0.05F}, adagrad{0.02F}); }
+  SUBCASE("rowwise adagrad, adam") { goes_on<Store>(rowwise_adagrad{0.05F}, adam{0.01F}); }
+  SUBCASE("adam, adam: two states an element") { goes_on<Store>(adam{0.01F}, adam{0.01F}); }
+}
+
+TEST_CASE("either kind of store reads what the other wrote") {
+  SUBCASE("dense by dense") { reads_what_the_other_wrote<dense_table<>, dense_table<>>(); }
+  SUBCASE("dense by hashed") { reads_what_the_other_wrote<dense_table<>, hash_table<>>(); }
+  SUBCASE("hashed by dense") { reads_what_the_other_wrote<hash_table<>, dense_table<>>(); }
+}
+
+TEST_CASE("tables of more rows than are written at once come back whole") {
+  serial_exec host;
+  temporary_folder folder;
+  small_shape shape;
+  shape.rows = {2 * detail::rows_per_write + 1, detail::rows_per_write, 1};
+  adam_run<dense_table<>> writer(host.exec, {0.05F}, {0.01F}, shape);
+  save(host.exec, folder.path(), writer, 1);
+  adam_run<dense_table<>> reader(host.exec, {0.05F}, {0.01F}, shape, 1234);
+  load_trainer(host.exec, open_newest_checkpoint(folder.path()), reader.run);
+  CHECK(everything_of(reader) == everything_of(writer));
+  adam_run<hash_table<>> hashed(host.exec, {0.05F}, {0.01F}, shape);
+  load_trainer(host.exec, open_newest_checkpoint(folder.path()), hashed.run);
+  CHECK(everything_of(hashed) == everything_of(writer));
+}
+
+TEST_CASE_TEMPLATE("a model alone is read without the states of its optimizers", Store, dense_table<>, hash_table<>) {
+  serial_exec host;
+  temporary_folder folder;
+  adam_run<Store> writer(host.exec, {0.05F}, {0.01F});
+  writer.train(host.exec, 0, 5);
+  save(host.exec, folder.path(), writer, 5);
+  small_run<Store, sgd, sgd> reader(host.exec, {}, {});
+  load_model(host.exec, open_newest_checkpoint(folder.path()), reader.model);
+  CHECK(reader.predictions(host.exec) == writer.predictions(host.exec));
+  CHECK(everything_of(reader).rows == everything_of(writer).rows);
+}
+
+TEST_CASE("a model of another shape refuses a checkpoint and names the tensor") {
+  serial_exec host;
+  temporary_folder folder;
+  adam_run<dense_table<>> writer(host.exec, {0.05F}, {0.01F});
+  save(host.exec, folder.path(), writer, 1);
+  auto const found = open_newest_checkpoint(folder.path());
+  auto const refusal = [&](small_shape const& shape) {
+    adam_run<dense_table<>> reader(host.exec, {0.05F}, {0.01F}, shape);
+    auto const e = error_of([&] { load_trainer(host.exec, found, reader.run); });
+    CHECK(e.code() == errc::incompatible);
+    auto const of_model = error_of([&] { load_model(host.exec, found, reader.model); });
+    CHECK(of_model.code() == errc::incompatible);
+    CHECK(of_model.value("tensor") == e.value("tensor"));
+    return e;
+  };
+  small_shape shape;
+  SUBCASE("wider bottom") {
+    shape.bottom = {13};
+    auto const e = refusal(shape);
+    CHECK(e.value("tensor") == "bottom.0.weight");
+    CHECK(e.value("expected") == "F32 [13, 5]");
+    CHECK(e.value("found") == "F32 [12, 5]");
+  }
+  SUBCASE("narrower top") {
+    shape.top = {16, 5};
+    CHECK(refusal(shape).value("tensor") == "top.1.weight");
+  }
+  SUBCASE("deeper top") {
+    shape.top = {16, 6, 1};
+    CHECK(refusal(shape).value("tensor") == "top.3.weight");
+  }
+  SUBCASE("shallower bottom") {
+    shape.dim = 12;
+    shape.bottom = {};
+    CHECK(refusal(shape).value("tensor") == "top.0.weight");  // the first whose shape differs
+  }
+  SUBCASE("other dense features") {
+    shape.dense_features = 6;
+    CHECK(refusal(shape).value("tensor") == "bottom.0.weight");
+  }
+  SUBCASE("other dim") {
+    shape.dim = 9;
+    CHECK(refusal(shape).value("tensor") == "bottom.1.weight");
+  }
+  SUBCASE("larger table") {
+    shape.rows[2] = 301;
+    auto const e = refusal(shape);
+    CHECK(e.value("table") == "2");
+    CHECK(e.value("rows") == "300");
+    CHECK(e.value("expected") == "301");
+  }
+  SUBCASE("smaller table") {
+    shape.rows[1] = 6;
+    CHECK(refusal(shape).value("table") == "1");
+  }
+}
+
+TEST_CASE("a deeper model's checkpoint does not pass for a shallower one's") {
+  serial_exec host;
+  temporary_folder folder;
+  small_shape deeper;
+  deeper.top = {16, 1};
+  small_run<dense_table<>, sgd, sgd> writer(host.exec, {}, {}, deeper);
+  save(host.exec, folder.path(), writer, 1);
+  auto shallower = deeper;
+  shallower.top = {16};  // all its tensors are there, and one layer more
+  small_run<dense_table<>, sgd, sgd> reader(host.exec, {}, {}, shallower);
+  auto const found = open_newest_checkpoint(folder.path());
+  auto const e = error_of([&] { load_trainer(host.exec, found, reader.run); });
+  CHECK(e.code() == errc::incompatible);
+  CHECK(e.value("tensor") == "top.2.bias");
+  CHECK(error_of([&] { load_model(host.exec, found, reader.model); }).value("tensor") == "top.2.bias");
+}
+
+TEST_CASE("a hashed table's checkpoint with an id that a dense table cannot hold is refused") {
+  serial_exec host;
+  temporary_folder folder;
+  adam_run<hash_table<>> writer(host.exec, {0.05F}, {0.01F});
+  std::array<std::int64_t, 2> const ids{3, 300};
+  std::array<std::int64_t, 2> slots{};
+  writer.model.tables()[2].locate(host.exec, ids, slots);
+  save(host.exec, folder.path(), writer, 1);
+  adam_run<dense_table<>> reader(host.exec, {0.05F}, {0.01F});
+  auto const e = error_of([&] { load_trainer(host.exec, open_newest_checkpoint(folder.path()), reader.run); });
+  CHECK(e.code() == errc::incompatible);
+  CHECK(e.value("table") == "2");
+  CHECK(e.value("id") == "300");
+}
+
+TEST_CASE_TEMPLATE("a trainer of other optimizers refuses a checkpoint and names the tensor", Store, dense_table<>, hash_table<>) {
+  serial_exec host;
+  temporary_folder folder;
+  auto const save_with = [&](auto rows, auto dense) {
+    small_run<Store, decltype(rows), decltype(dense)> writer(host.exec, rows, dense);
+    writer.train(host.exec, 0, 2);
+    save(host.exec, folder.path(), writer, 2);
+  };
+  auto const refused_tensor = [&](auto rows, auto dense) {
+    small_run<Store, decltype(rows), decltype(dense)> reader(host.exec, rows, dense);
+    auto const e = error_of([&] { load_trainer(host.exec, open_newest_checkpoint(folder.path()), reader.run); });
+    CHECK(e.code() == errc::incompatible);
+    return std::string(e.value("tensor"));
+  };
+  SUBCASE("dense adam, then sgd") {
+    save_with(sgd{}, adam{});
+    CHECK(refused_tensor(sgd{}, sgd{}) == "optimizer.0");
+  }
+  SUBCASE("dense sgd, then adagrad") {
+    save_with(sgd{}, sgd{});
+    CHECK(refused_tensor(sgd{}, adagrad{}) == "optimizer.0");
+  }
+  SUBCASE("rows sgd, then rowwise adagrad") {
+    save_with(sgd{}, sgd{});
+    CHECK(refused_tensor(rowwise_adagrad{}, sgd{}) == "table.0.state");
+  }
+  SUBCASE("rows rowwise adagrad, then sgd") {
+    save_with(rowwise_adagrad{}, sgd{});
+    CHECK(refused_tensor(sgd{}, sgd{}) == "table.0.state");
+  }
+  SUBCASE("rows rowwise adagrad, then adagrad") {
+    save_with(rowwise_adagrad{}, sgd{});
+    CHECK(refused_tensor(adagrad{}, sgd{}) == "table.0.state");
+  }
+}
+
+TEST_CASE("a torn or altered checkpoint is refused by name, and the one before stays loadable") {
+  serial_exec host;
+  temporary_folder folder;
+  adam_run<dense_table<>> writer(host.exec, {0.05F}, {0.01F});
+  auto const with_more = [&](std::int64_t step) {
+    save_checkpoint(host.exec, folder.path(), writer.run, {.step = step}, 2, [](std::string const& into) {
+      write_file(into + "/more.bin", "caller's own bytes");
+      return std::vector<manifest_section>{{"more.bin", digest_of(into + "/more.bin")}};
+    });
+  };
+  writer.train(host.exec, 0, 3);
+  with_more(3);
+  auto const older = everything_of(writer);
+  writer.train(host.exec, 3, 6);
+  with_more(6);
+  auto const newest = step_path(folder.path(), 6), before = step_path(folder.path(), 3);
+
+  auto const check_refusal = [&](std::string const& section) {
+    auto const e = error_of([&] { open_newest_checkpoint(folder.path()); });
+    CHECK(e.code() == errc::corrupt_file);
+    CHECK(e.value("section") == section);
+    CHECK(e.value("file") == newest + "/" + section);
+    CHECK(e.value("checkpoint before") == before);
+    // The path itself names no other.
+    auto const alone = error_of([&] { open_newest_checkpoint(newest); });
+    CHECK(alone.code() == errc::corrupt_file);
+    CHECK(alone.value("checkpoint before").empty());
+    adam_run<dense_table<>> reader(host.exec, {0.05F}, {0.01F});
+    auto const found = open_newest_checkpoint(std::string(e.value("checkpoint before")));
+    CHECK(found.state.step == 3);
+    load_trainer(host.exec, found, reader.run);
+    CHECK(everything_of(reader) == older);
+  };
+  for (std::string const section : {"dense.safetensors", "tables.safetensors", "more.bin"}) {
+    CAPTURE(section);
+    auto const path = newest + "/" + section;
+    auto const sound = contents(path);
+    for (std::size_t const size : {std::size_t{0}, std::size_t{7}, sound.size() / 2, sound.size() - 1}) {
+      CAPTURE(size);
+      write_file(path, sound.substr(0, size));
+      check_refusal(section);
+    }
+    write_file(path, sound + '\0');
+    check_refusal(section);
+    for (std::size_t const at : {std::size_t{0}, std::size_t{9}, sound.size() / 2, sound.size() - 1}) {
+      CAPTURE(at);
+      write_file(path, sound);
+      flip_byte(path, at);
+      check_refusal(section);
+    }
+    std::filesystem::remove(path);
+    check_refusal(section);
+    write_file(path, sound);
+    CHECK(open_newest_checkpoint(folder.path()).state.step == 6);
+  }
+}
+
+TEST_CASE("no byte of a manifest can change unseen") {
+  serial_exec host;
+  temporary_folder folder;
+  small_run<dense_table<>, sgd, sgd> writer(host.exec, {}, {});
+  save(host.exec, folder.path(), writer, 3);
+  save(host.exec, folder.path(), writer, 6);
+  auto const path = step_path(folder.path(), 6) + "/manifest.json";
+  auto const sound = contents(path);
+  for (std::size_t at = 0; at < sound.size(); ++at) {
+    if (sound[at] == ' ' || sound[at] == '\n') continue;  // between tokens, most of them
+    CAPTURE(at);
+    write_file(path, sound);
+    flip_byte(path, at);
+    auto const e = error_of([&] { open_newest_checkpoint(folder.path()); });
+    CHECK(e.value("checkpoint before") == step_path(folder.path(), 3));
+    CHECK(std::string_view(e.what()).find(step_path(folder.path(), 6)) != std::string_view::npos);
+  }
+  for (std::size_t const size : {std::size_t{0}, sound.size() / 2, sound.size() - 3}) {
+    write_file(path, sound.substr(0, size));
+    CHECK(error_of([&] { open_newest_checkpoint(folder.path()); }).value("checkpoint before") == step_path(folder.path(), 3));
+  }
+  std::filesystem::remove(path);
+  CHECK(error_of([&] { open_newest_checkpoint(folder.path()); }).value("checkpoint before") == step_path(folder.path(), 3));
+}
+
+TEST_CASE("where there is no checkpoint, that is what the error says") {
+  temporary_folder folder;
+  for (auto const& path : {folder.path(), folder.file("missing")}) {
+    auto const e = error_of([&] { open_newest_checkpoint(path); });
+    CHECK(e.code() == errc::io_error);
+    CHECK(e.sentence() == "checkpoint: none in this folder");
+    CHECK(e.value("folder") == path);
+  }
+  write_file(folder.file("plain"), "x");
+  CHECK(error_of([&] { open_newest_checkpoint(folder.file("plain")); }).code() == errc::io_error);
+}
+
+TEST_CASE("a folder of something else is no checkpoint") {
+  temporary_folder folder;
+  write_manifest(folder.path(), {"somebody.else", 1, {}, {{"step", 1}}});
+  CHECK(error_of([&] { open_newest_checkpoint(folder.path()); }).code() == errc::incompatible);
+  write_manifest(folder.path(), {detail::checkpoint_format, detail::checkpoint_version + 1, {}, {{"step", 1}}});
+  CHECK(error_of([&] { open_newest_checkpoint(folder.path()); }).code() == errc::incompatible);
+  write_manifest(folder.path(), {detail::checkpoint_format, detail::checkpoint_version, {}, {{"step", 1}, {"options", nullptr}}});
+  auto const e = error_of([&] { open_newest_checkpoint(folder.path()); });
+  CHECK(e.code() == errc::parse_error);
+  CHECK(e.value("field") == "options");
+}
+
+TEST_CASE("only the newest are kept") {
+  serial_exec host;
+  temporary_folder folder;
+  small_run<dense_table<>, sgd, sgd> writer(host.exec, {}, {});
+  for (std::int64_t const step : {1, 2, 3}) save(host.exec, folder.path(), writer, step, 3);
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{1, 2, 3});
+  save(host.exec, folder.path(), writer, 4, 2);
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{3, 4});
+  save(host.exec, folder.path(), writer, 4, 2);  // again: replaced
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{3, 4});
+  save(host.exec, folder.path(), writer, 1000000, 1);
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{1000000});
+  CHECK(error_of([&] { save(host.exec, folder.path(), writer, 1000001, 0); }).code() == errc::invalid_argument);
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{1000000});
+}
+
+TEST_CASE("what could not be opened is not saved") {
+  serial_exec host;
+  temporary_folder folder;
+  small_run<dense_table<>, sgd, sgd> writer(host.exec, {}, {});
+  for (checkpoint_state const& state : {checkpoint_state{.step = -1}, checkpoint_state{.step = 1, .options = nullptr},
+                                        checkpoint_state{.step = 1, .position = nlohmann::json::array()}}) {
+    CHECK(error_of([&] { save_checkpoint(host.exec, folder.path(), writer.run, state, 1, nothing_more); }).code() ==
+          errc::invalid_argument);
+    CHECK(std::filesystem::is_empty(folder.path()));
+  }
+}
+
+TEST_CASE("what fails on the way leaves the checkpoints before") {
+  serial_exec host;
+  temporary_folder folder;
+  small_run<dense_table<>, sgd, sgd> writer(host.exec, {}, {});
+  save(host.exec, folder.path(), writer, 1);
+  auto const failing = [](std::string const&) -> std::vector<manifest_section> { throw error(errc::io_error, "no more room"); };
+  CHECK(error_of([&] { save_checkpoint(host.exec, folder.path(), writer.run, {.step = 2}, 1, failing); }).code() == errc::io_error);
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{1});
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+  CHECK(open_newest_checkpoint(folder.path()).state.step == 1);
+}
+
+TEST_CASE("a reader that knows nothing of us finds the parameters") {
+  serial_exec host;
+  temporary_folder folder;
+  adam_run<hash_table<>> writer(host.exec, {0.05F}, {0.01F});
+  writer.train(host.exec, 0, 3);
+  save(host.exec, folder.path(), writer, 3);
+
+  auto const floats = [&](std::string const& file, std::string const& tensor, std::vector<std::int64_t> const& shape) {
+    auto const bytes = contents(step_path(folder.path(), 3) + "/" + file);
+    std::uint64_t header_bytes = 0;
+    REQUIRE(bytes.size() > 8);
+    std::memcpy(&header_bytes, bytes.data(), 8);
+    REQUIRE(header_bytes <= bytes.size() - 8);
+    auto const header = nlohmann::json::parse(bytes.substr(8, header_bytes));
+    auto const& entry = header.at(tensor);
+    CHECK(entry.at("dtype") == "F32");
+    CHECK(entry.at("shape") == shape);
+    auto const begin = entry.at("data_offsets").at(0).get<std::size_t>(), end = entry.at("data_offsets").at(1).get<std::size_t>();
+    REQUIRE(8 + header_bytes + end <= bytes.size());
+    std::vector<float> values((end - begin) / sizeof(float));
+    std::memcpy(values.data(), bytes.data() + 8 + header_bytes + begin, end - begin);
+    return values;
+  };
+  auto const layer = writer.model.bottom().layer(writer.model.bottom().parameters(), 0);
+  std::vector<float> const weight(layer.weight.data(), layer.weight.data() + 12 * 5);
+  CHECK(floats("dense.safetensors", "bottom.0.weight", {12, 5}) == weight);
+  CHECK(floats("dense.safetensors", "bottom.0.bias", {12}) == std::vector<float>(layer.bias.begin(), layer.bias.end()));
+  auto const& table = writer.model.tables()[1];
+  std::vector<float> rows;
+  for (std::int64_t slot = 0; slot < table.rows(); ++slot) rows.insert(rows.end(), table.row(slot), table.row(slot) + 8);
+  CHECK(floats("tables.safetensors", "table.1.weight", {table.rows(), 8}) == rows);
+}
+
+TEST_CASE("a kill in the middle of saving leaves the newest committed checkpoint") {
+  auto const seed = draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  serial_exec host;
+  temporary_folder folder;
+  adam_run<dense_table<>> writer(host.exec, {0.05F}, {0.01F});
+  std::int64_t step = 0;
+  for (int round = 0; round < 30; ++round) {
+    CAPTURE(round);
+    std::array<int, 2> ends{};
+    REQUIRE(::pipe(ends.data()) == 0);
+    auto const child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      try {
+        for (auto s = step + 1;; ++s) {
+          writer.train(host.exec, s, s + 1);
+          save(host.exec, folder.path(), writer, s);
+          if (::write(ends[1], &s, sizeof s) != sizeof s) ::_exit(3);
+        }
+      } catch (...) {
+        ::_exit(4);
+      }
+    }
+    ::close(ends[1]);
+    auto const wait = std::uniform_int_distribution<int>(0, 12000)(random);
+    std::this_thread::sleep_for(std::chrono::microseconds(wait));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFSIGNALED(status));
+    std::int64_t reported = 0;
+    for (std::int64_t s = 0; ::read(ends[0], &s, sizeof s) == sizeof s;) reported = s;
+    ::close(ends[0]);
+
+    auto const steps = steps_in(folder.path());
+    if (reported > 0) REQUIRE(!steps.empty());
+    if (steps.empty()) continue;
+    CHECK(steps.size() <= 3);  // one more than kept, when it was not yet pruned
+    auto const found = open_newest_checkpoint(folder.path());
+    CHECK(found.state.step == steps.back());
+    CHECK(found.state.step >= reported);
+    CHECK(found.state.step >= step);
+    step = found.state.step;
+    load_trainer(host.exec, found, writer.run);
+  }
+  // The next one clears away what the killed ones left.
+  save(host.exec, folder.path(), writer, step + 1);
+  CHECK(steps_in(folder.path()).size() <= 2);
+  for (auto const& entry : std::filesystem::directory_iterator(folder.path()))
+    CHECK(entry.path().filename().string().rfind("step-", 0) == 0);
+}

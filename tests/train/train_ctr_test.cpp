@@ -1,0 +1,627 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include "../support/skip.hpp"
+
+#ifndef TESSERA_TRAIN_CTR
+
+TEST_CASE("train_ctr") { tessera_tests::skip("the examples are not built"); }
+
+#else
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/files/step_folders.hpp>
+
+#include "../files/temporary_folder.hpp"
+#include "../support/random.hpp"
+#include "run_program.hpp"
+
+namespace {
+
+using namespace tessera_tests;
+using arguments = std::vector<std::string>;
+
+std::string const train_tsv = TESSERA_TEST_DATA_DIR "/adult/train.tsv";
+std::string const test_tsv = TESSERA_TEST_DATA_DIR "/adult/test.tsv";
+
+arguments command_of(std::string const& train, std::string const& test, arguments const& more) {
+  arguments all{TESSERA_TRAIN_CTR, "--train", train, "--test", test};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+program_result train_ctr(std::string const& train, std::string const& test, arguments const& more = {}) {
+  return run_program(command_of(train, test, more));
+}
+
+/// The first lines of a file.
+std::string head(std::string const& path, int lines) {
+  std::ifstream file(path);
+  std::string text;
+  for (std::string line; lines > 0 && std::getline(file, line); --lines) text += line + '\n';
+  return text;
+}
+
+/// A folder with 1000 samples to train on and 300 to test with.
+struct small_data {
+  temporary_folder folder;
+  std::string train = folder.file("train.tsv"), test = folder.file("test.tsv");
+
+  small_data() {
+    write_file(train, head(train_tsv, 1000));
+    write_file(test, head(test_tsv, 300));
+  }
+  program_result run(arguments const& more = {}) const { return train_ctr(train, test, more); }
+};
+
+/// The last line without the speed.
+std::string figures(program_result const& result) {
+  auto const line = result.last_line();
+  return line.substr(0, line.find(" samples_per_second="));
+}
+double figure(program_result const& result, std::string const& name) {
+  auto const line = result.last_line();
+  auto const at = line.find(name + "=");
+  REQUIRE_MESSAGE(at != std::string::npos, result.output);
+  return std::stod(line.substr(at + name.size() + 1));
+}
+
+/// The tensors of the newest checkpoint, as bytes.
+std::string tensors_of(std::string const& checkpoints) {
+  auto const steps = tessera::list_step_folders(checkpoints);
+  REQUIRE(!steps.empty());
+  return contents(steps.back().path + "/dense.safetensors") + contents(steps.back().path + "/tables.safetensors") +
+         contents(steps.back().path + "/preprocessing.safetensors");
+}
+
+std::vector<nlohmann::json> json_lines(std::string const& path) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(contents(path));
+  for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+void check_refused(program_result const& result, std::vector<std::string> const& parts) {
+  CAPTURE(result.output);
+  CHECK(result.status > 0);
+  CHECK(result.output.size() < 2000);
+  for (auto const& part : parts) {
+    CAPTURE(part);
+    CHECK(result.says(part));
+  }
+}
+
+/// Sample lines with one field replaced.
+std::string with_field(std::string const& lines, int line, int field, std::string const& value) {
+  std::istringstream text(lines);
+  std::string result;
+  int at = 0;
+  for (std::string each; std::getline(text, each);) {
+    if (++at == line) {
+      std::istringstream split(each + '\t');
+      std::string changed;
+      int position = 0;
+      for (std::string part; std::getline(split, part, '\t'); ++position)
+        changed += (position > 0 ? "\t" : "") + (position == field ? value : part);
+      each = changed;
+    }
+    result += each + '\n';
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("the defaults learn the shipped data well, and the last line says how well") {
+  auto const result = train_ctr(train_tsv, test_tsv);
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(std::regex_match(result.last_line(), std::regex("test auc=0\\.\\d{4} logloss=0\\.\\d{4} ne=0\\.\\d{4} calibration=\\d\\.\\d{3} "
+                                                        "samples_per_second=\\d+")));
+  CHECK(figure(result, "auc") >= 0.925);
+  CHECK(figure(result, "calibration") == doctest::Approx(1).epsilon(0.1));
+  CHECK(figure(result, "samples_per_second") > 0);
+  CHECK(result.says("train: 32561 samples"));
+  CHECK(result.says("test: 16281 samples"));
+  CHECK(result.says("empty everywhere, dropped: integer 6"));
+  CHECK(result.says("epoch 1/"));
+  CHECK_FALSE(result.says("\033"));  // no terminal, no drawing
+}
+
+TEST_CASE("the number of threads changes neither figures nor predictions") {
+  temporary_folder folder;
+  std::string expected_figures, expected_csv;
+  for (std::string const threads : {"1", "2", "3"}) {
+    auto const csv = folder.file(threads + ".csv");
+    auto const result = train_ctr(train_tsv, test_tsv, {"--epochs", "1", "--threads", threads, "--predict", csv});
+    REQUIRE_MESSAGE(result.status == 0, result.output);
+    if (threads == "1") {
+      expected_figures = figures(result);
+      expected_csv = contents(csv);
+      CHECK(std::count(expected_csv.begin(), expected_csv.end(), '\n') == 1 + 16281);
+      CHECK(std::regex_search(expected_csv, std::regex("^sample,label,probability\n0,[01],[01]\\.?[0-9e-]*\n1,")));
+    }
+    CHECK(figures(result) == expected_figures);
+    CHECK(contents(csv) == expected_csv);
+  }
+}
+
+TEST_CASE("a run that is killed and resumed ends where an uninterrupted one does") {
+  auto const seed = draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  temporary_folder folder;
+  auto const train = folder.file("train.tsv"), test = folder.file("test.tsv");
+  write_file(train, head(train_tsv, 12000));
+  write_file(test, head(test_tsv, 1000));
+  auto const options = [&](std::string const& checkpoints) {
+    return arguments{"--epochs", "2", "--batch-size", "64", "--lr", "0.002", "--checkpoint", checkpoints, "--checkpoint-every", "20"};
+  };
+  auto const whole = folder.file("whole");
+  auto const uninterrupted = train_ctr(train, test, options(whole));
+  REQUIRE_MESSAGE(uninterrupted.status == 0, uninterrupted.output);
+  auto const expected = tensors_of(whole);
+
+  // Kills it a while after its first new checkpoint; whether that was before its end.
+  auto const kill_once = [&](arguments const& more, std::string const& checkpoints) {
+    auto const newest = [&] {
+      auto const steps = tessera::list_step_folders(checkpoints);
+      return steps.empty() ? -1 : steps.back().step.value;
+    };
+    auto const before = newest();
+    running_program program(command_of(train, test, more));
+    while (newest() == before && !program.ended()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::microseconds(std::uniform_int_distribution<int>(0, 80000)(random)));
+    program.kill();
+    return program.wait().status < 0;
+  };
+
+  int killed = 0;
+  for (int round = 0; round < 5; ++round) {
+    CAPTURE(round);
+    auto const checkpoints = folder.file("round " + std::to_string(round));
+    killed += kill_once(options(checkpoints), checkpoints);
+    // What a checkpoint keeps needs no repeating.
+    arguments const resume{"--resume", "--checkpoint", checkpoints, "--checkpoint-every", "20"};
+    if (round >= 2) killed += kill_once(resume, checkpoints);
+    if (round >= 4) killed += kill_once(resume, checkpoints);
+    auto const resumed = train_ctr(train, test, round == 1 ? arguments{"--resume", "--checkpoint", checkpoints, "--threads", "1"} : resume);
+    REQUIRE_MESSAGE(resumed.status == 0, resumed.output);
+    CHECK(resumed.says("resumed from " + checkpoints + "/step-"));
+    CHECK(tensors_of(checkpoints) == expected);
+    CHECK(figures(resumed) == figures(uninterrupted));
+    CHECK(tessera::list_step_folders(checkpoints).size() <= 2);
+  }
+  MESSAGE("seed " << seed << ": " << killed << " of 9 kills came before the end");
+  CHECK(killed > 0);
+}
+
+TEST_CASE("a finished run can be resumed, tested and trained further") {
+  small_data const data;
+  auto const checkpoints = data.folder.file("checkpoints"), csv = data.folder.file("end.csv");
+  auto const trained = data.run({"--epochs", "2", "--checkpoint", checkpoints, "--predict", csv});
+  REQUIRE_MESSAGE(trained.status == 0, trained.output);
+  auto const tensors = tensors_of(checkpoints), predictions = contents(csv);
+
+  auto const resumed = data.run({"--checkpoint", checkpoints, "--resume", "--predict", data.folder.file("resumed.csv")});
+  CHECK_MESSAGE(resumed.status == 0, resumed.output);
+  CHECK(figures(resumed) == figures(trained));
+  CHECK(resumed.last_line().ends_with(" samples_per_second=0"));
+  CHECK(tensors_of(checkpoints) == tensors);
+  CHECK(contents(data.folder.file("resumed.csv")) == predictions);
+
+  auto const tested = run_program(
+      {TESSERA_TRAIN_CTR, "--eval-only", "--test", data.test, "--checkpoint", checkpoints, "--predict", data.folder.file("tested.csv")});
+  CHECK_MESSAGE(tested.status == 0, tested.output);
+  CHECK(figures(tested) == figures(trained));
+  CHECK(contents(data.folder.file("tested.csv")) == predictions);
+  CHECK(tensors_of(checkpoints) == tensors);
+
+  // Two epochs and a third are three epochs.
+  auto const further = data.run({"--checkpoint", checkpoints, "--resume", "--epochs", "3"});
+  CHECK_MESSAGE(further.status == 0, further.output);
+  auto const three = data.folder.file("three");
+  auto const at_once = data.run({"--checkpoint", three, "--epochs", "3"});
+  CHECK(figures(further) == figures(at_once));
+  CHECK(tensors_of(checkpoints) == tensors_of(three));
+}
+
+TEST_CASE("the optimizers, too, go on as they were") {
+  small_data const data;
+  for (arguments const& options :
+       {arguments{"--optimizer", "sgd", "--lr", "0.05", "--embedding-optimizer", "sgd", "--embedding-lr", "0.5"},
+        arguments{"--optimizer", "adagrad", "--embedding-init", "rows", "--dense", "log", "--hash-size", "500"}}) {
+    CAPTURE(options[1]);
+    auto const parts = data.folder.file(options[1] + " parts"), whole = data.folder.file(options[1] + " whole");
+    auto const with = [&](std::string const& epochs, std::string const& checkpoints) {
+      auto all = options;
+      all.insert(all.end(), {"--epochs", epochs, "--checkpoint", checkpoints});
+      return all;
+    };
+    REQUIRE(data.run(with("1", parts)).status == 0);
+    REQUIRE(data.run({"--resume", "--checkpoint", parts, "--epochs", "2"}).status == 0);
+    REQUIRE(data.run(with("2", whole)).status == 0);
+    CHECK(tensors_of(parts) == tensors_of(whole));
+  }
+}
+
+TEST_CASE("what contradicts the checkpoint is refused by name") {
+  small_data const data;
+  auto const checkpoints = data.folder.file("checkpoints");
+  REQUIRE(data.run({"--epochs", "1", "--checkpoint", checkpoints}).status == 0);
+  auto const tensors = tensors_of(checkpoints);
+  auto const resume = [&](arguments more) {
+    more.insert(more.end(), {"--checkpoint", checkpoints, "--resume"});
+    return data.run(more);
+  };
+  check_refused(resume({"--embedding-dim", "8"}), {"--embedding-dim", "checkpoint 16", "command line 8"});
+  check_refused(resume({"--optimizer", "sgd"}), {"--optimizer", "\"adam\"", "\"sgd\""});
+  check_refused(resume({"--embedding-optimizer", "sgd"}), {"--embedding-optimizer"});
+  check_refused(resume({"--bottom", "64"}), {"--bottom", "[64,32]", "[64]"});
+  check_refused(resume({"--top", "128,64,32"}), {"--top"});
+  check_refused(resume({"--hash-size", "100"}), {"--hash-size"});
+  check_refused(resume({"--min-count", "2"}), {"--min-count"});
+  check_refused(resume({"--dense", "log"}), {"--dense:"});
+  check_refused(resume({"--dense-as-category", "off"}), {"--dense-as-category"});
+  check_refused(resume({"--embedding-init", "rows"}), {"--embedding-init"});
+  check_refused(resume({"--seed", "2"}), {"--seed"});
+  auto eval = data.run({"--eval-only", "--checkpoint", checkpoints, "--embedding-dim", "8"});
+  check_refused(eval, {"--embedding-dim"});
+  check_refused(train_ctr(data.test, data.test, {"--checkpoint", checkpoints, "--resume"}), {"--train", "300", "1000"});
+  auto const other = data.folder.file("other.tsv");
+  write_file(other, with_field(head(train_tsv, 1000), 5, 1, "12345"));  // as many samples, other bytes
+  check_refused(train_ctr(other, data.test, {"--checkpoint", checkpoints, "--resume"}), {"--train"});
+  CHECK(tensors_of(checkpoints) == tensors);
+  // Saying the same again, or another speed of learning, contradicts nothing.
+  CHECK(resume({"--embedding-dim", "16", "--bottom", "64,32", "--seed", "1", "--dense", "standard", "--dense-as-category", "on"}).status ==
+        0);
+  CHECK(resume({"--lr", "0.0001", "--epochs", "2"}).status == 0);
+}
+
+TEST_CASE("a folder in use is not overwritten, and an empty one has nothing to resume") {
+  small_data const data;
+  auto const checkpoints = data.folder.file("checkpoints");
+  check_refused(data.run({"--checkpoint", checkpoints, "--resume"}), {"checkpoint: none in this folder", checkpoints});
+  check_refused(data.run({"--checkpoint", checkpoints, "--eval-only"}), {"checkpoint: none in this folder", checkpoints});
+  CHECK_FALSE(std::filesystem::exists(checkpoints));
+  REQUIRE(data.run({"--epochs", "1", "--checkpoint", checkpoints}).status == 0);
+  auto const tensors = tensors_of(checkpoints);
+  check_refused(data.run({"--epochs", "1", "--checkpoint", checkpoints}), {"--checkpoint", checkpoints, "--resume"});
+  CHECK(tensors_of(checkpoints) == tensors);
+}
+
+TEST_CASE("a damaged checkpoint is refused with the file's name and the one before") {
+  small_data const data;
+  auto const checkpoints = data.folder.file("checkpoints");
+  REQUIRE(data.run({"--epochs", "2", "--batch-size", "100", "--checkpoint", checkpoints, "--checkpoint-every", "10"}).status == 0);
+  auto const steps = tessera::list_step_folders(checkpoints);
+  REQUIRE(steps.size() == 2);
+  auto const tables = steps[1].path + "/tables.safetensors";
+  auto bytes = contents(tables);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_file(tables, bytes);
+  check_refused(data.run({"--resume", "--checkpoint", checkpoints}), {"tables.safetensors", "checkpoint before " + steps[0].path});
+  CHECK(data.run({"--eval-only", "--checkpoint", steps[0].path}).status == 0);
+  // The way on: without the damaged one, the one before is the newest.
+  std::filesystem::remove_all(steps[1].path);
+  CHECK(data.run({"--resume", "--checkpoint", checkpoints}).status == 0);
+}
+
+TEST_CASE("impossible options are refused by name") {
+  small_data const data;
+  auto const output = data.folder.file("checkpoints");
+  auto const with = [&](arguments more) {
+    more.insert(more.end(), {"--epochs", "1"});
+    return data.run(more);
+  };
+  check_refused(with({"--batch-size", "0"}), {"--batch-size"});
+  check_refused(with({"--batch-size", "-5"}), {"--batch-size"});
+  check_refused(with({"--batch-size", "many"}), {"--batch-size"});
+  check_refused(with({"--threads", "0"}), {"--threads"});
+  check_refused(with({"--model", "foo"}), {"--model", "foo", "dlrm"});
+  check_refused(with({"--dense", "foo"}), {"--dense", "foo", "standard"});
+  check_refused(with({"--dense-as-category", "perhaps"}), {"--dense-as-category", "perhaps", "off"});
+  check_refused(with({"--optimizer", "foo"}), {"--optimizer", "foo"});
+  check_refused(with({"--embedding-optimizer", "adam"}), {"--embedding-optimizer", "adam"});
+  for (std::string const option : {"--lr", "--embedding-lr"})
+    for (std::string const value : {"nan", "-1", "0", "inf", "1e99", "fast", "0.1x", ""}) {
+      CAPTURE(value);
+      check_refused(with({option, value}), {option + ": not a positive number: " + value});
+    }
+  for (std::string const option : {"--hash-size", "--min-count", "--bottom", "--top"})
+    for (std::string const value : {"0", "-3", "x", "1.5", "99999999999999999999"}) {
+      CAPTURE(value);
+      check_refused(with({option, value}), {option + ": not a positive integer: " + value});
+    }
+  check_refused(with({"--bottom", "64,0"}), {"--bottom", "0"});
+  check_refused(data.run({"--epochs", "0"}), {"--epochs"});
+  check_refused(with({"--embedding-dim", "0"}), {"--embedding-dim"});
+  for (std::string const value : {"nan", "-0.1", "columns", "inf"})
+    check_refused(with({"--embedding-init", value}), {"--embedding-init", value});
+  check_refused(with({"--seed", "-1"}), {"--seed"});
+  check_refused(with({"--hash-size", "100", "--min-count", "2"}), {"--hash-size", "--min-count"});
+  check_refused(with({"--resume"}), {"--resume", "--checkpoint"});
+  check_refused(with({"--eval-only"}), {"--eval-only", "--checkpoint"});
+  check_refused(with({"--checkpoint-every", "5"}), {"--checkpoint-every", "--checkpoint"});
+  check_refused(with({"--checkpoint", output, "--checkpoint-every", "0"}), {"--checkpoint-every"});
+  check_refused(with({"--resume", "--eval-only", "--checkpoint", output}), {"--resume", "--eval-only"});
+  check_refused(with({"--velocity", "9"}), {"--velocity"});
+  check_refused(with({"stray"}), {"stray"});
+  check_refused(run_program({TESSERA_TRAIN_CTR}), {"--train"});
+  check_refused(run_program({TESSERA_TRAIN_CTR, "--test", data.test}), {"--train"});
+  check_refused(run_program({TESSERA_TRAIN_CTR, "--train", data.train}), {"--test"});
+  CHECK_FALSE(std::filesystem::exists(output));
+}
+
+TEST_CASE("the help names every option") {
+  auto const help = run_program({TESSERA_TRAIN_CTR, "--help"});
+  CHECK(help.status == 0);
+  for (std::string const option : {"--train",
+                                   "--test",
+                                   "--model",
+                                   "--embedding-dim",
+                                   "--bottom",
+                                   "--top",
+                                   "--hash-size",
+                                   "--min-count",
+                                   "--dense",
+                                   "--dense-as-category",
+                                   "--embedding-init",
+                                   "--embedding-optimizer",
+                                   "--embedding-lr",
+                                   "--optimizer",
+                                   "--lr",
+                                   "--batch-size",
+                                   "--epochs",
+                                   "--threads",
+                                   "--seed",
+                                   "--checkpoint",
+                                   "--checkpoint-every",
+                                   "--resume",
+                                   "--metrics",
+                                   "--eval-only",
+                                   "--predict"})
+    CHECK(std::regex_search(help.output, std::regex("\n +" + option + " ")));
+}
+
+TEST_CASE("bad data is refused with file, line, field and text, and leaves nothing behind") {
+  small_data const data;
+  auto const bad = data.folder.file("bad.tsv"), checkpoints = data.folder.file("checkpoints"), csv = data.folder.file("out.csv");
+  auto const good = head(train_tsv, 50);
+  auto const refused = [&](std::string const& path, std::vector<std::string> parts) {
+    parts.push_back(path);
+    arguments const outputs{"--checkpoint", checkpoints, "--predict", csv, "--metrics", data.folder.file("out.jsonl")};
+    for (bool const as_test : {false, true}) {
+      CAPTURE(as_test);
+      check_refused(as_test ? train_ctr(data.train, path, outputs) : train_ctr(path, data.test, outputs), parts);
+      CHECK_FALSE(std::filesystem::exists(checkpoints));
+      CHECK_FALSE(std::filesystem::exists(csv));
+      CHECK_FALSE(std::filesystem::exists(data.folder.file("out.jsonl")));
+    }
+  };
+  auto const refused_text = [&](std::string const& text, std::vector<std::string> const& parts) {
+    write_file(bad, text);
+    refused(bad, parts);
+  };
+  auto const refused_field = [&](int line, int field, std::string const& value, std::string const& name) {
+    refused_text(with_field(good, line, field, value), {"line " + std::to_string(line), "field " + name, "text \"" + value + "\""});
+  };
+  refused_field(3, 0, "2", "label");
+  refused_field(1, 0, "", "label");
+  refused_field(50, 0, "-1", "label");
+  refused_field(7, 2, "12a", "integer 2");
+  refused_field(7, 1, "1.5", "integer 1");
+  refused_field(8, 13, "2147483648", "integer 13");
+  refused_field(8, 5, "-2147483648", "integer 5");
+  refused_field(9, 14, "xyz", "category 1");
+  refused_field(9, 39, "123456789", "category 26");
+  auto const line = head(train_tsv, 1);
+  refused_text(good + line.substr(0, line.rfind('\t')) + '\n', {"line 51", "field category 26"});
+  refused_text(good + line.substr(0, line.size() - 1) + "\t\n" + good, {"line 51", "field field 41"});
+  refused_text(good + "\n" + good, {"line 51", "field integer 1"});
+  refused_text("", {"line 1", "empty"});
+  refused(data.folder.file("missing.tsv"), {"No such file"});
+  refused(data.folder.path(), {"Is a directory"});
+  refused_text(contents(TESSERA_TRAIN_CTR).substr(0, 100000), {"line 1", "\\x"});
+  refused_text(good.substr(0, 400) + '\0' + good.substr(401), {"line"});
+  if (::geteuid() != 0) {  // nothing is unreadable for root
+    write_file(bad, good);
+    std::filesystem::permissions(bad, std::filesystem::perms::none);
+    refused(bad, {"Permission denied"});
+  }
+}
+
+TEST_CASE("line endings change nothing, nor does cutting the data into files") {
+  small_data const data;
+  auto const text = head(train_tsv, 1000);
+  auto const expected = data.run({"--epochs", "1"});
+  REQUIRE(expected.status == 0);
+  std::string crlf;
+  for (char const c : text) crlf += c == '\n' ? std::string("\r\n") : std::string(1, c);
+  auto const other = data.folder.file("other.tsv");
+  write_file(other, crlf);
+  CHECK(figures(train_ctr(other, data.test, {"--epochs", "1"})) == figures(expected));
+  write_file(other, text.substr(0, text.size() - 1));
+  CHECK(figures(train_ctr(other, data.test, {"--epochs", "1"})) == figures(expected));
+  write_file(other, crlf.substr(0, crlf.size() - 1));  // the last line ends in a lone carriage return
+  CHECK(figures(train_ctr(other, data.test, {"--epochs", "1"})) == figures(expected));
+
+  // Several files are one data set; only the order of shuffling differs.
+  auto const first = data.folder.file("first half.tsv"), second = data.folder.file("second half.tsv");
+  write_file(first, head(train_tsv, 500));
+  write_file(second, text.substr(head(train_tsv, 500).size()));
+  auto const both = run_program({TESSERA_TRAIN_CTR, "--train", first, second, "--test", data.test, "--epochs", "1"});
+  CHECK_MESSAGE(both.status == 0, both.output);
+  CHECK(both.says("train: 1000 samples"));
+  CHECK(figure(both, "auc") == doctest::Approx(figure(expected, "auc")).epsilon(0.1));
+}
+
+TEST_CASE("every kind of preprocessing and optimizer runs") {
+  small_data const data;
+  for (arguments const& options :
+       {arguments{"--hash-size", "100"}, arguments{"--hash-size", "1"}, arguments{"--min-count", "5"}, arguments{"--min-count", "100000"},
+        arguments{"--dense", "log"}, arguments{"--dense-as-category", "off"}, arguments{"--embedding-init", "rows"},
+        arguments{"--embedding-init", "0"}, arguments{"--embedding-init", "1e-45"}, arguments{"--optimizer", "sgd"},
+        arguments{"--optimizer", "adagrad"}, arguments{"--embedding-optimizer", "sgd"}, arguments{"--embedding-dim", "1"},
+        arguments{"--bottom", "8", "--top", "5,4,3"}, arguments{"--batch-size", "1000000"}, arguments{"--batch-size", "1"},
+        arguments{"--seed", "18446744073709551615"}}) {
+    CAPTURE(options[0]);
+    CAPTURE(options[1]);
+    auto all = options;
+    all.insert(all.end(), {"--epochs", "1"});
+    auto const result = data.run(all);
+    CHECK_MESSAGE(result.status == 0, result.output);
+    CHECK(figure(result, "auc") > 0.3);
+  }
+}
+
+TEST_CASE("metrics are one JSON object a line, and a resumed run adds to them") {
+  small_data const data;
+  auto const metrics = data.folder.file("metrics.jsonl"), checkpoints = data.folder.file("checkpoints");
+  auto const run = data.run({"--epochs", "3", "--batch-size", "8", "--metrics", metrics, "--checkpoint", checkpoints});
+  REQUIRE_MESSAGE(run.status == 0, run.output);
+  auto lines = json_lines(metrics);
+  std::int64_t tests = 0, trains = 0, step = 0;
+  for (auto const& line : lines) {
+    CHECK(line.at("step") >= step);
+    step = line.at("step");
+    if (line.at("event") == "train") {
+      ++trains;
+      CHECK(step == 100 * trains);
+      CHECK(line.at("samples") == (step - 1) % 125 * 8 + 8);
+      CHECK(line.at("epoch") == (step - 1) / 125);
+      CHECK(line.at("loss") > 0.1);
+      CHECK(line.at("loss") < 0.6);  // the mean over 100 steps, epochs' ends or not
+      CHECK(line.at("auc") > 0.5);
+    } else {
+      CHECK(line.at("event") == "test");
+      CHECK(line.at("epoch") == tests);
+      ++tests;
+      CHECK(step == 125 * tests);
+      for (char const* name : {"auc", "logloss", "ne", "calibration", "samples_per_second"}) CHECK(line.at(name).is_number());
+    }
+  }
+  CHECK(trains == 3);
+  CHECK(tests == 3);
+  CHECK(lines.back().at("auc").get<double>() == doctest::Approx(figure(run, "auc")).epsilon(1e-4));
+
+  auto const before = contents(metrics);
+  REQUIRE(data.run({"--resume", "--epochs", "4", "--metrics", metrics, "--checkpoint", checkpoints}).status == 0);
+  CHECK(contents(metrics).starts_with(before));
+  lines = json_lines(metrics);
+  CHECK(lines.size() == 6 + 3);  // steps 400 and 500, and the end of the epoch
+  CHECK(lines.back().at("event") == "test");
+  CHECK(lines.back().at("step") == 500);
+  REQUIRE(data.run({"--eval-only", "--metrics", metrics, "--checkpoint", checkpoints}).status == 0);
+  CHECK(json_lines(metrics).size() == 10);
+  CHECK(json_lines(metrics).back().at("auc") == lines.back().at("auc"));
+  // A new run begins anew.
+  REQUIRE(data.run({"--epochs", "1", "--metrics", metrics}).status == 0);
+  CHECK(json_lines(metrics).size() == 1);
+}
+
+TEST_CASE("odd data sets are trained and tested, with nan where a figure has no meaning") {
+  temporary_folder folder;
+  std::string zeros, ones, no_integers, no_categories;
+  {
+    std::istringstream lines(head(train_tsv, 400));
+    for (std::string line; std::getline(lines, line);) {
+      (line[0] == '0' ? zeros : ones) += line + '\n';
+      std::size_t tabs = 0, integers_end = 0;
+      for (std::size_t i = 0; i < line.size(); ++i)
+        if (line[i] == '\t' && ++tabs == 14) integers_end = i;
+      no_integers += line[0] + std::string(13, '\t') + line.substr(integers_end) + '\n';
+      no_categories += line.substr(0, integers_end) + std::string(26, '\t') + '\n';
+    }
+  }
+  auto const path = [&](std::string const& name, std::string const& text) {
+    write_file(folder.file(name), text);
+    return folder.file(name);
+  };
+  auto const all = path("all", head(train_tsv, 400)), one = path("one", head(train_tsv, 1)), zero = path("zeros", zeros),
+             click = path("ones", ones), without_integers = path("no integers", no_integers),
+             without_categories = path("no categories", no_categories);
+  auto const run = [&](std::string const& train, std::string const& test) {
+    auto const result = train_ctr(train, test, {"--epochs", "2", "--metrics", folder.file("metrics")});
+    CHECK_MESSAGE(result.status == 0, result.output);
+    CHECK_FALSE(result.says("-nan"));
+    CHECK(std::regex_match(result.last_line(), std::regex("test auc=(0\\.\\d{4}|1\\.0000|nan) logloss=\\d+\\.\\d{4} ne=(\\d+\\.\\d{4}|nan) "
+                                                          "calibration=(\\d+\\.\\d{3}|inf) samples_per_second=\\d+")));
+    json_lines(folder.file("metrics"));
+    return result.last_line();
+  };
+  // Trained on one sample, or on one label only.
+  CHECK(run(one, all).find("nan") == std::string::npos);
+  CHECK(run(zero, all).find("nan") == std::string::npos);
+  CHECK(run(click, all).find("nan") == std::string::npos);
+  // Tested on one label only: no AUC, no entropy to compare with; without clicks, no calibration.
+  for (auto const& test : {one, zero}) {
+    auto const line = run(all, test);
+    CHECK(line.find("auc=nan ") != std::string::npos);
+    CHECK(line.find("ne=nan ") != std::string::npos);
+    CHECK(line.find("calibration=inf ") != std::string::npos);
+    auto const last = json_lines(folder.file("metrics")).back();
+    CHECK(last.at("auc").is_null());
+    CHECK(last.at("ne").is_null());
+    CHECK(last.at("calibration").is_null());
+  }
+  auto const clicks_only = run(all, click);
+  CHECK(clicks_only.find("auc=nan ") != std::string::npos);
+  CHECK(clicks_only.find("calibration=0.") != std::string::npos);
+  // A test set may lack whole columns that training has, and has values that training lacks.
+  CHECK(run(all, without_integers).find("nan") == std::string::npos);
+  CHECK(run(all, without_categories).find("nan") == std::string::npos);
+  // Without integers there is nothing for the bottom MLP; without categories the integers can be categories.
+  check_refused(train_ctr(without_integers, all), {"--train", "integer column"});
+  CHECK(run(without_categories, all).find("nan") == std::string::npos);
+  check_refused(train_ctr(without_categories, all, {"--dense-as-category", "off"}), {"--train", "category column"});
+}
+
+TEST_CASE("training that diverges says so and is not saved") {
+  small_data const data;
+  auto const checkpoints = data.folder.file("checkpoints");
+  auto const result = data.run({"--lr", "1e30", "--checkpoint", checkpoints});
+  check_refused(result, {"diverged", "--lr", "step"});
+  CHECK(tessera::list_step_folders(checkpoints).empty());
+}
+
+TEST_CASE("what cannot be written is an error, found before training where it can be") {
+  small_data const data;
+  auto const nowhere = data.folder.file("missing/file"), below_file = data.train + "/x";
+  for (std::string const option : {"--predict", "--metrics"})
+    for (auto const& path : {nowhere, data.folder.path()}) {
+      CAPTURE(path);
+      auto const result = data.run({"--epochs", "1", option, path});
+      check_refused(result, {option, path});
+      CHECK_FALSE(result.says("epoch 1"));
+    }
+  for (auto const& path : {data.train, below_file}) {
+    auto const result = data.run({"--epochs", "1", "--checkpoint", path});
+    check_refused(result, {path});
+    CHECK_FALSE(result.says("epoch 1"));
+  }
+  if (!std::filesystem::exists("/dev/full")) return;
+  check_refused(data.run({"--epochs", "1", "--predict", "/dev/full"}), {"--predict", "/dev/full"});
+  check_refused(data.run({"--epochs", "1", "--metrics", "/dev/full"}), {"--metrics", "/dev/full"});
+  check_refused(data.run({"--epochs", "1", "--checkpoint", "/dev/full"}), {"/dev/full"});
+  check_refused(run_program({"/bin/sh", "-c", "exec \"$0\" --train \"$1\" --test \"$2\" --epochs 1 > /dev/full", TESSERA_TRAIN_CTR,
+                             data.train, data.test}),
+                {"standard output"});
+}
+
+#endif

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/hash_table.hpp>
+#include <tessera/nn/gemm_eigen.hpp>
+#include <tessera/train/dlrm.hpp>
+#include <tessera/train/trainer.hpp>
+
+#include "click_batches.hpp"
+
+namespace tessera_tests {
+
+/// The shape of the small models that these tests train; its batches come from `clicks`.
+struct small_shape {
+  std::int64_t dense_features = 5;
+  std::int64_t dim = 8;
+  std::vector<std::int64_t> bottom{12};
+  std::vector<std::int64_t> top{16, 6};
+  std::vector<std::int64_t> rows{40, 7, 300};  // of the tables
+  float init_bound = 0.3F;
+
+  /// A key for each table, pooled in different ways, and a second one that reads the first table.
+  static std::vector<tessera::pooled_feature> features() { return {{0}, {1, tessera::pooling::mean}, {2}, {0}}; }
+  click_batches clicks(std::uint64_t seed = 11) const {
+    return click_batches(dense_features, {rows[0], rows[1], rows[2], rows[0]}, tessera::random_seed{seed});
+  }
+};
+
+/// A model and its trainer, which refers to it.
+template <class Store, class Rows, class Dense>
+struct small_run {
+  using model_type = tessera::dlrm<Store, tessera::eigen_gemm>;
+  model_type model;
+  tessera::trainer<model_type, Rows, Dense> run;
+
+  small_run(tessera::host_exec const& exec, Rows const& rows, Dense const& dense, small_shape const& shape = {}, std::uint64_t seed = 3)
+      : model(exec, tessera::dlrm_options(shape.dense_features, shape.bottom, shape.top, tessera::random_seed{seed}),
+              tables(exec, rows, shape, seed), small_shape::features()),
+        run(exec, model, rows, dense) {}
+  small_run(small_run const&) = delete;
+
+  static std::vector<Store> tables(tessera::host_exec const& exec, Rows const& rows, small_shape const& shape, std::uint64_t seed) {
+    std::vector<Store> result;
+    for (std::size_t t = 0; t < shape.rows.size(); ++t)
+      result.emplace_back(exec,
+                          tessera::table_options{tessera::table_id{static_cast<std::int64_t>(t)}, shape.dim, shape.rows[t],
+                                                 shape.init_bound, tessera::random_seed{seed}},
+                          rows);
+    return result;
+  }
+
+  /// Trains on batches [first, last) of the stream.
+  void train(tessera::host_exec const& exec, std::int64_t first, std::int64_t last) {
+    auto clicks = small_shape().clicks();
+    for (std::int64_t i = 0; i < last; ++i) {
+      auto const batch = clicks.next(exec, i % 3 == 2 ? 17 : 48);
+      if (i >= first) run.step(exec, batch);
+    }
+  }
+
+  std::vector<float> predictions(tessera::host_exec const& exec) const {
+    auto clicks = small_shape().clicks(99);
+    tessera::dlrm_saved saved;
+    auto const logits = model.predict(exec, clicks.next(exec, 200), saved);
+    return {logits.begin(), logits.end()};
+  }
+};
+
+}  // namespace tessera_tests

@@ -1,0 +1,339 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "../support/hosts.hpp"
+#include "trainer_setup.hpp"
+
+namespace {
+std::atomic<std::int64_t> heap_calls{0};
+
+void* counted(std::size_t bytes, std::size_t alignment) {
+  ++heap_calls;
+  if (bytes == 0) bytes = 1;
+  void* const pointer = alignment <= alignof(std::max_align_t)
+                            ? std::malloc(bytes)
+                            : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (pointer == nullptr) throw std::bad_alloc();
+  return pointer;
+}
+}  // namespace
+
+// Every allocation by C++ in this program.
+void* operator new(std::size_t bytes) { return counted(bytes, 1); }
+void* operator new[](std::size_t bytes) { return counted(bytes, 1); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new[](std::size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<std::size_t>(alignment)); }
+void operator delete(void* pointer) noexcept { std::free(pointer); }
+void operator delete[](void* pointer) noexcept { std::free(pointer); }
+void operator delete(void* pointer, std::size_t) noexcept { std::free(pointer); }
+void operator delete[](void* pointer, std::size_t) noexcept { std::free(pointer); }
+void operator delete(void* pointer, std::align_val_t) noexcept { std::free(pointer); }
+void operator delete[](void* pointer, std::align_val_t) noexcept { std::free(pointer); }
+void operator delete(void* pointer, std::size_t, std::align_val_t) noexcept { std::free(pointer); }
+void operator delete[](void* pointer, std::size_t, std::align_val_t) noexcept { std::free(pointer); }
+
+namespace {
+
+using namespace tessera;
+using namespace tessera_tests;
+
+/// Batches that live side by side.
+class held_batches {
+ public:
+  held_batches(host_exec const& exec, std::vector<std::int64_t> const& sizes) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      clicks_.push_back(std::make_unique<click_batches>(small_shape().clicks(70 + i)));
+      views_.push_back(clicks_.back()->next(exec, sizes[i]));
+    }
+  }
+  std::vector<batch_view> const& views() const { return views_; }
+
+ private:
+  std::vector<std::unique_ptr<click_batches>> clicks_;
+  std::vector<batch_view> views_;
+};
+
+template <class Store, class Rows, class Dense>
+void allocates_nothing(host_exec const& exec, Rows const& rows, Dense const& dense) {
+  counting_memory upstream;
+  arena workspace(upstream);
+  auto const step_exec = exec.with_memory(workspace);
+  counting_memory own;
+  auto const own_exec = exec.with_memory(own);
+  small_run<Store, Rows, Dense> trained(own_exec, rows, dense);
+  held_batches const batches(exec, {7, 130, 1, 0, 64, 129, 2});
+  auto const round = [&] {
+    double sum = 0;
+    for (auto const& batch : batches.views()) sum += trained.run.step(step_exec, batch);
+    return sum;
+  };
+  round();
+  round();
+  auto const heap_before = heap_calls.load(), upstream_before = upstream.allocations(), own_before = own.allocations();
+  double sum = 0;
+  for (int i = 0; i < 5; ++i) sum += round();
+  auto const heap_after = heap_calls.load();
+  CHECK(heap_after == heap_before);
+  CHECK(upstream.allocations() == upstream_before);
+  CHECK(own.allocations() == own_before);
+  CHECK(std::isfinite(sum));
+}
+
+/// The model again, naively and in double: logits of a batch from parameters in the order of `blocks()`, and rows by table.
+struct reference_model {
+  small_shape shape;
+  std::vector<double> dense;              // bottom's, then top's: each layer's weight (out, in) before its bias
+  std::vector<std::vector<double>> rows;  // (rows, dim) of each table
+
+  static std::vector<double> layers(std::vector<double> x, std::vector<std::int64_t> const& widths, bool relu_last, double const*& p) {
+    for (std::size_t l = 1; l < widths.size(); ++l) {
+      auto const out = static_cast<std::size_t>(widths[l]), in = x.size();
+      std::vector<double> y(out);
+      for (std::size_t o = 0; o < out; ++o) {
+        y[o] = p[out * in + o];
+        for (std::size_t i = 0; i < in; ++i) y[o] += p[o * in + i] * x[i];
+        if ((l + 1 < widths.size() || relu_last) && y[o] < 0) y[o] = 0;
+      }
+      p += out * in + out;
+      x = std::move(y);
+    }
+    return x;
+  }
+
+  std::vector<double> logits(batch_view const& batch) const {
+    auto const dim = static_cast<std::size_t>(shape.dim);
+    auto const features = small_shape::features();
+    std::vector<std::int64_t> bottom{shape.dense_features};
+    bottom.insert(bottom.end(), shape.bottom.begin(), shape.bottom.end());
+    bottom.push_back(shape.dim);
+    std::vector<std::int64_t> top{dot_interaction_width(1 + static_cast<std::int64_t>(features.size()), shape.dim)};
+    top.insert(top.end(), shape.top.begin(), shape.top.end());
+    top.push_back(1);
+    std::vector<double> result;
+    for (std::int64_t s = 0; s < batch.samples(); ++s) {
+      auto const* p = dense.data();
+      std::vector<std::vector<double>> vectors{
+          layers(std::vector<double>(batch.dense.row(s), batch.dense.row(s) + shape.dense_features), bottom, true, p)};
+      for (std::size_t f = 0; f < features.size(); ++f) {
+        auto const bags = batch.sparse.key(static_cast<std::int64_t>(f));
+        auto& pooled = vectors.emplace_back(dim, 0.0);
+        for (auto at = bags.begin_of(s); at < bags.end_of(s); ++at)
+          for (std::size_t d = 0; d < dim; ++d)
+            pooled[d] += rows[static_cast<std::size_t>(features[f].table)][static_cast<std::size_t>(bags.values[at]) * dim + d];
+        if (features[f].pooling == pooling::mean && bags.length(s) > 0)
+          for (auto& element : pooled) element /= static_cast<double>(bags.length(s));
+      }
+      auto interaction = vectors[0];
+      for (std::size_t i = 1; i < vectors.size(); ++i)
+        for (std::size_t j = 0; j < i; ++j) {
+          double product = 0;
+          for (std::size_t d = 0; d < dim; ++d) product += vectors[i][d] * vectors[j][d];
+          interaction.push_back(product);
+        }
+      result.push_back(layers(std::move(interaction), top, false, p)[0]);
+    }
+    return result;
+  }
+
+  double loss(batch_view const& batch) const {
+    auto const of = logits(batch);
+    double sum = 0;
+    for (std::size_t i = 0; i < of.size(); ++i)
+      sum += logistic_loss(of[i], static_cast<double>(batch.labels[static_cast<std::int64_t>(i)]));
+    return sum / static_cast<double>(of.size());
+  }
+
+  double slope(batch_view const& batch, double& parameter) {
+    constexpr double step = 1e-6;
+    auto const at = std::exchange(parameter, parameter + step);
+    auto const above = loss(batch);
+    parameter = at - step;
+    auto const below = loss(batch);
+    parameter = at;
+    return (above - below) / (2 * step);
+  }
+};
+
+template <class Store>
+std::vector<std::vector<float>> rows_of(host_exec const& exec, std::vector<Store>& tables, small_shape const& shape) {
+  std::vector<std::vector<float>> result;
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    auto& rows = result.emplace_back();
+    for (std::int64_t id = 0; id < shape.rows[t]; ++id) {
+      std::int64_t slot = 0;
+      tables[t].locate(exec, {&id, 1}, {&slot, 1});
+      rows.insert(rows.end(), tables[t].row(slot), tables[t].row(slot) + shape.dim);
+    }
+  }
+  return result;
+}
+
+template <class Model>
+std::vector<float> dense_of(Model& model) {
+  std::vector<float> all(model.bottom().parameters().begin(), model.bottom().parameters().end());
+  all.insert(all.end(), model.top().parameters().begin(), model.top().parameters().end());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("a step allocates nothing once batches have stopped growing and ids are known", Store, dense_table<>, hash_table<>) {
+  serial_host one;
+  pool_host<2> two;
+  for (auto const& exec : {one.exec(), two.exec()}) {
+    CAPTURE(exec.threads());
+    allocates_nothing<Store>(exec, sgd{0.05F}, sgd{0.01F});
+    allocates_nothing<Store>(exec, rowwise_adagrad{0.05F}, adam{0.01F});
+  }
+}
+
+TEST_CASE_TEMPLATE("all gradients are those of the loss", Store, dense_table<>, hash_table<>) {
+  serial_host host;
+  auto const exec = host.exec();
+  small_shape shape;
+  shape.dim = 6;
+  shape.bottom = {7};
+  shape.top = {9, 5};
+  shape.rows = {5, 3, 6};
+  sgd const unit_rate{1.0F};
+  small_run<Store, sgd, sgd> trained(exec, unit_rate, unit_rate, shape);
+  auto& model = trained.model;
+  // Biases start at 0, where a ReLU has a corner.
+  auto const parameters = dense_of(model);
+  std::uint32_t draw = 0;
+  for (auto* const net : {&model.bottom(), &model.top()})
+    for (std::int64_t l = 0; l < net->layers(); ++l)
+      for (auto& bias : net->layer(net->parameters(), l).bias) bias = uniform_symmetric(philox(random_seed{8}, draw++, 0, 0)[0], 0.3F);
+
+  auto clicks = shape.clicks();
+  auto const batch = clicks.next(exec, 13);
+  auto const dense_before = dense_of(model);
+  auto const rows_before = rows_of(exec, model.tables(), shape);
+  reference_model reference{shape, {dense_before.begin(), dense_before.end()}, {}};
+  for (auto const& rows : rows_before) reference.rows.emplace_back(rows.begin(), rows.end());
+
+  dlrm_saved saved;
+  auto const logits = model.forward(exec, batch, saved);
+  auto const expected_logits = reference.logits(batch);
+  for (std::size_t i = 0; i < expected_logits.size(); ++i)
+    CHECK(static_cast<double>(logits[static_cast<std::int64_t>(i)]) == doctest::Approx(expected_logits[i]).epsilon(1e-5));
+  saved = {};
+
+  CHECK(trained.run.step(exec, batch) == doctest::Approx(reference.loss(batch)).epsilon(1e-6));
+  // At a rate of 1 a step subtracts the gradient.
+  auto const dense_after = dense_of(model);
+  double largest = 0, worst = 0;
+  auto const compare = [&](float before, float after, double slope) {
+    largest = std::max(largest, std::abs(slope));
+    worst = std::max(worst, std::abs(static_cast<double>(before) - static_cast<double>(after) - slope));
+  };
+  for (std::size_t i = 0; i < dense_before.size(); ++i)
+    compare(dense_before[i], dense_after[i], reference.slope(batch, reference.dense[i]));
+  CHECK(largest > 0.01);
+  CHECK(worst < 1e-6);
+  largest = worst = 0;
+  auto const rows_after = rows_of(exec, model.tables(), shape);
+  for (std::size_t t = 0; t < rows_after.size(); ++t)
+    for (std::size_t i = 0; i < rows_after[t].size(); ++i)
+      compare(rows_before[t][i], rows_after[t][i], reference.slope(batch, reference.rows[t][i]));
+  CHECK(largest > 0.01);
+  CHECK(worst < 1e-6);
+}
+
+TEST_CASE_TEMPLATE("training lowers the loss", Store, dense_table<>, hash_table<>) {
+  serial_host host;
+  auto const exec = host.exec();
+  small_run<Store, rowwise_adagrad, adam> trained(exec, {0.1F}, {0.01F});
+  auto clicks = small_shape().clicks();
+  double first = 0, last = 0;
+  for (int i = 0; i < 200; ++i) {
+    auto const batch = clicks.next(exec, 128);
+    auto const loss = trained.run.step(exec, batch);
+    CHECK(trained.run.logits().size() == 128);
+    if (i < 20) first += loss / 20;
+    if (i >= 180) last += loss / 20;
+  }
+  CHECK(first > 0.5);
+  CHECK(last < 0.7 * first);
+}
+
+TEST_CASE_TEMPLATE("several forwards may be in flight, and go back in any order", Store, dense_table<>, hash_table<>) {
+  serial_host host;
+  auto const exec = host.exec();
+  sgd const rate{0.1F};
+  small_shape const shape;
+  held_batches const batches(exec, {40, 25});
+  struct outcome {
+    std::vector<std::vector<float>> gradients;  // of each batch: bottom's, then top's
+    std::vector<std::vector<float>> rows;
+  };
+  // Forwards of all batches, then backwards of those named, in that order.
+  auto const run = [&](std::vector<std::size_t> const& order) {
+    small_run<Store, sgd, sgd> trained(exec, rate, rate);
+    auto& model = trained.model;
+    std::vector<dlrm_saved> saved(2);
+    std::vector<std::vector<float>> slopes;
+    for (std::size_t b = 0; b < 2; ++b) {
+      auto const& batch = batches.views()[b];
+      auto const logits = model.forward(exec, batch, saved[b]);
+      bce_with_logits(exec, logits, batch.labels, slopes.emplace_back(static_cast<std::size_t>(logits.size())));
+    }
+    outcome result{std::vector<std::vector<float>>(2), {}};
+    for (auto const b : order) {
+      std::vector<float> bottom(static_cast<std::size_t>(model.bottom().parameters().size())),
+          top(static_cast<std::size_t>(model.top().parameters().size()));
+      model.backward(exec, saved[b], slopes[b], bottom, top, rate);
+      bottom.insert(bottom.end(), top.begin(), top.end());
+      result.gradients[b] = bottom;
+    }
+    result.rows = rows_of(exec, model.tables(), shape);
+    return result;
+  };
+  auto const neither = run({}), a = run({0}), b = run({1}), ab = run({0, 1}), ba = run({1, 0});
+  CHECK(ab.gradients[0] == a.gradients[0]);
+  CHECK(ab.gradients[1] == b.gradients[1]);
+  CHECK(ba.gradients[0] == a.gradients[0]);
+  CHECK(ba.gradients[1] == b.gradients[1]);
+  std::size_t by_both = 0;
+  for (std::size_t t = 0; t < neither.rows.size(); ++t)
+    for (std::size_t i = 0; i < neither.rows[t].size(); ++i) {
+      auto const start = neither.rows[t][i], of_a = a.rows[t][i], of_b = b.rows[t][i];
+      if (of_a == start || of_b == start) {
+        auto const expected = of_a == start ? of_b : of_a;
+        CHECK(ab.rows[t][i] == expected);
+        CHECK(ba.rows[t][i] == expected);
+      } else {
+        ++by_both;
+        auto const sum = static_cast<double>(of_a) + static_cast<double>(of_b) - static_cast<double>(start);
+        CHECK(std::abs(static_cast<double>(ab.rows[t][i]) - sum) < 1e-6);
+        CHECK(std::abs(static_cast<double>(ba.rows[t][i]) - sum) < 1e-6);
+      }
+    }
+  CHECK(by_both > 100);
+}
+
+TEST_CASE("a batch that does not fit the model is refused before anything changes") {
+  serial_host host;
+  auto const exec = host.exec();
+  small_run<hash_table<>, sgd, sgd> trained(exec, {}, {});
+  small_shape wide;
+  wide.dense_features = 6;
+  auto const rows_before = trained.model.tables()[0].rows();
+  auto clicks = wide.clicks();
+  auto const batch = clicks.next(exec, 3);
+  CHECK_THROWS_AS(trained.run.step(exec, batch), error);
+  CHECK(trained.model.tables()[0].rows() == rows_before);
+  CHECK(trained.model.tables()[0].steps().value == 0);
+}
