@@ -152,7 +152,8 @@ void declare(CLI::App& app, settings& s) {
       app.add_flag("--resume", s.resume, "Go on from the newest checkpoint with its settings, as if the run had never stopped")
           ->needs(checkpoint);
   app.add_flag("--eval-only", s.eval_only, "Test the newest checkpoint, train nothing")->needs(checkpoint)->excludes(resume);
-  app.add_option("--metrics", s.metrics, "Write metrics there, one JSON object a line")->type_name("FILE.jsonl");
+  app.add_option("--metrics", s.metrics, "Write metrics there, one JSON object a line; --resume and --eval-only add lines")
+      ->type_name("FILE.jsonl");
   app.add_option("--predict", s.predict, "Write the test data's predictions there in the end")->type_name("FILE.csv");
 }
 

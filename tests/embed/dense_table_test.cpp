@@ -36,7 +36,7 @@ TEST_CASE_TEMPLATE("dense_table is a row store", Host, tessera_tests::serial_hos
 TEST_CASE("dense_table: slots are ids, and ids it cannot hold have none") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
-  tessera::dense_table<> table(exec, {.dim = 3, .rows = 10}, tessera::row_sgd{});
+  tessera::dense_table<> table(exec, {.dim = 3, .rows = 10}, tessera::sgd{});
   std::vector<std::int64_t> const ids{0, 9, 10, -1, 4, smallest, largest, 4};
   std::vector<std::int64_t> const expected{0, 9, -1, -1, 4, -1, -1, 4};
   std::vector<std::int64_t> slots(ids.size());

@@ -70,7 +70,7 @@ TEST_CASE("hash_table: rows do not depend on the order in which ids come") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
   auto ids = wild_ids(random, 3000);
-  table_type one(exec, empty_table, tessera::row_sgd{}), other(exec, empty_table, tessera::row_sgd{});
+  table_type one(exec, empty_table, tessera::sgd{}), other(exec, empty_table, tessera::sgd{});
   locate(exec, one, ids);
   std::shuffle(ids.begin(), ids.end(), random);
   for (std::size_t first = 0; first < ids.size(); first += 100)
@@ -85,7 +85,7 @@ TEST_CASE("hash_table: rows do not depend on the order in which ids come") {
 TEST_CASE("hash_table: statuses say what was found and what is new") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
-  table_type table(exec, empty_table, tessera::row_sgd{});
+  table_type table(exec, empty_table, tessera::sgd{});
   locate(exec, table, {-5, 7});
   std::vector<std::int64_t> const ids{7, 8, 8, -5, smallest, smallest};
   std::vector<std::int64_t> slots(ids.size());
@@ -99,7 +99,7 @@ TEST_CASE("hash_table: statuses say what was found and what is new") {
 TEST_CASE("hash_table: find changes nothing") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
-  table_type table(exec, empty_table, tessera::row_sgd{});
+  table_type table(exec, empty_table, tessera::sgd{});
   CHECK(find(exec, table, {0, -1, largest}) == std::vector<std::int64_t>{-1, -1, -1});
   locate(exec, table, {4});
   auto const bytes = table.bytes();
@@ -142,7 +142,7 @@ TEST_CASE("hash_table: a repeated new id asks for no room it does not need") {
   auto const exec = host.exec();
   auto options = empty_table;
   options.rows = 1024;
-  table_type table(exec, options, tessera::row_sgd{});
+  table_type table(exec, options, tessera::sgd{});
   auto const bytes = table.bytes();
   std::vector<std::int64_t> ids(1024);
   std::iota(ids.begin(), ids.end(), 0);

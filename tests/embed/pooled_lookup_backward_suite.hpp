@@ -179,7 +179,7 @@ void pooled_lookup_backward_suite() {
 
   SUBCASE("SGD matches a double reference") {
     compare(
-        tessera::row_sgd{.learning_rate = 0.1F},
+        tessera::sgd{.learning_rate = 0.1F},
         [](auto& row, auto&, auto const& g, std::int64_t) {
           for (std::size_t c = 0; c < g.size(); ++c) row[c] -= static_cast<double>(0.1F) * g[c];
         },
@@ -247,7 +247,7 @@ void pooled_lookup_backward_suite() {
   SUBCASE("gradients are the derivatives of a loss through the lookup") {
     for (bool const weighted : {false, true}) {
       CAPTURE(weighted);
-      auto tables = make_tables<Store>(exec, options, tessera::row_sgd{});
+      auto tables = make_tables<Store>(exec, options, tessera::sgd{});
       auto const batch =
           random_batch(exec, random, features.size(), {.id_range = 12, .most_rows = 6, .mean_length = 3, .weighted = weighted});
       auto const view = std::as_const(batch).view();
@@ -276,7 +276,7 @@ void pooled_lookup_backward_suite() {
         ++i;
         return g;
       });
-      tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), tessera::row_sgd{.learning_rate = 1});
+      tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), tessera::sgd{.learning_rate = 1});
       for (auto& [key, row] : rows) {
         auto const slot = find(exec, tables[static_cast<std::size_t>(key.first)], {key.second})[0];
         // One element of each row.
@@ -371,12 +371,12 @@ void pooled_lookup_backward_suite() {
     for (std::int64_t k = 0; k <= count; ++k) first_row.push_back(whole.first_row[first + k] - whole.first_row[first]);
     batch_view const part{whole.values, whole.weights, whole.offsets + whole.first_row[first], first_row.data(), count};
     std::vector<tessera::pooled_feature> const some(features.begin() + first, features.begin() + first + count);
-    auto tables = make_tables<Store>(exec, options, tessera::row_sgd{});
+    auto tables = make_tables<Store>(exec, options, tessera::sgd{});
     reference_tables reference(options);
     auto const gradients = random_gradients(random, options, some, part);
     pooled_matrices out(options, some, part);
     tessera::pooled_lookup(exec, tables, some, part, out.out(), saved);
-    tessera::pooled_lookup_backward(exec, tables, some, saved, gradients.in(), tessera::row_sgd{});
+    tessera::pooled_lookup_backward(exec, tables, some, saved, gradients.in(), tessera::sgd{});
     reference.step(reference_gradients(options, some, part, gradients), [](auto& row, auto&, auto const& g, std::int64_t) {
       for (std::size_t c = 0; c < g.size(); ++c) row[c] -= static_cast<double>(0.1F) * g[c];
     });
@@ -440,7 +440,7 @@ void pooled_lookup_backward_suite() {
   }
 
   SUBCASE("what does not fit is named, and nothing changes") {
-    auto tables = make_tables<Store>(exec, options, tessera::row_sgd{});
+    auto tables = make_tables<Store>(exec, options, tessera::sgd{});
     auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{1}, {2, 3}}}, {"b", {{4}}}});
     auto const view = std::as_const(batch).view();
     std::vector<tessera::pooled_feature> const two{{4}, {6}};
@@ -458,7 +458,7 @@ void pooled_lookup_backward_suite() {
         for (auto const& [name, value] : values) CHECK(e.value(name) == value);
       }
     };
-    tessera::row_sgd const sgd;
+    tessera::sgd const sgd;
     refused(tessera::rowwise_adagrad{}, two, out.in(), saved, errc::incompatible,
             {{"table", "100"}, {"state a row", "0"}, {"needed", "1"}});
     refused(tessera::adam{}, two, out.in(), saved, errc::incompatible, {{"table", "100"}, {"needed", "2"}});
@@ -493,7 +493,7 @@ void pooled_lookup_backward_in_canonical_order() {
     all.push_back({1, tessera::pooling::mean});  // bags of two: scale 1/2
     return all;
   }();
-  tessera::row_sgd const optimizer{.learning_rate = 0.5F};
+  tessera::sgd const optimizer{.learning_rate = 0.5F};
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
     for (bool const weighted : {false, true}) {
       CAPTURE(weighted);

@@ -58,7 +58,7 @@ TEST_CASE_TEMPLATE("pooled_lookup_backward: the documented order, bit for bit", 
 }
 
 TEST_CASE_TEMPLATE("pooled_lookup_backward: every team trains the same bits", Store, dense, hashed) {
-  pooled_lookup_backward_of_every_team<Store>(tessera::row_sgd{});
+  pooled_lookup_backward_of_every_team<Store>(tessera::sgd{});
   pooled_lookup_backward_of_every_team<Store>(tessera::rowwise_adagrad{});
   pooled_lookup_backward_of_every_team<Store>(tessera::adam{});
 }

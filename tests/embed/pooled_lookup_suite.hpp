@@ -46,7 +46,7 @@ void pooled_lookup_suite() {
   auto const options = tables_of_dims(all_dims, 60);
   auto const features = features_over(static_cast<std::int64_t>(options.size()));
   initial_rows const rows_of(options);
-  auto tables = make_tables<Store>(exec, options, tessera::row_sgd{});
+  auto tables = make_tables<Store>(exec, options, tessera::sgd{});
   tessera::pooled_lookup_saved saved;
 
   SUBCASE("sums and means of every dim match a double reference") {
@@ -162,7 +162,7 @@ void pooled_lookup_suite() {
         batch_view const part{whole.values, whole.weights, whole.offsets + whole.first_row[first], first_row.data(), count};
         std::vector<tessera::pooled_feature> const some(features.begin() + first, features.begin() + first + count);
         pooled_matrices evaluated(options, some, part), trained(options, some, part);
-        auto fresh = make_tables<Store>(exec, options, tessera::row_sgd{});
+        auto fresh = make_tables<Store>(exec, options, tessera::sgd{});
         tessera::pooled_lookup(exec, std::as_const(fresh), some, part, evaluated.out());
         tessera::pooled_lookup(exec, fresh, some, part, trained.out(), saved);
         bool same = true;
@@ -272,7 +272,7 @@ void pooled_lookup_of_every_team() {
     std::mt19937_64 random(seed);
     auto const batch = random_batch(exec, random, features.size(), {.id_range = 500, .most_rows = 700, .mean_length = 5, .weighted = true});
     auto const view = std::as_const(batch).view();
-    auto tables = make_tables<Store>(exec, options, tessera::row_sgd{});
+    auto tables = make_tables<Store>(exec, options, tessera::sgd{});
     pooled_matrices evaluated(options, features, view), trained(options, features, view);
     tessera::pooled_lookup_saved saved;
     tessera::pooled_lookup(exec, std::as_const(tables), features, view, evaluated.out());

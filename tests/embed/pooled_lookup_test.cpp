@@ -32,8 +32,8 @@ TEST_CASE("pooled_lookup: dense and hashed tables give the same bits") {
     auto const batch =
         random_batch(exec, random, features.size(), {.id_range = 50, .most_rows = 30, .mean_length = 4, .weighted = weighted});
     auto const view = std::as_const(batch).view();
-    auto const dense_tables = make_tables<dense>(exec, options, tessera::row_sgd{});
-    auto hashed_tables = make_tables<hashed>(exec, options, tessera::row_sgd{});
+    auto const dense_tables = make_tables<dense>(exec, options, tessera::sgd{});
+    auto hashed_tables = make_tables<hashed>(exec, options, tessera::sgd{});
     pooled_matrices from_dense(options, features, view), unseen(options, features, view), seen(options, features, view);
     tessera::pooled_lookup_saved saved;
     tessera::pooled_lookup(exec, dense_tables, features, view, from_dense.out());
@@ -49,7 +49,7 @@ TEST_CASE("pooled_lookup: hashed tables take any id") {
   auto const exec = host.exec();
   constexpr auto smallest = std::numeric_limits<std::int64_t>::min(), largest = std::numeric_limits<std::int64_t>::max();
   auto const options = tables_of_dims({16, 130}, 0);
-  auto tables = make_tables<hashed>(exec, options, tessera::row_sgd{});
+  auto tables = make_tables<hashed>(exec, options, tessera::sgd{});
   std::vector<tessera::pooled_feature> const features{{0}, {1, tessera::pooling::mean}};
   auto const batch =
       tessera::keyed_jagged<>::from_rows(exec, {{"a", {{smallest, -1, largest}, {-1}}}, {"b", {{largest, largest, 0, smallest}}}});
@@ -87,7 +87,7 @@ TEST_CASE("pooled_lookup: an id that a dense table cannot hold is named, always 
       rows[2].rows[0] = {101};
       auto const batch = tessera::keyed_jagged<>::from_rows(exec, rows);
       auto const view = std::as_const(batch).view();
-      auto tables = make_tables<dense>(exec, options, tessera::row_sgd{});
+      auto tables = make_tables<dense>(exec, options, tessera::sgd{});
       pooled_matrices out(options, features, view);
       tessera::pooled_lookup_saved saved;
       auto const pieces = memory.live_pieces();
@@ -120,7 +120,7 @@ TEST_CASE("pooled_lookup: an id that a dense table cannot hold is named, always 
 TEST_CASE("pooled_lookup: when a table cannot grow, nothing is lost") {
   serial_host host, step;
   auto const options = tables_of_dims({8, 8}, 0);
-  auto tables = make_tables<hashed>(host.exec(), options, tessera::row_sgd{});
+  auto tables = make_tables<hashed>(host.exec(), options, tessera::sgd{});
   std::vector<tessera::pooled_feature> const features{{0}, {1}};
   auto const batch = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1, 2, 3}}}, {"b", {{4, 5}}}});
   auto const view = std::as_const(batch).view();

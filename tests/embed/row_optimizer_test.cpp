@@ -19,7 +19,7 @@ struct without_update {
   static constexpr int element_state = 0;
   float begin_row(float*, tessera::row_gradient const&) const { return 0; }
 };
-struct without_begin : tessera::row_sgd {
+struct without_begin : tessera::sgd {
   void begin_row() = delete;
 };
 struct without_row_state {
@@ -27,10 +27,10 @@ struct without_row_state {
   float begin_row(float*, tessera::row_gradient const&) const { return 0; }
   void update(float&, float*, std::int64_t, float, float) const {}
 };
-struct takes_another_factor : tessera::row_sgd {
+struct takes_another_factor : tessera::sgd {
   void update(float&, float*, std::int64_t, float, std::vector<int>) const {}
 };
-struct not_for_devices : tessera::row_sgd {
+struct not_for_devices : tessera::sgd {
   std::vector<float> rates;
 };
 static_assert(!tessera::row_optimizer<without_update>);
@@ -53,7 +53,7 @@ struct with_two_rates {
 static_assert(tessera::row_optimizer<with_two_rates>);
 static_assert(tessera::row_state_layout::of(with_two_rates{}).initial == 0.0F);
 
-static_assert(tessera::row_state_layout::of(tessera::row_sgd{}).width(1000) == 0);
+static_assert(tessera::row_state_layout::of(tessera::sgd{}).width(1000) == 0);
 static_assert(tessera::row_state_layout::of(tessera::rowwise_adagrad{.initial_state = 3}).initial == 3.0F);
 static_assert(tessera::row_state_layout{2, 3, 0}.width(10) == 32);
 static_assert(tessera::row_state_layout{0, 2, 0}.width(std::int64_t{1} << 40) == std::int64_t{1} << 41);
@@ -102,7 +102,7 @@ void compare_with(Optimizer const& optimizer, Reference reference) {
 using namespace row_optimizer_tests;
 
 TEST_CASE("row_sgd matches a float64 reference") {
-  tessera::row_sgd const optimizer{.learning_rate = 0.03F};
+  tessera::sgd const optimizer{.learning_rate = 0.03F};
   compare_with(optimizer, [&](auto& w, auto const& g, std::int64_t) {
     for (std::size_t c = 0; c < w.size(); ++c) w[c] -= static_cast<double>(optimizer.learning_rate) * static_cast<double>(g[c]);
   });

@@ -67,12 +67,12 @@ void row_store_suite() {
 
     auto smaller = options;
     smaller.rows = 100;
-    Store other(exec, smaller, tessera::row_sgd{});
+    Store other(exec, smaller, tessera::sgd{});
     std::vector<std::int64_t> const few{99, 0, 17, 3};
     CHECK(rows_are_initial(other, few, locate(exec, other, few)));
 
     auto const first_row_with = [&](tessera::table_options const& changed, std::int64_t id) {
-      Store changed_store(exec, changed, tessera::row_sgd{});
+      Store changed_store(exec, changed, tessera::sgd{});
       auto const slot = locate(exec, changed_store, {id})[0];
       return std::vector<float>(changed_store.row(slot), changed_store.row(slot) + options.dim);
     };
@@ -94,7 +94,7 @@ void row_store_suite() {
   }
 
   SUBCASE("initial elements are uniform within the bound") {
-    Store store(exec, options, tessera::row_sgd{});
+    Store store(exec, options, tessera::sgd{});
     auto const slots = locate(exec, store, ids);
     double sum = 0, squares = 0, neighbours = 0;
     bool inside = true;
@@ -119,13 +119,13 @@ void row_store_suite() {
 
   SUBCASE("a bound of 0 gives zeros") {
     options.init_bound = 0;
-    Store store(exec, options, tessera::row_sgd{});
+    Store store(exec, options, tessera::sgd{});
     for (auto const slot : locate(exec, store, {0, 5}))
       for (int c = 0; c < 7; ++c) CHECK(store.row(slot)[c] == 0.0F);
   }
 
   SUBCASE("no ids") {
-    Store store(exec, options, tessera::row_sgd{});
+    Store store(exec, options, tessera::sgd{});
     auto const rows = store.rows();
     CHECK(locate(exec, store, {}).empty());
     CHECK(find(exec, store, {}).empty());
@@ -146,7 +146,7 @@ void row_store_suite() {
   }
 
   SUBCASE("a repeated id has one row") {
-    Store store(exec, options, tessera::row_sgd{});
+    Store store(exec, options, tessera::sgd{});
     auto const draws = tessera_tests::random_integers<std::int64_t>(random, 5000, 0, 50);
     auto const slots = locate(exec, store, draws);
     for (std::size_t i = 0; i < draws.size(); ++i) {
@@ -243,7 +243,7 @@ void row_store_suite() {
   }
 
   SUBCASE("slots and statuses of another size are named") {
-    Store store(exec, options, tessera::row_sgd{});
+    Store store(exec, options, tessera::sgd{});
     auto const rows = store.rows();
     std::vector<std::int64_t> const three{1, 2, 3};
     std::vector<std::int64_t> two(2), right(3);

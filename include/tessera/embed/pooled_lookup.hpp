@@ -275,6 +275,7 @@ struct pooled_lookup_fn {
   static void check(vector_view<Store const> tables, vector_view<pooled_feature const> features,
                     keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out) {
     check_pooled_call("pooled_lookup", tables, features, batch, out.size());
+    if constexpr (checked) validate(batch, batch.rows() == 0 ? 0 : batch.offsets[batch.rows()]);
     for (std::int64_t key = 0; key < batch.keys; ++key)
       check_pooled_matrix("pooled_lookup", key, batch.rows(key), tables[features[key].table].dim(), out[key]);
   }

@@ -30,7 +30,8 @@ struct dlrm_options {
   std::vector<std::int64_t> top_hidden;     // ReLU layers between the interaction and the logit
   random_seed seed;
 
-  dlrm_options(std::int64_t dense_features, std::vector<std::int64_t> bottom_hidden, std::vector<std::int64_t> top_hidden, random_seed seed = {})
+  dlrm_options(std::int64_t dense_features, std::vector<std::int64_t> bottom_hidden, std::vector<std::int64_t> top_hidden,
+               random_seed seed = {})
       : dense_features(dense_features), bottom_hidden(std::move(bottom_hidden)), top_hidden(std::move(top_hidden)), seed(seed) {}
 };
 
@@ -38,9 +39,9 @@ struct dlrm_options {
 struct dlrm_saved {
   mlp_saved bottom, top;
   pooled_lookup_saved lookup;
-  buffer<float> vectors;      // (samples, 1 + features, dim): the bottom's output, then the pooled vectors
-  buffer<float> interaction;  // (samples, dot_interaction_width)
-  buffer<float> logits;       // (samples,)
+  buffer<float> vectors;              // (samples, 1 + features, dim): the bottom's output, then the pooled vectors
+  buffer<float> interaction;          // (samples, dot_interaction_width)
+  buffer<float> logits;               // (samples,)
   buffer<matrix_view<float>> blocks;  // (1 + features,): (samples, dim) each, into `vectors`
 };
 
@@ -53,11 +54,13 @@ class dlrm {
 
   /// Takes over the tables, all of one dim; `features` says for each key of a batch which table it reads and how it is pooled.
   /// @throws tessera::error shape_mismatch, invalid_argument.
-  dlrm(host_exec const& exec, dlrm_options const& options, std::vector<Store> tables, std::vector<pooled_feature> features, Gemm gemm = {})
-      : gemm_(gemm),
+  dlrm(host_exec const& exec, dlrm_options const& options, std::vector<Store> tables, std::vector<pooled_feature> features,
+       Gemm policy = {})
+      : gemm_(policy),
         tables_(std::move(tables)),
         features_(std::move(features)),
-        bottom_(exec, mlp_options(widths(options.dense_features, options.bottom_hidden, dim_of(tables_)), activation::relu, options.seed, 0)),
+        bottom_(exec,
+                mlp_options(widths(options.dense_features, options.bottom_hidden, dim_of(tables_)), activation::relu, options.seed, 0)),
         top_(exec, mlp_options(widths(dot_interaction_width(1 + feature_count(), dim()), options.top_hidden, 1), activation::identity,
                                options.seed, 1)) {}
 
@@ -141,8 +144,10 @@ class dlrm {
     auto const samples = batch.samples(), vectors = 1 + feature_count();
     if (batch.dense.columns() != bottom_.input_width() || batch.sparse.keys != feature_count())
       throw error(errc::shape_mismatch, "dlrm: the batch does not fit the model",
-                  {{"dense features", batch.dense.columns()}, {"expected dense features", bottom_.input_width()},
-                   {"keys", batch.sparse.keys}, {"expected keys", feature_count()}});
+                  {{"dense features", batch.dense.columns()},
+                   {"expected dense features", bottom_.input_width()},
+                   {"keys", batch.sparse.keys},
+                   {"expected keys", feature_count()}});
     saved.vectors.resize(exec, samples * vectors * dim());
     saved.interaction.resize(exec, samples * top_.input_width());
     saved.logits.resize(exec, samples);

@@ -50,8 +50,7 @@ inline manifest_section save_preprocessing(std::string const& folder, preprocess
 inline preprocessing load_preprocessing(host_exec const& exec, std::string const& folder) {
   safetensors_reader const in(folder + "/preprocessing.safetensors");
   auto const described = in.metadata().find("options");
-  if (described == in.metadata().end())
-    throw error(errc::incompatible, "preprocessing: a file without options", {{"file", in.path()}});
+  if (described == in.metadata().end()) throw error(errc::incompatible, "preprocessing: a file without options", {{"file", in.path()}});
   auto const options = parse_json(described->second, in.path());
   preprocessing_state state{};
   auto const& scaling = json_string(options, "dense", in.path());
