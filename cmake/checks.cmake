@@ -11,6 +11,7 @@ endfunction()
 tessera_check(layers ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_layers.cmake")
 tessera_check(layers_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/layers_selftest"
               -P "${PROJECT_SOURCE_DIR}/cmake/check_layers_selftest.cmake")
+tessera_check(umbrellas ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_umbrellas.cmake")
 tessera_check(format ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_format.cmake")
 tessera_check(readme ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_readme.cmake")
 tessera_check(readme_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/readme_selftest"

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Everything on the host but what reads or writes JSON, which is in <tessera/tessera_files.hpp>.
+// Everything on the host but files/ and what needs its JSON, which is in <tessera/tessera_files.hpp>.
 #include <tessera/core/buffer.hpp>
+#include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/for_each_index.hpp>
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/memory.hpp>
 #include <tessera/core/multiply_add.hpp>
@@ -17,12 +19,15 @@
 #include <tessera/core/thread_team.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/unique.hpp>
+#include <tessera/core/update_rules.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/data/batch.hpp>
 #include <tessera/data/batch_reader.hpp>
 #include <tessera/data/click_log.hpp>
 #include <tessera/data/click_statistics.hpp>
+#include <tessera/data/criteo_tsv.hpp>
 #include <tessera/data/preprocessing.hpp>
+#include <tessera/data/raw_rows.hpp>
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/embed/pooled_lookup.hpp>

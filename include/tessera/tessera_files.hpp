@@ -2,12 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What reads or writes JSON; needs target tessera::files.
+// Files, checkpoints, and everything in <tessera/tessera.hpp>; needs target tessera::files.
 #include <tessera/files/atomic_folder.hpp>
+#include <tessera/files/block_reader.hpp>
+#include <tessera/files/byte_view.hpp>
 #include <tessera/files/checksum.hpp>
+#include <tessera/files/file_digest.hpp>
 #include <tessera/files/json.hpp>
 #include <tessera/files/manifest.hpp>
+#include <tessera/files/posix_file.hpp>
 #include <tessera/files/safetensors.hpp>
+#include <tessera/files/safetensors_header.hpp>
 #include <tessera/files/step_folders.hpp>
 #include <tessera/tessera.hpp>
 #include <tessera/train/checkpoint.hpp>

@@ -35,6 +35,8 @@ void* operator new(std::size_t bytes) { return counted(bytes, 1); }
 void* operator new[](std::size_t bytes) { return counted(bytes, 1); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<std::size_t>(alignment)); }
 void* operator new[](std::size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept { return std::malloc((++heap_calls, bytes == 0 ? 1 : bytes)); }
+void* operator new[](std::size_t bytes, std::nothrow_t const&) noexcept { return std::malloc((++heap_calls, bytes == 0 ? 1 : bytes)); }
 void operator delete(void* pointer) noexcept { std::free(pointer); }
 void operator delete[](void* pointer) noexcept { std::free(pointer); }
 void operator delete(void* pointer, std::size_t) noexcept { std::free(pointer); }

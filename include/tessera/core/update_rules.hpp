@@ -11,9 +11,7 @@
 namespace tessera::inline TESSERA_ABI::update_rules {
 
 /// w - rate * g.
-TESSERA_HOST_DEVICE inline float sgd(float weight, float gradient, float rate) noexcept {
-  return multiply_add(-rate, gradient, weight);
-}
+TESSERA_HOST_DEVICE inline float sgd(float weight, float gradient, float rate) noexcept { return multiply_add(-rate, gradient, weight); }
 
 /// How much an accumulated square slows a step down: 1 / (sqrt(s) + epsilon).
 TESSERA_HOST_DEVICE inline float adagrad_scale(float square_sum, float epsilon) noexcept { return 1.0F / (sqrtf(square_sum) + epsilon); }

@@ -48,7 +48,7 @@ class hash_table {
   }
   std::size_t bytes() const noexcept {
     std::size_t sum = ids_.bytes();
-    for (auto const& s : slabs_) sum += s.weights.capacity_bytes() + s.states.capacity_bytes();
+    for (auto const& s : memories_) sum += s.weights.capacity_bytes() + s.states.capacity_bytes();
     return sum;
   }
 
@@ -63,12 +63,10 @@ class hash_table {
   /// The id of each slot, (rows(),).
   vector_view<std::int64_t const> ids() const noexcept { return ids_.ids(); }
 
-  Element* row(std::int64_t slot) noexcept { return slab(slot).weights.data() + (slot & slab_mask) * options_.dim; }
-  Element const* row(std::int64_t slot) const noexcept { return slab(slot).weights.data() + (slot & slab_mask) * options_.dim; }
-  float* state(std::int64_t slot) noexcept { return slab(slot).states.data() + (slot & slab_mask) * layout_.width(options_.dim); }
-  float const* state(std::int64_t slot) const noexcept {
-    return slab(slot).states.data() + (slot & slab_mask) * layout_.width(options_.dim);
-  }
+  Element* row(std::int64_t slot) noexcept { return at(slot).weights + (slot & slab_mask) * options_.dim; }
+  Element const* row(std::int64_t slot) const noexcept { return at(slot).weights + (slot & slab_mask) * options_.dim; }
+  float* state(std::int64_t slot) noexcept { return at(slot).states + (slot & slab_mask) * layout_.width(options_.dim); }
+  float const* state(std::int64_t slot) const noexcept { return at(slot).states + (slot & slab_mask) * layout_.width(options_.dim); }
 
   /// Slots are given in the order of `ids`, whatever the thread count. What the table needs to grow comes from the memory it was built
   /// with. Should that run out, the rows that already appeared stay, whole.
@@ -109,17 +107,24 @@ class hash_table {
   static constexpr int slab_bits = 10;
   static constexpr std::int64_t slab_rows = std::int64_t{1} << slab_bits;
   static constexpr std::int64_t slab_mask = slab_rows - 1;
-  struct slab_of_rows {
+  // What a lookup reads of a slab, apart from who owns it: 16 bytes, so that the list stays in the cache.
+  struct slab {
+    Element* weights;
+    float* states;
+  };
+  struct slab_memory {
     buffer<Element> weights;
     buffer<float> states;
   };
 
-  slab_of_rows& slab(std::int64_t slot) noexcept { return slabs_[static_cast<std::size_t>(slot >> slab_bits)]; }
-  slab_of_rows const& slab(std::int64_t slot) const noexcept { return slabs_[static_cast<std::size_t>(slot >> slab_bits)]; }
+  slab const& at(std::int64_t slot) const noexcept { return slabs_[static_cast<std::size_t>(slot >> slab_bits)]; }
 
   std::int64_t capacity() const noexcept { return static_cast<std::int64_t>(slabs_.size()) * slab_rows; }
   void add_slab(host_exec const& exec) {
-    slabs_.push_back({buffer<Element>(exec, slab_rows * options_.dim), buffer<float>(exec, slab_rows * layout_.width(options_.dim))});
+    if (slabs_.size() == slabs_.capacity()) slabs_.reserve(2 * slabs_.size() + 16);  // so that the push_back below cannot throw
+    auto& memory = memories_.emplace_back(
+        slab_memory{buffer<Element>(exec, slab_rows * options_.dim), buffer<float>(exec, slab_rows * layout_.width(options_.dim))});
+    slabs_.push_back({memory.weights.data(), memory.states.data()});
   }
 
   void initialise(host_exec const& exec, std::int64_t first_slot) {
@@ -136,7 +141,8 @@ class hash_table {
   step_count steps_{};
   memory_ref<host_exec> memory_;
   id_map ids_;  // an id's number is its slot
-  std::vector<slab_of_rows> slabs_;
+  std::vector<slab> slabs_;
+  std::vector<slab_memory> memories_;  // of the slabs
 };
 static_assert(row_store<hash_table<>>);
 

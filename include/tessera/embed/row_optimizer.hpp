@@ -43,6 +43,7 @@ struct row_state_layout {
 };
 
 static_assert(row_optimizer<sgd> && row_optimizer<adagrad> && row_optimizer<adam>);
+
 /// Adagrad with one accumulator a row: s += mean(g^2), then w -= learning_rate * g / (sqrt(s) + epsilon), as FBGEMM's
 /// EXACT_ROWWISE_ADAGRAD.
 struct rowwise_adagrad {

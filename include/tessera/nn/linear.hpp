@@ -7,6 +7,7 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/for_each_index.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/nn/gemm.hpp>
 
@@ -25,17 +26,26 @@ struct linear_view {
 namespace detail {
 
 inline constexpr std::int64_t bias_columns_per_piece = 64;
+inline constexpr std::int64_t relu_rows_per_piece = 256;
+
+template <class Exec>
+struct column_sums_impl {
+  static_assert(dependent_false<Exec>, "linear: no back end for this execution; for CUDA include <tessera/nn/linear.cuh>");
+};
 
 // sums[c] = sum of column c, rows in order.
-inline void sum_columns(host_exec const& exec, matrix_view<float const> m, vector_view<float> sums) {
-  for_each_piece(exec, m.columns(), bias_columns_per_piece, [&](std::int64_t first, std::int64_t last) {
-    std::fill(sums.data() + first, sums.data() + last, 0.0F);
-    for (std::int64_t r = 0; r < m.rows(); ++r) {
-      auto const* const row = m.row(r);
-      for (auto c = first; c < last; ++c) sums[c] += row[c];
-    }
-  });
-}
+template <>
+struct column_sums_impl<host_exec> {
+  static void run(host_exec const& exec, matrix_view<float const> m, vector_view<float> sums) {
+    for_each_piece(exec, m.columns(), bias_columns_per_piece, [&](std::int64_t first, std::int64_t last) {
+      std::fill(sums.data() + first, sums.data() + last, 0.0F);
+      for (std::int64_t r = 0; r < m.rows(); ++r) {
+        auto const* const row = m.row(r);
+        for (auto c = first; c < last; ++c) sums[c] += row[c];
+      }
+    });
+  }
+};
 
 inline void check_linear(std::int64_t in, std::int64_t out, linear_view<float const> layer) {
   if (layer.weight.columns() != in || layer.weight.rows() != out || layer.bias.size() != out)
@@ -72,7 +82,7 @@ struct linear_backward_parameters_fn {
     check_linear(x.columns(), gradient.columns(),
                  {parameter_gradient.weight, {parameter_gradient.bias.data(), parameter_gradient.bias.size()}});
     gemm(exec, policy, transposed(gradient), x, parameter_gradient.weight);
-    sum_columns(exec, gradient, parameter_gradient.bias);
+    column_sums_impl<Exec>::run(exec, gradient, parameter_gradient.bias);
   }
 };
 
@@ -97,14 +107,14 @@ struct linear_backward_input_fn {
 };
 
 struct relu_backward_fn {
-  void operator()(host_exec const& exec, matrix_view<float const> y, matrix_view<float> gradient) const {
+  template <execution Exec>
+  void operator()(Exec const& exec, matrix_view<float const> y, matrix_view<float> gradient) const {
     if (y.rows() != gradient.rows() || y.columns() != gradient.columns())
       throw error(
           errc::shape_mismatch, "relu_backward: the output and its gradient differ in shape",
           {{"rows", y.rows()}, {"columns", y.columns()}, {"gradient rows", gradient.rows()}, {"gradient columns", gradient.columns()}});
-    for_each_piece(exec, y.rows(), 256, [&](std::int64_t first, std::int64_t last) {
-      for (auto r = first; r < last; ++r)
-        for (std::int64_t c = 0; c < y.columns(); ++c) gradient(r, c) = y(r, c) <= 0 ? 0 : gradient(r, c);
+    for_each_index(exec, y.rows(), relu_rows_per_piece, [=](std::int64_t r) {
+      for (std::int64_t c = 0; c < y.columns(); ++c) gradient(r, c) = y(r, c) <= 0 ? 0 : gradient(r, c);
     });
   }
 };

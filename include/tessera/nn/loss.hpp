@@ -2,26 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
+#include <math.h>  // for host and device alike
+
 #include <cstdint>
 #include <string>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/for_each_index.hpp>
 #include <tessera/core/view.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
 /// 1 / (1 + e^-x), exact at both ends.
-inline float sigmoid(float x) noexcept {
-  float const e = std::exp(-std::fabs(x));
+TESSERA_HOST_DEVICE inline float sigmoid(float x) noexcept {
+  float const e = expf(-fabsf(x));
   return (x >= 0 ? 1.0F : e) / (1.0F + e);
 }
 
 /// -log of the likelihood of a label in [0, 1] under sigmoid(logit), finite for every finite logit, infinite or NaN for any other.
-inline double logistic_loss(double logit, double label) noexcept {
-  return std::fmax(logit, 0.0) - logit * label + std::log1p(std::exp(-std::fabs(logit)));
+TESSERA_HOST_DEVICE inline double logistic_loss(double logit, double label) noexcept {
+  return fmax(logit, 0.0) - logit * label + log1p(exp(-fabs(logit)));
 }
 
 namespace detail {
@@ -93,20 +95,18 @@ struct mean_squared_error_fn {
 };
 
 struct sigmoid_forward_fn {
-  void operator()(host_exec const& exec, vector_view<float const> logits, vector_view<float> probabilities) const {
+  template <execution Exec>
+  void operator()(Exec const& exec, vector_view<float const> logits, vector_view<float> probabilities) const {
     check_loss("sigmoid_forward", logits.size(), probabilities.size(), logits.size());
-    for_each_piece(exec, logits.size(), loss_piece, [&](std::int64_t first, std::int64_t last) {
-      for (auto i = first; i < last; ++i) probabilities[i] = sigmoid(logits[i]);
-    });
+    for_each_index(exec, logits.size(), loss_piece, [=](std::int64_t i) { probabilities[i] = sigmoid(logits[i]); });
   }
 };
 
 struct sigmoid_backward_fn {
-  void operator()(host_exec const& exec, vector_view<float const> probabilities, vector_view<float> gradient) const {
+  template <execution Exec>
+  void operator()(Exec const& exec, vector_view<float const> probabilities, vector_view<float> gradient) const {
     check_loss("sigmoid_backward", probabilities.size(), gradient.size(), gradient.size());
-    for_each_piece(exec, gradient.size(), loss_piece, [&](std::int64_t first, std::int64_t last) {
-      for (auto i = first; i < last; ++i) gradient[i] *= probabilities[i] * (1.0F - probabilities[i]);
-    });
+    for_each_index(exec, gradient.size(), loss_piece, [=](std::int64_t i) { gradient[i] *= probabilities[i] * (1.0F - probabilities[i]); });
   }
 };
 
