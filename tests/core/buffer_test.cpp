@@ -72,7 +72,24 @@ TEST_CASE("capacity grows and never shrinks") {
   CHECK(host.memory().allocations() == 1);
   numbers.resize(host.exec(), 11);
   CHECK(host.memory().allocations() == 2);
-  CHECK(host.memory().live_bytes() == 44);
+  CHECK(host.memory().live_bytes() == 60);  // grown by half
+  numbers.resize(host.exec(), 15);
+  CHECK(host.memory().allocations() == 2);
+  numbers.resize(host.exec(), 40);
+  CHECK(host.memory().live_bytes() == 160);  // half would not have been enough
+}
+
+TEST_CASE("growing step by step in an arena, between workspace that comes and goes, stays within a few times the last size") {
+  serial_host host;
+  tessera::system_memory memory;
+  tessera::arena arena(memory);
+  auto const exec = host.exec().with_memory(arena);
+  buffer<float> kept;
+  for (std::int64_t size = 1; size <= 20'000; ++size) {
+    kept.resize(exec, size);
+    buffer<float> const workspace(exec, 2 * size);
+  }
+  CHECK(arena.reserved_bytes() < 20 * 20'000 * sizeof(float));
 }
 
 TEST_CASE("storage goes back to the memory it came from") {

@@ -174,3 +174,21 @@ TEST_CASE("click_log: the adult data") {
     CHECK(statistics.category_values(7).size() + (statistics.missing_categories(7) > 0) == 42);  // countries, one unknown
   }
 }
+
+TEST_CASE("click_log: the fingerprint tells other data, and does not depend on the threads") {
+  temporary_folder folder;
+  std::string text;
+  for (int i = 0; i < 20'000; ++i) text += "0" + std::string(39, '\t') + "\n";  // more than one piece
+  auto const a = folder.write("a", text), b = folder.write("b", "1" + text.substr(1));
+  auto const fingerprint = [](int threads, std::vector<std::string> const& files) {
+    tessera::thread_pool pool(threads);
+    tessera::system_memory memory;
+    return tessera::click_log(tessera::host_exec(pool, memory), files).fingerprint();
+  };
+  CHECK(fingerprint(1, {a, b}) == fingerprint(3, {a, b}));
+  CHECK(fingerprint(2, {a, b}) != fingerprint(2, {b, a}));
+  CHECK(fingerprint(2, {a}) != fingerprint(2, {b}));
+  auto changed = text;
+  changed[text.size() - 41] = '1';  // the last label
+  CHECK(fingerprint(2, {folder.write("c", changed)}) != fingerprint(2, {a}));
+}

@@ -85,6 +85,8 @@ void gemm_suite() {
     check(513, 1, 513, false);
     check(513, 513, 17, false);
     check(2, 3, 70000, false);
+    check(1000, 128, 128, false);  // an edge tile needs more workspace than a full one
+    check(481, 1, 200, false);
   }
 
   SUBCASE("a product of nothing is zero") {

@@ -82,6 +82,16 @@ std::vector<std::int64_t> steps_in(std::string const& directory) {
   return steps;
 }
 
+// Overwrites every row and state there is.
+template <class Store>
+void spoil(std::vector<Store>& tables) {
+  for (auto& table : tables)
+    for (std::int64_t slot = 0; slot < table.rows(); ++slot) {
+      std::fill_n(table.row(slot), table.dim(), 9.0F);
+      std::fill_n(table.state(slot), table.state_layout().width(table.dim()), 9.0F);
+    }
+}
+
 template <class Store, class Rows, class Dense>
 void goes_on(Rows const& rows, Dense const& dense) {
   serial_exec host;
@@ -103,9 +113,9 @@ void goes_on(Rows const& rows, Dense const& dense) {
     CHECK(found.state.step == cut);
     CHECK(found.state.options == nlohmann::json{{"seed", 3}});
     CHECK(found.state.position == nlohmann::json{{"offset", 10 * cut}});
-    // Another seed: what is not read back would show.
-    small_shape const shape;
-    small_run<Store, Rows, Dense> second(host.exec, rows, dense, shape, Store::slots_are_ids ? 1234 : 3);
+    // Other parameters to begin with: what is not read back would show.
+    small_run<Store, Rows, Dense> second(host.exec, rows, dense, small_shape(), 1234);
+    spoil(second.model.tables());
     load_trainer(host.exec, found, second.run);
     second.train(host.exec, cut, end);
     CHECK(everything_of(second) == expected);
@@ -163,6 +173,7 @@ TEST_CASE("tables of more rows than are written at once come back whole") {
   adam_run<dense_table<>> writer(host.exec, {0.05F}, {0.01F}, shape);
   save(host.exec, folder.path(), writer, 1);
   adam_run<dense_table<>> reader(host.exec, {0.05F}, {0.01F}, shape, 1234);
+  spoil(reader.model.tables());
   load_trainer(host.exec, open_newest_checkpoint(folder.path()), reader.run);
   CHECK(everything_of(reader) == everything_of(writer));
   adam_run<hash_table<>> hashed(host.exec, {0.05F}, {0.01F}, shape);
@@ -237,6 +248,42 @@ TEST_CASE("a model of another shape refuses a checkpoint and names the tensor") 
     shape.rows[1] = 6;
     CHECK(refusal(shape).value("table") == "1");
   }
+}
+
+TEST_CASE("a checkpoint of tables or features that would predict otherwise is refused") {
+  serial_exec host;
+  temporary_folder folder;
+  adam_run<hash_table<>> writer(host.exec, {0.05F}, {0.01F});
+  writer.train(host.exec, 0, 2);
+  save(host.exec, folder.path(), writer, 2);
+  auto const found = open_newest_checkpoint(folder.path());
+  auto const refusal = [&](small_shape const& shape, std::vector<pooled_feature> const& features, std::string_view field) {
+    adam_run<hash_table<>> reader(host.exec, {0.05F}, {0.01F}, shape, 3, features);
+    auto const e = error_of([&] { load_trainer(host.exec, found, reader.run); });
+    CHECK(e.code() == errc::incompatible);
+    CHECK(error_of([&] { load_model(host.exec, found, reader.model); }).code() == errc::incompatible);
+    CHECK(e.value("field") == (field == "table" || field == "pooling" ? "features" : "tables"));
+    CHECK_FALSE(e.value(field).empty());
+  };
+  small_shape const same;
+  auto seed = same, bound = same;
+  seed.table_seed = 4;
+  bound.init_bound = 0.25F;
+  refusal(seed, small_shape::features(), "seed");
+  refusal(bound, small_shape::features(), "init_bound");
+  refusal(same, {{0}, {1, pooling::sum}, {2}, {0}}, "pooling");
+  refusal(same, {{0}, {1, pooling::mean}, {2}, {2}}, "table");
+}
+
+TEST_CASE("a hashed table that has rows already is not loaded into") {
+  serial_exec host;
+  temporary_folder folder;
+  adam_run<hash_table<>> writer(host.exec, {0.05F}, {0.01F});
+  writer.train(host.exec, 0, 2);
+  save(host.exec, folder.path(), writer, 2);
+  auto const e = error_of([&] { load_trainer(host.exec, open_newest_checkpoint(folder.path()), writer.run); });
+  CHECK(e.code() == errc::invalid_argument);
+  CHECK(e.value("table") == "0");
 }
 
 TEST_CASE("a deeper model's checkpoint does not pass for a shallower one's") {

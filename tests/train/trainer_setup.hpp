@@ -24,6 +24,7 @@ struct small_shape {
   std::vector<std::int64_t> top{16, 6};
   std::vector<std::int64_t> rows{40, 7, 300};  // of the tables
   float init_bound = 0.3F;
+  std::uint64_t table_seed = 3;
 
   /// A key for each table, pooled in different ways, and a second one that reads the first table.
   static std::vector<tessera::pooled_feature> features() { return {{0}, {1, tessera::pooling::mean}, {2}, {0}}; }
@@ -39,18 +40,19 @@ struct small_run {
   model_type model;
   tessera::trainer<model_type, Rows, Dense> run;
 
-  small_run(tessera::host_exec const& exec, Rows const& rows, Dense const& dense, small_shape const& shape = {}, std::uint64_t seed = 3)
+  small_run(tessera::host_exec const& exec, Rows const& rows, Dense const& dense, small_shape const& shape = {}, std::uint64_t seed = 3,
+            std::vector<tessera::pooled_feature> const& features = small_shape::features())
       : model(exec, tessera::dlrm_options(shape.dense_features, shape.bottom, shape.top, tessera::random_seed{seed}),
-              tables(exec, rows, shape, seed), small_shape::features()),
+              tables(exec, rows, shape), features),
         run(exec, model, rows, dense) {}
   small_run(small_run const&) = delete;
 
-  static std::vector<Store> tables(tessera::host_exec const& exec, Rows const& rows, small_shape const& shape, std::uint64_t seed) {
+  static std::vector<Store> tables(tessera::host_exec const& exec, Rows const& rows, small_shape const& shape) {
     std::vector<Store> result;
     for (std::size_t t = 0; t < shape.rows.size(); ++t)
       result.emplace_back(exec,
                           tessera::table_options{tessera::table_id{static_cast<std::int64_t>(t)}, shape.dim, shape.rows[t],
-                                                 shape.init_bound, tessera::random_seed{seed}},
+                                                 shape.init_bound, tessera::random_seed{shape.table_seed}},
                           rows);
     return result;
   }

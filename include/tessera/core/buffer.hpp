@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -39,16 +40,17 @@ class buffer {
   }
   ~buffer() { release(); }
 
-  /// Makes room for `size` elements. Their values are lost when the capacity has to grow, else kept; the capacity never shrinks, so a
-  /// buffer that lives from step to step stops allocating.
+  /// Makes room for `size` elements. Their values are lost when the capacity has to grow, else kept. The first capacity is exact; it never
+  /// shrinks and grows by half at least, so a buffer that lives from step to step stops allocating soon.
   void resize(Exec const& exec, std::int64_t size) {
-    if (size < 0 || size > std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T)))
-      throw error(errc::invalid_argument, "buffer: size", {{"size", size}, {"element bytes", sizeof(T)}});
+    constexpr auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T));
+    if (size < 0 || size > most) throw error(errc::invalid_argument, "buffer: size", {{"size", size}, {"element bytes", sizeof(T)}});
     if (size > capacity_) {
+      auto const capacity = std::max(size, std::min(capacity_ + capacity_ / 2, most));
       release();
-      data_ = static_cast<T*>(exec.memory().allocate(exec, static_cast<std::size_t>(size) * sizeof(T), alignment));
+      data_ = static_cast<T*>(exec.memory().allocate(exec, static_cast<std::size_t>(capacity) * sizeof(T), alignment));
       exec_ = exec;
-      capacity_ = size;
+      capacity_ = capacity;
     }
     size_ = size;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/view.hpp>
@@ -26,5 +27,6 @@ struct batch_view {
 
   TESSERA_HOST_DEVICE constexpr std::int64_t samples() const noexcept { return dense.rows(); }
 };
+static_assert(std::is_trivially_copyable_v<batch_view>);
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -15,6 +15,8 @@
 #include <tessera/data/criteo_tsv.hpp>
 #include <tessera/data/raw_rows.hpp>
 #include <tessera/files/block_reader.hpp>
+#include <tessera/files/byte_view.hpp>
+#include <tessera/files/checksum.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -44,6 +46,9 @@ class click_log {
   std::int64_t first_row(std::int64_t block) const noexcept { return blocks_[static_cast<std::size_t>(block)].first_row; }
   /// The most samples in any block.
   std::int64_t largest_block_rows() const noexcept { return largest_block_rows_; }
+
+  /// A checksum of all bytes of all files in their order, and of how blocks cut them: other data have, almost surely, another.
+  std::uint32_t fingerprint() const noexcept { return fingerprint_.value(); }
 
   /// Reads a block; `text` holds its bytes meanwhile. Allocates only when a buffer grows.
   /// @throws tessera::error out_of_range for no such block; corrupt_file when the file is not what it was; as the constructor.
@@ -75,7 +80,7 @@ class click_log {
       if (file.block_count() == 0)
         throw error(errc::parse_error, "click_log: an empty file", {{"file", path}, {"line", 1}, {"field", "label"}, {"text", "\"\""}});
       for (std::int64_t block = 0; block < file.block_count(); ++block) {
-        read_criteo(exec, file, block, text, rows);
+        add_to_fingerprint(exec, read_criteo(exec, file, block, text, rows));
         if (rows.size() == 0) continue;
         if (statistics != nullptr) statistics->add(exec, rows.view());
         blocks_.push_back({files_.size() - 1, block, rows_, rows.size()});
@@ -85,10 +90,20 @@ class click_log {
     }
   }
 
+  // Pieces are summed by the team, then the sums in order.
+  void add_to_fingerprint(host_exec const& exec, vector_view<char const> text) {
+    constexpr std::int64_t piece = 1 << 18;
+    buffer<std::uint32_t> sums(exec, divide_up(text.size(), piece));
+    for_each_piece(exec, text.size(), piece,
+                   [&](std::int64_t first, std::int64_t last) { sums[first / piece] = crc32_of(text.slice(first, last - first)); });
+    fingerprint_.update(as_bytes(std::as_const(sums).view()));
+  }
+
   std::vector<line_blocks> files_;
   std::vector<place> blocks_;
   std::int64_t rows_ = 0;
   std::int64_t largest_block_rows_ = 0;
+  crc32_sum fingerprint_;
 };
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -280,12 +280,14 @@ inline void parse_criteo(host_exec const& exec, vector_view<char const> text, st
   if (bad >= 0) detail::throw_bad_line(text, bad, file, detail::count_newlines(text.slice(0, bad)) + 1);
 }
 
-/// Reads block `block` of a file in that layout; `text` holds its bytes meanwhile. @throws tessera::error as `parse_criteo`, with the
+/// Reads block `block` of a file in that layout; `text` holds its bytes, which are returned. @throws tessera::error as `parse_criteo`, with the
 /// line's number in the file, and as line_blocks::read.
-inline void read_criteo(host_exec const& exec, line_blocks const& file, std::int64_t block, buffer<char>& text, raw_rows& out) {
+inline vector_view<char const> read_criteo(host_exec const& exec, line_blocks const& file, std::int64_t block, buffer<char>& text,
+                                           raw_rows& out) {
   auto const lines = file.read(exec, block, text);
   auto const bad = detail::parse_criteo_lines(exec, lines.text, out);
   if (bad >= 0) detail::throw_bad_line(lines.text, bad, file.path(), file.count_lines_before(lines.offset + bad) + 1);
+  return lines.text;
 }
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -23,6 +24,11 @@ enum class pooling : std::uint8_t {
   sum,
   mean,  ///< the sum over the bag's length; weights do not change the divisor
 };
+
+/// What a bag's sum is multiplied by.
+TESSERA_HOST_DEVICE constexpr float pooling_scale(pooling mode, std::int64_t length) noexcept {
+  return mode == pooling::mean && length > 1 ? 1.0F / static_cast<float>(length) : 1.0F;
+}
 
 /// How one key of a batch is looked up.
 struct pooled_feature {
@@ -133,8 +139,7 @@ struct bag_reader {
       row = opaque(row);
       for (std::int64_t c = 0; c < n; ++c) sum[c] = multiply_add(weight, row[c], sum[c]);
     }
-    auto const length = bags.length(bag);
-    float const scale = mode == pooling::mean && length > 1 ? 1.0F / static_cast<float>(length) : 1.0F;
+    auto const scale = pooling_scale(mode, bags.length(bag));
     for (std::int64_t c = 0; c < n; ++c) out[c] = sum[c] * scale;
   }
 
@@ -275,7 +280,7 @@ struct pooled_lookup_fn {
   static void check(vector_view<Store const> tables, vector_view<pooled_feature const> features,
                     keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out) {
     check_pooled_call("pooled_lookup", tables, features, batch, out.size());
-    if constexpr (checked) validate(batch, batch.rows() == 0 ? 0 : batch.offsets[batch.rows()]);
+    validate(batch, std::numeric_limits<std::int64_t>::max());  // how many values there are, the view does not know
     for (std::int64_t key = 0; key < batch.keys; ++key)
       check_pooled_matrix("pooled_lookup", key, batch.rows(key), tables[features[key].table].dim(), out[key]);
   }
@@ -294,7 +299,8 @@ struct pooled_lookup_fn {
 /// row stride, so that vectors land where the next layer reads them.
 /// @post each vector sums its bag in order, in float; the thread count changes nothing.
 /// @throws tessera::error shape_mismatch; out_of_range naming feature, table, row, position and id, when a dense table has no such row:
-/// no table has changed then.
+/// no table has changed then; invalid_argument for offsets that decrease. Offsets past the end of the values cannot be seen here:
+/// `validate(batch, number of values)` refuses them.
 inline constexpr detail::pooled_lookup_fn pooled_lookup{};
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -20,8 +20,8 @@
 
 namespace tessera::inline TESSERA_ABI {
 
-/// A row's gradient is summed in the order of its positions in the key-major batch, by chunks of this many, the chunks' sums then in
-/// order: long runs can be cut among threads and the sum still has one value.
+/// A row's gradient is summed in ascending order of (sample, key, position in the bag), by chunks of this many, the chunks' sums then in
+/// order: however a batch is cut over ranks, and long runs over threads, the sum has one value. Keys come into it where they share a table.
 inline constexpr std::int64_t canonical_sum_chunk = 1024;
 
 namespace detail {
@@ -161,25 +161,30 @@ struct pooled_lookup_backward_impl<host_exec> {
     });
   }
 
-  // The positions of one table's features in ascending order, with the slot of each and what it adds.
+  // The positions of one table's features by (sample, key, position in the bag), with the slot of each and what it adds.
   template <class Index>
   static void collect(std::int64_t table, vector_view<pooled_feature const> features, std::int64_t const* slots,
                       keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float const> const> gradients,
                       row_contribution* contributions, Index* keys, Index* positions) noexcept {
+    std::int64_t first_key = batch.keys, last_key = 0, samples = 0;
     for (std::int64_t key = 0; key < batch.keys; ++key) {
       if (features[key].table != table) continue;
-      auto const bags = batch.key(key);
-      for (std::int64_t bag = 0; bag < bags.rows; ++bag) {
-        auto const length = bags.length(bag);
-        float const scale = features[key].pooling == pooling::mean && length > 1 ? 1.0F / static_cast<float>(length) : 1.0F;
-        for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) {
+      first_key = std::min(first_key, key);
+      last_key = key + 1;
+      samples = std::max(samples, batch.rows(key));
+    }
+    for (std::int64_t sample = 0; sample < samples; ++sample)
+      for (auto key = first_key; key < last_key; ++key) {
+        if (features[key].table != table || sample >= batch.rows(key)) continue;
+        auto const bags = batch.key(key);
+        auto const scale = pooling_scale(features[key].pooling, bags.length(sample));
+        for (auto p = bags.begin_of(sample); p < bags.end_of(sample); ++p) {
           auto const position = p - batch.offsets[0];
-          contributions[position] = {gradients[key].row(bag), batch.weighted() ? scale * batch.weights[p] : scale};
+          contributions[position] = {gradients[key].row(sample), batch.weighted() ? scale * batch.weights[p] : scale};
           *keys++ = static_cast<Index>(slots[position]);
           *positions++ = static_cast<Index>(position);
         }
       }
-    }
   }
 
   // The rows whose runs of positions start in this piece; each read and written once.

@@ -50,11 +50,15 @@ class exact_auc {
     labels_.clear();
   }
   std::int64_t samples() const noexcept { return static_cast<std::int64_t>(keys_.size()); }
+  std::size_t bytes() const noexcept { return keys_.capacity() * sizeof(keys_[0]) + labels_.capacity(); }
 
   /// NaN unless both labels occur. Sorts a copy: workspace about 10 bytes a sample from `exec`'s memory. Counts in integers, so the
-  /// order of the samples changes nothing. @pre fewer than 2^31 samples of each label.
+  /// order of the samples changes nothing.
+  /// @throws tessera::error invalid_argument for 2^32 samples or more, whose pairs would not fit.
   double value(host_exec const& exec) const {
     auto const n = samples();
+    if (n > std::int64_t{std::numeric_limits<std::uint32_t>::max()})
+      throw error(errc::invalid_argument, "exact_auc: too many samples", {{"samples", n}});
     buffer<std::uint32_t> keys(exec, n);
     buffer<std::uint8_t> labels(exec, n);
     std::copy(keys_.begin(), keys_.end(), keys.begin());

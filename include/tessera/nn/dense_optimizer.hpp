@@ -38,6 +38,7 @@ class dense_optimizer_state {
   }
 
   std::int64_t parameters() const noexcept { return parameters_; }
+  std::size_t bytes() const noexcept { return planes_.capacity_bytes(); }
   vector_view<float> planes() noexcept { return planes_.view(); }
   vector_view<float const> planes() const noexcept { return planes_.view(); }
   step_count steps() const noexcept { return steps_; }

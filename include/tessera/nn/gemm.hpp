@@ -7,6 +7,7 @@
 #include <bit>
 #include <concepts>
 #include <cstdint>
+#include <iterator>
 #include <thread>
 
 #include <tessera/core/buffer.hpp>
@@ -37,7 +38,7 @@ struct gemm_operand {
 constexpr gemm_operand transposed(matrix_view<float const> m) noexcept { return {m, true}; }
 
 /// Who multiplies. `multiply(a, b, c, workspace)` computes c = a b on the calling thread alone; a (m, k), b (k, n), c (m, n), k may be 0.
-/// `workspace(m, n, k)` is how many floats a product of at most that shape needs beside, aligned to 64 bytes.
+/// `workspace(m, n, k)` is how many floats a product of exactly that shape needs beside, aligned to 64 bytes: a smaller one may need more.
 template <class G>
 concept gemm_policy = requires(G const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c, std::int64_t extent,
                                float* workspace) {
@@ -121,14 +122,25 @@ class workspace_slots {
 
 template <>
 struct gemm_impl<host_exec> {
+  // Of the tiles in the middle, along the two edges and in the corner.
+  template <class Policy>
+  static std::int64_t largest_workspace(Policy const& policy, gemm_tiling tile, gemm_tiling corner, std::int64_t k) {
+    std::int64_t const sizes[] = {policy.workspace(tile.rows, tile.columns, k), policy.workspace(tile.rows, corner.columns, k),
+                                  policy.workspace(corner.rows, tile.columns, k), policy.workspace(corner.rows, corner.columns, k)};
+    return *std::max_element(std::begin(sizes), std::end(sizes));
+  }
+
   template <class Policy, class Epilogue>
   static void run(host_exec const& exec, Policy const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c,
                   Epilogue const& epilogue) {
     auto const k = a.columns();
     auto const tile = gemm_tiling::of(c.rows(), c.columns(), k);
-    auto const tiles_across = divide_up(c.columns(), tile.columns);
-    auto const tiles = divide_up(c.rows(), tile.rows) * tiles_across;
-    workspace_slots workspaces(exec, policy.workspace(tile.rows, tile.columns, k), tiles);
+    auto const tiles_down = divide_up(c.rows(), tile.rows), tiles_across = divide_up(c.columns(), tile.columns);
+    auto const tiles = tiles_down * tiles_across;
+    workspace_slots workspaces(
+        exec,
+        largest_workspace(policy, tile, {c.rows() - (tiles_down - 1) * tile.rows, c.columns() - (tiles_across - 1) * tile.columns}, k),
+        tiles);
     exec.run(tiles, [&](std::int64_t t) {
       auto const row = t / tiles_across * tile.rows;
       auto const column = t % tiles_across * tile.columns;

@@ -16,6 +16,11 @@ namespace tessera::inline TESSERA_ABI {
 /// What follows a layer. As in PyTorch, a ReLU lets NaN through: a training that diverges must show.
 enum class activation : std::uint8_t { identity, relu };
 
+/// max(x, 0); NaN stays NaN.
+TESSERA_HOST_DEVICE constexpr float relu(float x) noexcept { return x <= 0 ? 0 : x; }
+/// The gradient by x of y = relu(x), from that by y.
+TESSERA_HOST_DEVICE constexpr float relu_gradient(float y, float gradient) noexcept { return y <= 0 ? 0 : gradient; }
+
 /// Views of a linear layer's parameters: y = activation(x weight^T + bias).
 template <class T>
 struct linear_view {
@@ -67,7 +72,7 @@ struct linear_forward_fn {
       for (std::int64_t r = 0; r < tile.rows(); ++r) {
         auto* const row = tile.row(r);
         if (act == activation::relu)
-          for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] = row[c] + bias[c] <= 0 ? 0 : row[c] + bias[c];
+          for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] = relu(row[c] + bias[c]);
         else
           for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] += bias[c];
       }
@@ -100,7 +105,7 @@ struct linear_backward_input_fn {
       for (std::int64_t r = 0; r < tile.rows(); ++r) {
         auto* const row = tile.row(r);
         auto const* const input = x.row(first_row + r) + first_column;
-        for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] = input[c] <= 0 ? 0 : row[c];
+        for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] = relu_gradient(input[c], row[c]);
       }
     });
   }
@@ -114,7 +119,7 @@ struct relu_backward_fn {
           errc::shape_mismatch, "relu_backward: the output and its gradient differ in shape",
           {{"rows", y.rows()}, {"columns", y.columns()}, {"gradient rows", gradient.rows()}, {"gradient columns", gradient.columns()}});
     for_each_index(exec, y.rows(), relu_rows_per_piece, [=](std::int64_t r) {
-      for (std::int64_t c = 0; c < y.columns(); ++c) gradient(r, c) = y(r, c) <= 0 ? 0 : gradient(r, c);
+      for (std::int64_t c = 0; c < y.columns(); ++c) gradient(r, c) = relu_gradient(y(r, c), gradient(r, c));
     });
   }
 };

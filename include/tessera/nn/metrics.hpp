@@ -45,6 +45,7 @@ class click_metrics {
   /// NaN when all labels are the same.
   double normalised_entropy() const noexcept {
     auto const p = base_rate();
+    if (!(p > 0 && p < 1)) return std::numeric_limits<double>::quiet_NaN();
     return log_loss() / -(p * std::log(p) + (1 - p) * std::log1p(-p));
   }
   /// Clicks predicted over clicks seen; infinite when none was seen.

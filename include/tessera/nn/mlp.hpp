@@ -69,6 +69,8 @@ class mlp {
   vector_view<float> parameters() noexcept { return parameters_.view(); }
   vector_view<float const> parameters() const noexcept { return parameters_.view(); }
 
+  std::size_t bytes() const noexcept { return parameters_.capacity_bytes(); }
+
   /// One layer's part of a block laid out like `parameters()`.
   template <class T>
   linear_view<T> layer(vector_view<T> block, std::int64_t layer) const noexcept {

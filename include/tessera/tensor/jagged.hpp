@@ -45,6 +45,8 @@ struct jagged_view {
   }
 };
 
+static_assert(std::is_trivially_copyable_v<jagged_view<float>>);
+
 /// Owns the rows of one feature; offsets[0] is 0. Move-only.
 template <class T, class Offset = std::int64_t>
 class jagged {
@@ -106,6 +108,7 @@ class jagged {
 
   std::int64_t rows() const noexcept { return offsets_.empty() ? 0 : offsets_.size() - 1; }
   std::int64_t size() const noexcept { return values_.size(); }
+  std::size_t bytes() const noexcept { return values_.capacity_bytes() + offsets_.capacity_bytes(); }
   jagged_view<T, Offset> view() noexcept { return {values_.data(), offsets_.data(), rows()}; }
   jagged_view<T const, Offset> view() const noexcept { return {values_.data(), offsets_.data(), rows()}; }
 

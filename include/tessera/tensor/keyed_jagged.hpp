@@ -25,7 +25,7 @@ namespace tessera::inline TESSERA_ABI {
 template <class T, class Offset = std::int64_t>
 struct keyed_jagged_view {
   T* values = nullptr;                      // (offsets[rows],) over all keys
-  float const* weights = nullptr;           // one a value, or nullptr: unweighted
+  float const* weights = nullptr;           // one a value, or nullptr: unweighted, as any batch without values may be
   Offset const* offsets = nullptr;          // (rows of all keys + 1,)
   std::int64_t const* first_row = nullptr;  // (keys + 1,): key k has rows [first_row[k], first_row[k + 1]); first_row[0] = 0
   std::int64_t keys = 0;
@@ -51,6 +51,8 @@ struct keyed_jagged_view {
     return {values, weights, offsets, first_row, keys};
   }
 };
+
+static_assert(std::is_trivially_copyable_v<keyed_jagged_view<std::int64_t>>);
 
 /// One key's rows given one by one, for `keyed_jagged::from_rows`. Weights, where there are any, have the rows' shape.
 template <class T = std::int64_t>
@@ -148,6 +150,8 @@ class keyed_jagged {
   }
 
   std::vector<std::string> const& keys() const noexcept { return keys_; }
+  /// Without the names.
+  std::size_t bytes() const noexcept { return rows_.bytes() + weights_.bytes() + first_row_.capacity_bytes(); }
 
   /// The number of a key. @throws tessera::error out_of_range for an unknown name. Not for a step: do it once.
   std::int64_t key_index(std::string_view key) const {

@@ -14,6 +14,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/files/atomic_folder.hpp>
 #include <tessera/files/json.hpp>
@@ -87,6 +88,9 @@ void read_tables(host_exec const& exec, std::string const& folder, std::vector<S
   for (std::size_t t = 0; t < tables.size(); ++t) {
     auto& table = tables[t];
     auto const dim = table.dim(), width = table.state_layout().width(dim);
+    if (!Store::slots_are_ids && table.rows() > 0)
+      throw error(errc::invalid_argument, "checkpoint: the table has rows already",
+                  {{"file", in.path()}, {"table", t}, {"rows", table.rows()}});
     auto const& shape = in.at(table_tensor(t, "weight")).shape;
     auto const rows = shape.empty() ? 0 : shape[0];
     in.expect(table_tensor(t, "weight"), safetensors_dtype::f32, {rows, dim});
@@ -131,6 +135,44 @@ void read_parameters(std::string const& folder, Model& model) {
   for (auto const& b : blocks) in.read(b.name, 0, b.values);
 }
 
+// What is not in the tensors and yet decides what a model predicts.
+template <class Model>
+nlohmann::json describe_model(Model const& model) {
+  auto tables = nlohmann::json::array(), features = nlohmann::json::array();
+  for (auto const& table : model.tables())
+    tables.push_back({{"id", table.options().id.value}, {"init_bound", table.options().init_bound}, {"seed", table.options().seed.value}});
+  for (auto const& feature : model.features())
+    features.push_back({{"table", feature.table}, {"pooling", feature.pooling == pooling::sum ? "sum" : "mean"}});
+  return {{"tables", std::move(tables)}, {"features", std::move(features)}};
+}
+
+template <class Model>
+void check_description(Model const& model, nlohmann::json const& state, std::string const& file) {
+  auto const& found = json_object(state, "model", file);
+  auto const expected = describe_model(model);
+  for (char const* list : {"tables", "features"}) {
+    auto const& theirs = json_array(found, list, file);
+    auto const& ours = expected[list];
+    if (theirs.size() != ours.size())
+      throw error(errc::incompatible, "checkpoint: a model of another size",
+                  {{"file", file}, {"field", list}, {"found", theirs.size()}, {"expected", ours.size()}});
+    for (std::size_t i = 0; i < ours.size(); ++i)
+      for (auto const& [field, value] : ours[i].items())
+        if (json_field(theirs[i], field, file) != value)
+          throw error(errc::incompatible, "checkpoint: a model of another kind",
+                      {{"file", file}, {"field", list}, {"number", i}, {field, theirs[i][field].dump()}, {"expected", value.dump()}});
+  }
+}
+
+inline std::vector<step_count> read_steps(nlohmann::json const& state, char const* field, std::size_t expected, std::string const& file) {
+  std::vector<step_count> steps;
+  for (auto const& value : json_array(state, field, file)) steps.emplace_back(json_integer({{field, value}}, field, file));
+  if (steps.size() != expected)
+    throw error(errc::incompatible, "checkpoint: a model of another size",
+                {{"file", file}, {"field", field}, {"found", steps.size()}, {"expected", expected}});
+  return steps;
+}
+
 template <class Trainer>
 manifest_section write_dense(std::string const& folder, Trainer& run) {
   std::vector<safetensors_tensor> tensors;
@@ -167,11 +209,8 @@ void save_checkpoint(host_exec const& exec, std::string const& directory, Traine
   auto table_steps = nlohmann::json::array(), dense_steps = nlohmann::json::array();
   for (auto const& table : run.model().tables()) table_steps.push_back(table.steps().value);
   for (auto const* dense : run.dense_states()) dense_steps.push_back(dense->steps().value);
-  content.state = {{"step", state.step},
-                   {"options", state.options},
-                   {"position", state.position},
-                   {"table_steps", std::move(table_steps)},
-                   {"dense_steps", std::move(dense_steps)}};
+  content.state = {{"step", state.step},         {"model", detail::describe_model(run.model())}, {"options", state.options},
+                   {"position", state.position}, {"table_steps", std::move(table_steps)},        {"dense_steps", std::move(dense_steps)}};
   write_manifest(staged.path(), content);
   staged.commit();
   prune_step_folders(directory, step_count{state.step}, keep);
@@ -209,27 +248,27 @@ inline open_checkpoint open_newest_checkpoint(std::string const& directory) {
   }
 }
 
-/// Reads a checkpoint's parameters into a model of the same shape; its optimizer states stay unread.
-/// @pre the model is fresh: a row that the checkpoint lacks keeps what it has.
-/// @throws tessera::error incompatible naming the tensor that does not fit; the model may then be half read.
+/// Reads a checkpoint's parameters into a fresh model of the same shape, tables (id, seed, init_bound: what rows not yet seen will be)
+/// and features; its optimizer states stay unread.
+/// @throws tessera::error incompatible naming the tensor or field that does not fit, invalid_argument for a hashed table that has rows
+/// already; the model may then be half read.
 template <class Model>
 void load_model(host_exec const& exec, open_checkpoint const& from, Model& model) {
+  detail::check_description(model, from.content.state, from.folder + "/manifest.json");
   detail::read_parameters(from.folder, model);
   detail::read_tables(exec, from.folder, model.tables(), false);
 }
 
 /// Reads a checkpoint into a trainer whose model and optimizers are of the same shape: training goes on as if it had never stopped.
-/// @pre and @throws as `load_model`.
+/// @throws as `load_model`.
 template <class Trainer>
 void load_trainer(host_exec const& exec, open_checkpoint const& from, Trainer& run) {
   auto const file = from.folder + "/manifest.json";
   auto& model = run.model();
   auto const states = run.dense_states();
-  auto const& table_steps = json_array(from.content.state, "table_steps", file);
-  auto const& dense_steps = json_array(from.content.state, "dense_steps", file);
-  if (table_steps.size() != model.tables().size() || dense_steps.size() != states.size())
-    throw error(errc::incompatible, "checkpoint: another number of tables or dense parts",
-                {{"file", file}, {"tables", table_steps.size()}, {"expected", model.tables().size()}});
+  detail::check_description(model, from.content.state, file);
+  auto const table_steps = detail::read_steps(from.content.state, "table_steps", model.tables().size(), file);
+  auto const dense_steps = detail::read_steps(from.content.state, "dense_steps", states.size(), file);
   detail::read_parameters(from.folder, model);
   detail::read_tables(exec, from.folder, model.tables(), true);
   safetensors_reader const dense(from.folder + "/dense.safetensors");
@@ -237,9 +276,9 @@ void load_trainer(host_exec const& exec, open_checkpoint const& from, Trainer& r
     auto const planes = states[s]->planes();
     dense.expect(detail::plane_tensor(s), safetensors_dtype::f32, {planes.size()});
     dense.read(detail::plane_tensor(s), 0, planes);
-    states[s]->set_steps(step_count{dense_steps[s].get<std::int64_t>()});
+    states[s]->set_steps(dense_steps[s]);
   }
-  for (std::size_t t = 0; t < table_steps.size(); ++t) model.tables()[t].set_steps(step_count{table_steps[t].get<std::int64_t>()});
+  for (std::size_t t = 0; t < table_steps.size(); ++t) model.tables()[t].set_steps(table_steps[t]);
 }
 
 }  // namespace tessera::inline TESSERA_ABI

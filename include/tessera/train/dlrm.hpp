@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -59,13 +60,19 @@ class dlrm {
       : gemm_(policy),
         tables_(std::move(tables)),
         features_(std::move(features)),
-        bottom_(exec,
-                mlp_options(widths(options.dense_features, options.bottom_hidden, dim_of(tables_)), activation::relu, options.seed, 0)),
+        bottom_(exec, mlp_options(widths(options.dense_features, options.bottom_hidden, dim_of(tables_, features_)), activation::relu,
+                                  options.seed, 0)),
         top_(exec, mlp_options(widths(dot_interaction_width(1 + feature_count(), dim()), options.top_hidden, 1), activation::identity,
                                options.seed, 1)) {}
 
   std::int64_t dim() const noexcept { return bottom_.output_width(); }
   std::int64_t feature_count() const noexcept { return static_cast<std::int64_t>(features_.size()); }
+  /// Of the tables with their optimizer states and of the dense parameters.
+  std::size_t bytes() const noexcept {
+    auto sum = bottom_.bytes() + top_.bytes();
+    for (auto const& table : tables_) sum += table.bytes();
+    return sum;
+  }
   std::vector<Store>& tables() noexcept { return tables_; }
   std::vector<Store> const& tables() const noexcept { return tables_; }
   std::vector<pooled_feature> const& features() const noexcept { return features_; }
@@ -121,12 +128,19 @@ class dlrm {
   }
 
  private:
-  static std::int64_t dim_of(std::vector<Store> const& tables) {
+  static std::int64_t dim_of(std::vector<Store> const& tables, std::vector<pooled_feature> const& features) {
     if (tables.empty()) throw error(errc::invalid_argument, "dlrm: no tables");
-    for (auto const& table : tables)
-      if (table.dim() != tables[0].dim())
+    for (auto table = tables.begin(); table != tables.end(); ++table) {
+      if (table->dim() != tables[0].dim())
         throw error(errc::shape_mismatch, "dlrm: tables of different dims",
-                    {{"table", table.options().id.value}, {"dim", table.dim()}, {"first table's dim", tables[0].dim()}});
+                    {{"table", table->options().id.value}, {"dim", table->dim()}, {"first table's dim", tables[0].dim()}});
+      if (std::any_of(tables.begin(), table, [&](Store const& other) { return other.options().id == table->options().id; }))
+        throw error(errc::invalid_argument, "dlrm: two tables of one id would start with the same rows",
+                    {{"id", table->options().id.value}});
+    }
+    for (std::size_t f = 0; f < features.size(); ++f)
+      if (features[f].table < 0 || features[f].table >= static_cast<std::int64_t>(tables.size()))
+        throw error(errc::out_of_range, "dlrm: no such table", {{"feature", f}, {"table", features[f].table}, {"tables", tables.size()}});
     return tables[0].dim();
   }
   static std::vector<std::int64_t> widths(std::int64_t in, std::vector<std::int64_t> const& hidden, std::int64_t out) {
@@ -137,7 +151,7 @@ class dlrm {
   }
 
   matrix_view<float> block(float* vectors, std::int64_t samples, std::int64_t v) const noexcept {
-    return {vectors + v * dim(), samples, dim(), (1 + feature_count()) * dim()};
+    return {samples == 0 ? nullptr : vectors + v * dim(), samples, dim(), (1 + feature_count()) * dim()};
   }
 
   void lay_out(host_exec const& exec, batch_view const& batch, dlrm_saved& saved) const {

@@ -32,6 +32,11 @@ class trainer {
         bottom_state_(exec, model.bottom().parameters().size(), dense_optimizer),
         top_state_(exec, model.top().parameters().size(), dense_optimizer) {}
 
+  /// Beside the model: gradients and dense optimizer states, without what a step saves.
+  std::size_t bytes() const noexcept {
+    return bottom_gradient_.capacity_bytes() + top_gradient_.capacity_bytes() + bottom_state_.bytes() + top_state_.bytes();
+  }
+
   Model& model() noexcept { return *model_; }
   Model const& model() const noexcept { return *model_; }
   /// May be exchanged between steps, for a schedule.
