@@ -12,20 +12,27 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <optional>
 #include <string>
 #include <thread>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <tessera/tessera_files.hpp>
 
+#include "support/output_files.hpp"
+#include "support/running_figures.hpp"
+
 namespace {
 
 using nlohmann::json;
+
+std::string text(char const* format, auto... values) {
+  char line[256];
+  std::snprintf(line, sizeof line, format, values...);
+  return line;
+}
 
 struct settings {
   // What a checkpoint keeps, and a command line that goes on from it cannot change.
@@ -155,106 +162,43 @@ void declare(CLI::App& app, settings& s) {
   app.add_option("--metrics", s.metrics, "Write metrics there, one JSON object a line; --resume and --eval-only add lines")
       ->type_name("FILE.jsonl");
   app.add_option("--predict", s.predict, "Write the test data's predictions there in the end")->type_name("FILE.csv");
+  app.set_version_flag("--version", text("train_ctr %d.%d.%d", TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH),
+                       "Print the version");
+  app.footer("Example:\n  train_ctr --train day_0.tsv day_1.tsv --test day_2.tsv --checkpoint run1 --checkpoint-every 10000");
 }
 
-/// Settings that the command line does not give become the checkpoint's; those that it gives must agree, unless they may change.
-void adopt(CLI::App const& app, json const& kept, settings& s, std::string const& file) {
+/// Settings that the command line does not give become the checkpoint's, checked as if it gave them; those that it gives must agree,
+/// unless they may change.
+void adopt(CLI::App& app, json const& kept, settings& s, std::string const& file) {
   for_each_kept(s, [&](std::string const& name, auto& value, bool may_change) {
     auto const& of_checkpoint = tessera::json_field(kept, name, file);
-    bool const given = app.get_option("--" + name)->count() > 0;
+    auto* const option = app.get_option("--" + name);
+    bool const given = option->count() > 0;
     if (given && may_change) return;
-    if (given && json(value) != of_checkpoint)
+    if (json(value) == of_checkpoint) return;
+    if (given)
       throw tessera::error(tessera::errc::incompatible, "option --" + name + ": the checkpoint is of a run with another value",
                            {{"checkpoint", of_checkpoint.dump()}, {"command line", json(value).dump()}});
     try {
-      value = of_checkpoint.get<std::remove_reference_t<decltype(value)>>();
-    } catch (json::exception const& e) {
-      throw tessera::error(tessera::errc::parse_error, "not a value of option --" + name,
-                           {{"file", file}, {"found", of_checkpoint.dump()}});
+      option->add_result(of_checkpoint.is_string() ? of_checkpoint.get<std::string>() : of_checkpoint.dump());
+      if (option->count() == 0) throw CLI::RequiredError("--" + name);
+      option->run_callback();
+    } catch (CLI::Error const& e) {
+      throw tessera::error(tessera::errc::incompatible, std::string("the checkpoint's option ") + e.what(), {{"file", file}});
     }
   });
-}
-
-/// The mean of what was added since it was last taken.
-class running_mean {
- public:
-  void add(double value) {
-    sum_ += value;
-    ++count_;
-  }
-  double take() {
-    auto const mean = sum_ / static_cast<double>(count_);
-    *this = {};
-    return mean;
-  }
-
- private:
-  double sum_ = 0;
-  std::int64_t count_ = 0;
-};
-
-/// The AUC over the last 32,768 to 65,536 samples trained on, cheap enough to show live.
-class recent_auc {
- public:
-  void add(tessera::vector_view<float const> logits, tessera::vector_view<float const> labels) {
-    if (current_.samples() + logits.size() > 32768) {
-      std::swap(previous_, current_);
-      current_.clear();
-    }
-    current_.add(logits, labels);
-  }
-  double value(tessera::host_exec const& exec) const {
-    auto all = previous_;
-    all.merge(current_);
-    return all.value(exec);
-  }
-
- private:
-  tessera::exact_auc previous_, current_;
-};
-
-[[noreturn]] void refuse_file(char const* option, std::string const& path) {
-  throw tessera::error(tessera::errc::io_error, std::string("option ") + option + ": cannot write", {{"file", path}});
-}
-
-class metrics_file {
- public:
-  metrics_file(std::string const& path, bool append) : path_(path) {
-    if (path.empty()) return;
-    out_.open(path, append ? std::ios::app : std::ios::trunc);
-    if (!out_) refuse_file("--metrics", path);
-  }
-  bool is_open() const { return out_.is_open(); }
-  void write(json const& line) {
-    if (is_open() && !(out_ << line.dump() << std::endl)) refuse_file("--metrics", path_);
-  }
-
- private:
-  std::string path_;
-  std::ofstream out_;
-};
-
-/// Finds out now, not after hours of training, that a result could not be written.
-void check_outputs(settings const& s) {
-  if (!s.predict.empty() && !std::ofstream(s.predict, std::ios::app)) refuse_file("--predict", s.predict);
-  if (!s.checkpoint.empty()) tessera::staged_folder(s.checkpoint, "writable");
 }
 
 using model_type = tessera::dlrm<tessera::dense_table<>, tessera::eigen_gemm>;
 
 /// The data of a run, its preprocessing, and the checkpoint it starts from, if any.
 struct job {
-  settings s;
+  settings const& s;
   tessera::host_exec exec;
   std::optional<tessera::open_checkpoint> start;
   std::optional<tessera::click_log> train, test;
   std::optional<tessera::preprocessing> preprocess;
 
-  std::int64_t train_bytes() const {
-    std::int64_t sum = 0;
-    for (auto const& file : s.train) sum += static_cast<std::int64_t>(std::filesystem::file_size(file));
-    return sum;
-  }
   tessera::batch_reader test_reader() const { return {exec, *test, *preprocess, {.batch_size = 2048, .shuffle = false}}; }
 };
 
@@ -281,10 +225,8 @@ model_type make_model(job const& j, RowOptimizer const& optimizer) {
   return model;
 }
 
-std::string text(char const* format, auto... values) {
-  char line[256];
-  std::snprintf(line, sizeof line, format, values...);
-  return line;
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// Where all labels are the same, AUC and normalised entropy are NaN: "nan" as text, null as JSON.
@@ -296,47 +238,71 @@ json to_json(tessera::evaluation const& e, tessera::host_exec const& exec) {
           {"calibration", e.clicks.calibration()}};
 }
 
-void print_test(json const& result, double samples_per_second) {
-  std::printf("test auc=%.4f logloss=%.4f ne=%.4f calibration=%.3f samples_per_second=%.0f\n", result["auc"].get<double>(),
-              result["logloss"].get<double>(), result["ne"].get<double>(), result["calibration"].get<double>(), samples_per_second);
+void print_test(json const& result) {
+  auto const figure = [&](char const* name) { return result[name].get<double>(); };
+  std::printf("test auc=%.4f logloss=%.4f ne=%.4f calibration=%.3f samples_per_second=%.0f\n", figure("auc"), figure("logloss"),
+              figure("ne"), figure("calibration"), figure("samples_per_second"));
 }
 
-void write_test(metrics_file& metrics, json line, std::int64_t step, double samples_per_second) {
-  line.update({{"event", "test"}, {"step", step}, {"samples_per_second", samples_per_second}});
+void write_test(examples::metrics_file& metrics, json line, std::int64_t step) {
+  line.update({{"event", "test"}, {"step", step}});
   metrics.write(line);
 }
 
 /// Tests the model; the last time also writes predictions.
 json test(job const& j, model_type const& model, bool last) {
+  auto const started = std::chrono::steady_clock::now();
   auto reader = j.test_reader();
-  std::ofstream csv;
-  if (last && !j.s.predict.empty()) {
-    csv.open(j.s.predict);
-    csv << "sample,label,probability\n";
-  }
+  std::optional<examples::whole_file> csv;
+  if (last && !j.s.predict.empty()) csv.emplace("--predict", j.s.predict).text << "sample,label,probability\n";
   auto const result =
       tessera::evaluate(j.exec, model, reader, [&](tessera::batch_view const& batch, tessera::vector_view<float const> logits) {
-        if (csv.is_open())
-          for (std::int64_t i = 0; i < logits.size(); ++i)
-            csv << batch.sample_ids[i] << ',' << batch.labels[i] << ',' << text("%.9g", static_cast<double>(tessera::sigmoid(logits[i])))
-                << '\n';
+        if (!csv) return;
+        for (std::int64_t i = 0; i < logits.size(); ++i)
+          csv->text << batch.sample_ids[i] << ',' << batch.labels[i] << ','
+                    << text("%.9g", static_cast<double>(tessera::sigmoid(logits[i]))) << '\n';
       });
-  if (csv.is_open()) csv.close();
-  if (!csv) refuse_file("--predict", j.s.predict);
-  return to_json(result, j.exec);
+  if (csv) csv->commit();
+  auto line = to_json(result, j.exec);
+  line["samples_per_second"] = static_cast<double>(j.test->rows()) / seconds_since(started);
+  return line;
 }
 
 int evaluate_only(job const& j) {
   auto model = make_model(j, tessera::sgd{});
   tessera::load_model(j.exec, *j.start, model);
-  metrics_file metrics(j.s.metrics, true);
-  auto const started = std::chrono::steady_clock::now();
+  examples::metrics_file metrics(j.s.metrics, true);
   auto const result = test(j, model, true);
-  auto const seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  auto const rate = static_cast<double>(j.test->rows()) / seconds;
-  write_test(metrics, result, j.start->state.step, rate);
-  print_test(result, rate);
+  write_test(metrics, result, j.start->state.step);
+  print_test(result);
   return 0;
+}
+
+template <class Trainer>
+void save(job const& j, Trainer& run, tessera::reader_position const& p) {
+  json options;
+  for_each_kept(j.s, [&](char const* name, auto const& value, bool) { options[name] = value; });
+  json const position{{"epoch", p.epoch}, {"block", p.block},           {"offset", p.offset},
+                      {"batch", p.batch}, {"samples", j.train->rows()}, {"fingerprint", j.train->fingerprint()}};
+  tessera::save_checkpoint(j.exec, j.s.checkpoint, run, {p.batch, options, position}, 2, [&](std::string const& folder) {
+    return std::vector<tessera::manifest_section>{tessera::save_preprocessing(folder, *j.preprocess)};
+  });
+}
+
+/// Goes back to where the checkpoint was saved; the training data must be the same.
+template <class Trainer>
+void resume(job const& j, Trainer& run, tessera::batch_reader& reader) {
+  auto const saved = [&](char const* name) {
+    return tessera::json_integer(j.start->state.position, name, j.start->folder + "/manifest.json");
+  };
+  for (auto const& [name, found] : {std::pair("samples", j.train->rows()), std::pair("fingerprint", std::int64_t{j.train->fingerprint()})})
+    if (found != saved(name))
+      throw tessera::error(tessera::errc::incompatible, "option --train: the checkpoint is of a run on other data",
+                           {{name, found}, {"of the checkpoint", saved(name)}});
+  tessera::load_trainer(j.exec, *j.start, run);
+  reader.seek({saved("epoch"), saved("block"), saved("offset"), saved("batch")});
+  examples::drop_metrics_behind(j.s.metrics, reader.position());
+  std::printf("resumed from %s\n", j.start->folder.c_str());
 }
 
 template <class RowOptimizer, class DenseOptimizer>
@@ -347,47 +313,19 @@ int train(job const& j, RowOptimizer const& rows, DenseOptimizer const& dense) {
   auto model = make_model(j, rows);
   tessera::trainer run(j.exec, model, rows, dense);
   tessera::batch_reader reader(j.exec, *j.train, *j.preprocess, {.batch_size = j.s.batch_size, .seed = tessera::random_seed{j.s.seed}});
-  if (j.start) {
-    tessera::load_trainer(j.exec, *j.start, run);
-    auto const& p = j.start->state.position;
-    auto const file = j.start->folder + "/manifest.json";
-    for (auto const& [name, found] : {std::pair("samples", j.train->rows()), std::pair("bytes", j.train_bytes())})
-      if (auto const expected = tessera::json_integer(p, name, file); found != expected)
-        throw tessera::error(tessera::errc::incompatible, "option --train: the checkpoint is of a run on other data",
-                             {{std::string(name), found}, {"of the checkpoint", expected}});
-    reader.seek({tessera::json_integer(p, "epoch", file), tessera::json_integer(p, "block", file), tessera::json_integer(p, "offset", file),
-                 tessera::json_integer(p, "batch", file)});
-    std::printf("resumed from %s\n", j.start->folder.c_str());
-  }
-  json kept;
-  for_each_kept(j.s, [&](char const* name, auto const& value, bool) { kept[name] = value; });
-  auto const save = [&] {
-    auto const p = reader.position();
-    tessera::checkpoint_state const state{p.batch,
-                                          kept,
-                                          {{"epoch", p.epoch},
-                                           {"block", p.block},
-                                           {"offset", p.offset},
-                                           {"batch", p.batch},
-                                           {"samples", j.train->rows()},
-                                           {"bytes", j.train_bytes()}}};
-    tessera::save_checkpoint(j.exec, j.s.checkpoint, run, state, 2, [&](std::string const& folder) {
-      return std::vector<tessera::manifest_section>{tessera::save_preprocessing(folder, *j.preprocess)};
-    });
-  };
-
-  check_outputs(j.s);
-  metrics_file metrics(j.s.metrics, j.s.resume);
-  recent_auc auc;
-  running_mean shown_loss, written_loss;
-  json result = nullptr;
+  if (j.start) resume(j, run, reader);
+  examples::metrics_file metrics(j.s.metrics, j.s.resume);
+  examples::recent_auc auc;
+  examples::running_mean shown_loss, written_loss;
+  json result;
   std::int64_t trained = 0, saved_at = -1;
   double training_seconds = 0;
   while (reader.position().epoch < j.s.epochs) {
     auto const epoch = reader.position().epoch;
-    tessera::progress bar(stdout, isatty(STDOUT_FILENO) != 0, j.train->rows());
+    auto const before = reader.epoch_samples();  // not 0 where a run goes on in the midst of an epoch
+    auto samples = before;
+    tessera::progress bar(stdout, isatty(STDOUT_FILENO) != 0, j.train->rows(), before);
     auto const started = std::chrono::steady_clock::now();
-    std::int64_t done = 0;
     for (tessera::batch_view batch; reader.next(step_exec, batch);) {
       auto const loss = run.step(step_exec, batch);
       auto const step = reader.position().batch;
@@ -396,57 +334,68 @@ int train(job const& j, RowOptimizer const& rows, DenseOptimizer const& dense) {
                              {{"step", step}});
       shown_loss.add(loss);
       written_loss.add(loss);
-      done += batch.samples();
+      samples += batch.samples();
       auc.add(run.logits(), batch.labels);
-      if (j.s.checkpoint_every > 0 && step % j.s.checkpoint_every == 0) {
-        save();
-        saved_at = step;
-      }
       if (bar.due())
-        bar.show(done, text("epoch %lld/%lld  loss %.4f  auc %.4f", static_cast<long long>(epoch + 1), static_cast<long long>(j.s.epochs),
-                            shown_loss.take(), auc.value(j.exec)));
+        bar.show(samples, text("epoch %lld/%lld  loss %.4f  auc %.4f", static_cast<long long>(epoch + 1),
+                               static_cast<long long>(j.s.epochs), shown_loss.take(), auc.value(j.exec)));
       if (metrics.is_open() && step % 100 == 0)
         metrics.write({{"event", "train"},
                        {"step", step},
                        {"epoch", epoch},
-                       {"samples", done},
+                       {"samples", samples},
                        {"loss", written_loss.take()},
                        {"auc", auc.value(j.exec)}});
+      if (j.s.checkpoint_every > 0 && step % j.s.checkpoint_every == 0) {
+        save(j, run, reader.position());
+        saved_at = step;
+      }
     }
-    training_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-    trained += done;
+    training_seconds += seconds_since(started);
+    trained += samples - before;
     bar.clear();
-    auto const rate = static_cast<double>(trained) / training_seconds;
     result = test(j, model, epoch + 1 == j.s.epochs);
-    std::printf(
-        "epoch %lld/%lld: train auc %.4f, %s\n", static_cast<long long>(epoch + 1), static_cast<long long>(j.s.epochs), auc.value(j.exec),
-        text("test auc %.4f logloss %.4f, %.0f samples/s", result["auc"].get<double>(), result["logloss"].get<double>(), rate).c_str());
-    auto line = result;
-    line["epoch"] = epoch;
-    write_test(metrics, std::move(line), reader.position().batch, rate);
+    result["epoch"] = epoch;
+    if (trained > 0) result["samples_per_second"] = static_cast<double>(trained) / training_seconds;
+    write_test(metrics, result, reader.position().batch);
+    std::printf("epoch %lld/%lld: %stest auc %.4f logloss %.4f, %.0f samples/s\n", static_cast<long long>(epoch + 1),
+                static_cast<long long>(j.s.epochs), trained > 0 ? text("train auc %.4f, ", auc.value(j.exec)).c_str() : "",
+                result["auc"].get<double>(), result["logloss"].get<double>(), result["samples_per_second"].get<double>());
   }
-  if (!j.s.checkpoint.empty() && saved_at != reader.position().batch) save();
+  if (!j.s.checkpoint.empty() && saved_at != reader.position().batch) save(j, run, reader.position());
   if (result.is_null()) result = test(j, model, true);  // resumed behind the last epoch
-  print_test(result, trained > 0 ? static_cast<double>(trained) / training_seconds : 0);
+  print_test(result);
   return 0;
 }
 
+/// Finds out before the long read of the training data what would fail after it.
 void check(settings const& s) {
   if (s.train.empty() && !s.eval_only) throw CLI::RequiredError("--train");
   if (s.test.empty()) throw CLI::RequiredError("--test");
-  if (!s.checkpoint.empty() && !s.resume && !s.eval_only && !tessera::list_step_folders(s.checkpoint).empty())
-    throw CLI::ValidationError("--checkpoint",
-                               s.checkpoint + " holds checkpoints of another run: go on from them with --resume, or name another folder");
+  if (!s.checkpoint.empty() && !s.eval_only) {
+    if (!s.resume && !tessera::list_step_folders(s.checkpoint).empty())
+      throw CLI::ValidationError("--checkpoint",
+                                 s.checkpoint + " holds checkpoints of another run: go on from them with --resume, or name another folder");
+    std::error_code ignored;
+    if (std::filesystem::exists(s.checkpoint + "/manifest.json", ignored))
+      throw CLI::ValidationError("--checkpoint", s.checkpoint +
+                                                     " is a single checkpoint: name the folder above it, from whose newest "
+                                                     "--resume goes on; where that is damaged, remove that step-... folder");
+  }
+  if (!s.eval_only)
+    for (auto const& path : s.train) tessera::posix_file::open(path);
+  tessera::posix_file::open(s.test);
+  examples::check_outputs(s.predict, s.metrics, s.eval_only ? std::string() : s.checkpoint);
 }
 
-int run(CLI::App const& app, settings s) {
+int run(CLI::App& app, settings& s) {
   check(s);
   tessera::thread_pool pool(s.threads);
   tessera::system_memory memory;
-  job j{std::move(s), tessera::host_exec(pool, memory), {}, {}, {}, {}};
+  job j{s, tessera::host_exec(pool, memory), {}, {}, {}, {}};
   if (j.s.resume || j.s.eval_only) {
     j.start = tessera::open_newest_checkpoint(j.s.checkpoint);
-    adopt(app, j.start->state.options, j.s, j.start->folder + "/manifest.json");
+    adopt(app, j.start->state.options, s, j.start->folder + "/manifest.json");
     j.preprocess = tessera::load_preprocessing(j.exec, j.start->folder);
   }
   if (!j.s.eval_only) {
@@ -490,7 +439,7 @@ int main(int argc, char** argv) {
   declare(app, s);
   try {
     app.parse(argc, argv);
-    auto const status = run(app, std::move(s));
+    auto const status = run(app, s);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
       throw tessera::error(tessera::errc::io_error, "cannot write to the standard output");
     return status;

@@ -14,6 +14,8 @@ int main() {
   tessera::thread_pool threads(2);
   tessera::system_memory memory;
   tessera::host_exec const exec(threads, memory);
+  tessera::arena workspace(memory);  // what a step takes and gives back: after the first steps nothing is allocated
+  auto const step_exec = exec.with_memory(workspace);
   tessera::rowwise_adagrad const optimizer{.learning_rate = 0.1F};
 
   // Two tables. With hash_table in place of dense_table, ids may be any integers and rows appear when an id is first seen.
@@ -36,7 +38,7 @@ int main() {
 
   tessera::pooled_lookup_saved saved;
   for (int step = 1; step <= 50; ++step) {
-    tessera::pooled_lookup(exec, tables, features, batch, out, saved);
+    tessera::pooled_lookup(step_exec, tables, features, batch, out, saved);
 
     // Your model and your loss: the logit of a sample is the dot product of its two vectors.
     float loss = 0;
@@ -51,7 +53,7 @@ int main() {
       }
     }
 
-    tessera::pooled_lookup_backward(exec, tables, features, saved, gradients, optimizer);
+    tessera::pooled_lookup_backward(step_exec, tables, features, saved, gradients, optimizer);
     if (step % 10 == 0) std::printf("step %d loss %.4f\n", step, static_cast<double>(loss));
   }
 }

@@ -103,11 +103,13 @@ TEST_CASE("batch_reader: without shuffling, the samples in their order") {
       std::int64_t batches = 0;
       for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
         std::int64_t next = 0;
+        CHECK(reader.epoch_samples() == 0);
         while (reader.next(h.exec, batch)) {
           CHECK(batch.id == batches++);
           CHECK(batch.epoch == epoch);
           CHECK(batch.samples() == std::min(batch_size, 110 - next));
           for (auto const id : batch.sample_ids) CHECK(id == next++);
+          CHECK(reader.epoch_samples() == next);
         }
         CHECK(next == 110);
         CHECK(batches == (epoch + 1) * ((110 + batch_size - 1) / batch_size));
@@ -194,9 +196,14 @@ TEST_CASE("batch_reader: from any position on, the same batches, whatever the th
       auto const count = static_cast<std::size_t>(3 * (230 / batch_size + 2));
       std::vector<tessera::reader_position> positions;
       std::vector<copied_batch> batches;
+      std::vector<std::int64_t> before;  // samples of the epoch before each
+      std::int64_t samples = 0;
       for (std::size_t i = 0; i < count; ++i) {
         positions.push_back(reader.position());
+        before.push_back(samples);
+        CHECK(reader.epoch_samples() == samples);
         batches.push_back(take(one.exec, reader, 1)[0]);
+        samples = batches.back().sample_ids.empty() ? 0 : samples + static_cast<std::int64_t>(batches.back().sample_ids.size());
       }
 
       batch_reader fresh(two.exec, data_by_two.log, data_by_two.preprocessing, options);
@@ -210,6 +217,7 @@ TEST_CASE("batch_reader: from any position on, the same batches, whatever the th
         CHECK(take(two.exec, fresh, rest.size()) == rest);
         batch_reader resumed(two.exec, data_by_two.log, data_by_two.preprocessing, options);
         resumed.seek(positions[at]);
+        CHECK(resumed.epoch_samples() == before[at]);
         CHECK(take(two.exec, resumed, rest.size()) == rest);
       }
     }

@@ -83,7 +83,8 @@ TEST_CASE("gemm with Eigen: a product stays inside its workspace") {
   for (int i = 0; i < 40; ++i)
     shapes.push_back({static_cast<std::int64_t>(random() % 256 + 1), static_cast<std::int64_t>(random() % 256 + 1),
                       static_cast<std::int64_t>(random() % 600 + 1)});
-  for (auto const [m, n, k] : shapes) {
+  for (auto const shape : shapes) {
+    auto const m = shape.m, n = shape.n, k = shape.k;
     CAPTURE(m);
     CAPTURE(n);
     CAPTURE(k);

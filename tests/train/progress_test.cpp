@@ -151,3 +151,11 @@ TEST_CASE("a terminal is due ten times a second, a file seldom") {
   bool const due = terminal.due();
   if (progress::clock::now() - shown < std::chrono::milliseconds(50)) CHECK_FALSE(due);
 }
+
+TEST_CASE("what was done before counts in the share, not in the rate") {
+  output out;
+  progress bar(out.file(), false, 200, 100);
+  bar.show(100, "");
+  CHECK(holds(out.text(), " 50%"));
+  CHECK(holds(out.text(), " 0 samples/s"));
+}

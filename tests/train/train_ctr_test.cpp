@@ -22,10 +22,13 @@ TEST_CASE("train_ctr") { tessera_tests::skip("the examples are not built"); }
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include <tessera/core/config.hpp>
+#include <tessera/files/manifest.hpp>
 #include <tessera/files/step_folders.hpp>
 
 #include "../files/temporary_folder.hpp"
@@ -93,6 +96,7 @@ std::vector<nlohmann::json> json_lines(std::string const& path) {
   std::vector<nlohmann::json> lines;
   std::istringstream text(contents(path));
   for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+  REQUIRE(!lines.empty());
   return lines;
 }
 
@@ -221,7 +225,8 @@ TEST_CASE("a finished run can be resumed, tested and trained further") {
   auto const resumed = data.run({"--checkpoint", checkpoints, "--resume", "--predict", data.folder.file("resumed.csv")});
   CHECK_MESSAGE(resumed.status == 0, resumed.output);
   CHECK(figures(resumed) == figures(trained));
-  CHECK(resumed.last_line().ends_with(" samples_per_second=0"));
+  CHECK(figure(resumed, "samples_per_second") > 0);  // of the test
+  CHECK_FALSE(resumed.says("nan"));
   CHECK(tensors_of(checkpoints) == tensors);
   CHECK(contents(data.folder.file("resumed.csv")) == predictions);
 
@@ -283,14 +288,87 @@ TEST_CASE("what contradicts the checkpoint is refused by name") {
   auto eval = data.run({"--eval-only", "--checkpoint", checkpoints, "--embedding-dim", "8"});
   check_refused(eval, {"--embedding-dim"});
   check_refused(train_ctr(data.test, data.test, {"--checkpoint", checkpoints, "--resume"}), {"--train", "300", "1000"});
-  auto const other = data.folder.file("other.tsv");
-  write_file(other, with_field(head(train_tsv, 1000), 5, 1, "12345"));  // as many samples, other bytes
-  check_refused(train_ctr(other, data.test, {"--checkpoint", checkpoints, "--resume"}), {"--train"});
   CHECK(tensors_of(checkpoints) == tensors);
   // Saying the same again, or another speed of learning, contradicts nothing.
   CHECK(resume({"--embedding-dim", "16", "--bottom", "64,32", "--seed", "1", "--dense", "standard", "--dense-as-category", "on"}).status ==
         0);
   CHECK(resume({"--lr", "0.0001", "--epochs", "2"}).status == 0);
+}
+
+TEST_CASE("other training data are refused, if only their order or one label differs") {
+  small_data const data;
+  auto const checkpoints = data.folder.file("checkpoints"), metrics = data.folder.file("metrics");
+  auto const first = data.folder.file("first.tsv"), second = data.folder.file("second.tsv");
+  auto const text = head(train_tsv, 500);
+  write_file(first, text);
+  write_file(second, contents(data.train).substr(text.size()));
+  auto const run = [&](std::string const& a, std::string const& b, arguments const& more) {
+    arguments all{TESSERA_TRAIN_CTR, "--train", a, b, "--test", data.test, "--checkpoint", checkpoints, "--metrics", metrics};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program(all);
+  };
+  REQUIRE(run(first, second, {"--epochs", "1"}).status == 0);
+  auto const tensors = tensors_of(checkpoints), lines = contents(metrics);
+  check_refused(run(second, first, {"--resume"}), {"option --train", "other data", "fingerprint"});
+  check_refused(run(first, first, {"--resume"}), {"option --train"});
+  write_file(first, with_field(text, 5, 0, text.substr(head(train_tsv, 4).size(), 1) == "0" ? "1" : "0"));
+  REQUIRE(contents(first).size() == text.size());
+  REQUIRE(contents(first) != text);
+  check_refused(run(first, second, {"--resume"}), {"option --train", "fingerprint"});
+  CHECK(tensors_of(checkpoints) == tensors);
+  CHECK(contents(metrics) == lines);
+  write_file(first, text);
+  CHECK(run(first, second, {"--resume"}).status == 0);
+}
+
+TEST_CASE("what a checkpoint says of its options is checked like a command line") {
+  small_data const data;
+  auto const checkpoints = data.folder.file("checkpoints");
+  REQUIRE(data.run({"--epochs", "1", "--checkpoint", checkpoints, "--hash-size", "50", "--embedding-lr", "0.02", "--seed", "3"}).status ==
+          0);
+  auto const folder = tessera::list_step_folders(checkpoints).back().path;
+  auto const original = tessera::read_manifest(folder, "tessera.checkpoint", 1);
+  using nlohmann::json;
+  for (auto const& [name, value, shown] : std::vector<std::tuple<std::string, json, std::string>>{{"model", "dcn", "dcn"},
+                                                                                                  {"optimizer", "lamb", "lamb"},
+                                                                                                  {"optimizer", 5, "5"},
+                                                                                                  {"embedding-optimizer", "adam", "adam"},
+                                                                                                  {"dense", "cube", "cube"},
+                                                                                                  {"dense-as-category", nullptr, "null"},
+                                                                                                  {"embedding-init", "wide", "wide"},
+                                                                                                  {"embedding-dim", 0, "0"},
+                                                                                                  {"bottom", {64, -1}, "-1"},
+                                                                                                  {"top", json::array(), ""},
+                                                                                                  {"hash-size", 1.5, "1.5"},
+                                                                                                  {"min-count", "few", "few"},
+                                                                                                  {"seed", -4, "-4"},
+                                                                                                  {"lr", -1, "-1"},
+                                                                                                  {"embedding-lr", nullptr, "null"},
+                                                                                                  {"batch-size", 0, "0"},
+                                                                                                  {"epochs", "x", "x"}}) {
+    CAPTURE(name);
+    auto changed = original;
+    changed.state.at("options").at(name) = value;
+    tessera::write_manifest(folder, changed);
+    for (std::string const mode : {"--resume", "--eval-only"})
+      check_refused(data.run({mode, "--checkpoint", checkpoints}), {"--" + name, shown, folder + "/manifest.json"});
+  }
+  tessera::write_manifest(folder, original);
+  CHECK(data.run({"--resume", "--checkpoint", checkpoints}).status == 0);
+}
+
+TEST_CASE("a single checkpoint can be tested; to go on from one takes the folder above") {
+  small_data const data;
+  auto const checkpoints = data.folder.file("checkpoints");
+  auto const trained = data.run({"--epochs", "1", "--checkpoint", checkpoints, "--checkpoint-every", "5"});
+  REQUIRE_MESSAGE(trained.status == 0, trained.output);
+  auto const newest = tessera::list_step_folders(checkpoints).back().path;
+  auto const tested = data.run({"--eval-only", "--checkpoint", newest});
+  CHECK_MESSAGE(tested.status == 0, tested.output);
+  CHECK(figures(tested) == figures(trained));
+  check_refused(data.run({"--resume", "--checkpoint", newest}), {"--checkpoint", newest, "the folder above", "damaged, remove"});
+  check_refused(data.run({"--checkpoint", newest}), {"--checkpoint", newest, "the folder above"});
+  CHECK(tessera::list_step_folders(newest).empty());
 }
 
 TEST_CASE("a folder in use is not overwritten, and an empty one has nothing to resume") {
@@ -368,6 +446,13 @@ TEST_CASE("impossible options are refused by name") {
   CHECK_FALSE(std::filesystem::exists(output));
 }
 
+TEST_CASE("the version is the library's") {
+  auto const version = run_program({TESSERA_TRAIN_CTR, "--version"});
+  CHECK(version.status == 0);
+  CHECK(version.output == "train_ctr " + std::to_string(TESSERA_VERSION_MAJOR) + "." + std::to_string(TESSERA_VERSION_MINOR) + "." +
+                              std::to_string(TESSERA_VERSION_PATCH) + "\n");
+}
+
 TEST_CASE("the help names every option") {
   auto const help = run_program({TESSERA_TRAIN_CTR, "--help"});
   CHECK(help.status == 0);
@@ -395,8 +480,10 @@ TEST_CASE("the help names every option") {
                                    "--resume",
                                    "--metrics",
                                    "--eval-only",
-                                   "--predict"})
+                                   "--predict",
+                                   "--version"})
     CHECK(std::regex_search(help.output, std::regex("\n +" + option + " ")));
+  CHECK(help.last_line().starts_with("  train_ctr --train "));
 }
 
 TEST_CASE("bad data is refused with file, line, field and text, and leaves nothing behind") {
@@ -535,6 +622,45 @@ TEST_CASE("metrics are one JSON object a line, and a resumed run adds to them") 
   CHECK(json_lines(metrics).size() == 1);
 }
 
+TEST_CASE("a run resumed in the midst of an epoch goes on in its metrics, too, and writes no step twice") {
+  small_data const data;
+  auto const metrics = data.folder.file("metrics.jsonl");
+  // What a run does that is killed after its checkpoint of step `step`: the later checkpoints are gone, the metrics are not.
+  auto const killed_after = [&](std::int64_t step) {
+    auto const checkpoints = data.folder.file("killed after " + std::to_string(step));
+    auto const run = data.run({"--epochs", "2", "--batch-size", "2", "--metrics", metrics, "--checkpoint", checkpoints,
+                               "--checkpoint-every", std::to_string(step)});
+    REQUIRE_MESSAGE(run.status == 0, run.output);
+    auto const steps = tessera::list_step_folders(checkpoints);
+    REQUIRE(steps.size() == 2);
+    REQUIRE(steps[0].step.value == step);
+    std::filesystem::remove_all(steps[1].path);
+    return checkpoints;
+  };
+  for (std::int64_t const step : {550, 600, 500}) {  // between two lines, at one, and at the end of an epoch before its test
+    CAPTURE(step);
+    auto const checkpoints = killed_after(step);
+    auto const expected = json_lines(metrics);
+    std::ofstream(metrics, std::ios::app) << "{\"event\": \"tra";
+    auto const resumed = data.run({"--resume", "--metrics", metrics, "--checkpoint", checkpoints});
+    REQUIRE_MESSAGE(resumed.status == 0, resumed.output);
+    CHECK_FALSE(resumed.says("nan"));
+    CHECK(resumed.says("epoch 1/2: test auc") == (step == 500));
+    auto const lines = json_lines(metrics);
+    REQUIRE(lines.size() == expected.size());
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      for (char const* name : {"event", "step", "epoch"}) CHECK(lines[i].at(name) == expected[i].at(name));
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      if (lines[i].at("event") == "train") CHECK(lines[i].at("samples") == expected[i].at("samples"));
+    CHECK_FALSE(std::filesystem::exists(metrics + ".partial"));
+  }
+  // What is no metrics file is not taken for one.
+  auto const other = data.folder.file("other");
+  write_file(other, "something\nelse\n");
+  check_refused(data.run({"--resume", "--metrics", other, "--checkpoint", data.folder.file("killed after 600")}), {other, "not JSON"});
+  CHECK(contents(other) == "something\nelse\n");
+}
+
 TEST_CASE("odd data sets are trained and tested, with nan where a figure has no meaning") {
   temporary_folder folder;
   std::string zeros, ones, no_integers, no_categories;
@@ -598,6 +724,38 @@ TEST_CASE("training that diverges says so and is not saved") {
   auto const result = data.run({"--lr", "1e30", "--checkpoint", checkpoints});
   check_refused(result, {"diverged", "--lr", "step"});
   CHECK(tessera::list_step_folders(checkpoints).empty());
+}
+
+TEST_CASE("a file that is missing or cannot be written is found before the training data are read") {
+  small_data const data;
+  write_file(data.train, head(train_tsv, 100) + "no sample\n");  // reading it would say so
+  auto const missing = data.folder.file("missing.tsv"), nowhere = data.folder.file("missing/file");
+  auto const found_first = [&](program_result const& result, std::string const& path) {
+    check_refused(result, {path});
+    CHECK_FALSE(result.says("line 101"));
+  };
+  check_refused(data.run(), {"line 101"});
+  found_first(train_ctr(data.train, missing), missing);
+  found_first(train_ctr(data.train, data.folder.path()), data.folder.path());
+  found_first(run_program({TESSERA_TRAIN_CTR, "--train", data.train, missing, "--test", data.test}), missing);
+  found_first(data.run({"--predict", nowhere}), nowhere);
+  found_first(data.run({"--metrics", nowhere}), nowhere);
+  found_first(data.run({"--checkpoint", data.test + "/below"}), data.test + "/below");
+}
+
+TEST_CASE("a run that fails leaves the predictions of an earlier one as they were, and none of its own") {
+  small_data const data;
+  auto const old = data.folder.file("old.csv"), fresh = data.folder.file("fresh.csv");
+  write_file(old, "of an earlier run\n");
+  for (auto const& csv : {old, fresh}) {
+    check_refused(data.run({"--lr", "1e30", "--predict", csv}), {"diverged"});
+    CHECK_FALSE(std::filesystem::exists(csv + ".partial"));
+  }
+  CHECK(contents(old) == "of an earlier run\n");
+  CHECK_FALSE(std::filesystem::exists(fresh));
+  REQUIRE(data.run({"--epochs", "1", "--predict", old}).status == 0);
+  CHECK(contents(old).starts_with("sample,label,probability\n"));
+  CHECK_FALSE(std::filesystem::exists(old + ".partial"));
 }
 
 TEST_CASE("what cannot be written is an error, found before training where it can be") {

@@ -125,6 +125,13 @@ class batch_reader {
   /// Of the batch that `next` gives next.
   reader_position position() const noexcept { return position_; }
 
+  /// Samples that this epoch had before the next batch. Looks at every block before it.
+  std::int64_t epoch_samples() const noexcept {
+    auto samples = position_.offset;
+    for (std::int64_t block = 0; block < position_.block; ++block) samples += log_->rows(block_order_[block]);
+    return samples;
+  }
+
   /// Goes on from there: the same batches come as came after `position()` gave it, given the same data set, preprocessing and options.
   /// @throws tessera::error incompatible for a position that this data set does not have.
   void seek(reader_position position) {

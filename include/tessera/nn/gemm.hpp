@@ -57,7 +57,11 @@ struct gemm_tiling {
     constexpr std::int64_t largest = 256, smallest = 64, least_tiles = 4;
     constexpr double least_multiply_adds = 1 << 20;
     gemm_tiling tile{part(m, largest), part(n, largest)};
-    while (divide_up(m, tile.rows) * divide_up(n, tile.columns) < least_tiles) {
+    auto const is_few = [&] {
+      auto const down = divide_up(m, tile.rows), across = divide_up(n, tile.columns);
+      return down < least_tiles && across < least_tiles && down * across < least_tiles;
+    };
+    while (is_few()) {
       auto& longer = tile.rows >= tile.columns ? tile.rows : tile.columns;
       auto const work = static_cast<double>(tile.rows) * static_cast<double>(tile.columns) * static_cast<double>(k);
       if (longer < 2 * smallest || work < 2 * least_multiply_adds) break;

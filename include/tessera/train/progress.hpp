@@ -17,8 +17,9 @@ class progress {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// `out` stays open as long as this lives; `total` samples are to come.
-  progress(std::FILE* out, bool is_terminal, std::int64_t total) noexcept : out_(out), is_terminal_(is_terminal), total_(total) {}
+  /// `out` stays open as long as this lives; of `total` samples, `before` were done earlier and do not count in the rate.
+  progress(std::FILE* out, bool is_terminal, std::int64_t total, std::int64_t before = 0) noexcept
+      : out_(out), is_terminal_(is_terminal), total_(total), before_(before) {}
   progress(progress const&) = delete;
   progress& operator=(progress const&) = delete;
   ~progress() { clear(); }
@@ -30,7 +31,7 @@ class progress {
   void show(std::int64_t done, std::string const& figures) {
     shown_ = clock::now();
     auto const seconds = std::chrono::duration<double>(shown_ - started_).count();
-    auto const rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+    auto const rate = seconds > 0 ? static_cast<double>(done - before_) / seconds : 0;
     auto const share = done < total_ ? static_cast<double>(done) / static_cast<double>(total_) : 1;
     auto const left = rate > 0 && done < total_ ? static_cast<std::int64_t>(static_cast<double>(total_ - done) / rate) : 0;
     constexpr int width = 24;
@@ -53,7 +54,7 @@ class progress {
  private:
   std::FILE* out_;
   bool is_terminal_;
-  std::int64_t total_;
+  std::int64_t total_, before_;
   clock::time_point started_ = clock::now();
   clock::time_point shown_ = started_;
   bool drawn_ = false;
