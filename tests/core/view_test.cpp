@@ -14,6 +14,8 @@
 #include <tessera/core/memory.hpp>
 #include <tessera/core/view.hpp>
 
+#include "skip.hpp"
+
 using tessera::matrix_view;
 using tessera::vector_view;
 
@@ -127,4 +129,29 @@ TEST_CASE("blocks of a strided matrix") {
   CHECK(constant.stride() == stride);
   CHECK(constant(4, 6) == 46);
   CHECK(matrix_view<int>(storage.data(), 5, 9).stride() == 9);
+}
+
+TEST_CASE("a checked build refuses indices and parts that reach past a view") {
+  if constexpr (!tessera::checks_indices) return tessera_tests::skip("not a checked build");
+  std::vector<int> values(12);
+  tessera::vector_view<int> const v(values);
+  tessera::matrix_view<int> const m(values.data(), 3, 4);
+  auto const refused = [](auto const& f) {
+    try {
+      f();
+    } catch (tessera::error const& e) {
+      return e.code() == tessera::errc::out_of_range;
+    }
+    return false;
+  };
+  CHECK(refused([&] { v[12] = 0; }));
+  CHECK(refused([&] { v[-1] = 0; }));
+  CHECK(refused([&] { v.slice(5, 8); }));
+  CHECK(refused([&] { m(3, 0) = 0; }));
+  CHECK(refused([&] { m(0, 4) = 0; }));
+  CHECK(refused([&] { m.row(3); }));
+  CHECK(refused([&] { m.block(1, 1, 2, 4); }));
+  CHECK(refused([&] { m.rows_from(2, 2); }));
+  CHECK_FALSE(refused([&] { m.block(3, 0, 0, 4); }));
+  CHECK_FALSE(refused([&] { v.slice(12, 0); }));
 }

@@ -61,8 +61,8 @@ class buffer {
   bool empty() const noexcept { return size_ == 0; }
   std::size_t capacity_bytes() const noexcept { return static_cast<std::size_t>(capacity_) * sizeof(T); }
 
-  T& operator[](std::int64_t i) noexcept { return data_[i]; }
-  T const& operator[](std::int64_t i) const noexcept { return data_[i]; }
+  T& operator[](std::int64_t i) noexcept(!checks_indices) { return view()[i]; }
+  T const& operator[](std::int64_t i) const noexcept(!checks_indices) { return view()[i]; }
   T* begin() noexcept { return data_; }
   T* end() noexcept { return data_ + size_; }
   T const* begin() const noexcept { return data_; }

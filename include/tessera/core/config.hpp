@@ -30,6 +30,13 @@ namespace tessera::inline TESSERA_ABI {
 /// Whether this translation unit checks every contract.
 inline constexpr bool checked = TESSERA_CHECKED != 0;
 
+/// Whether it checks each index and extent: a device has nobody to throw to.
+#ifdef __CUDA_ARCH__
+inline constexpr bool checks_indices = false;
+#else
+inline constexpr bool checks_indices = checked;
+#endif
+
 namespace detail {
 template <class...>
 inline constexpr bool dependent_false = false;

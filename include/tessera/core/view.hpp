@@ -5,10 +5,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 
 #include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -20,6 +22,16 @@ template <class T>
 inline constexpr bool is_vector_view = false;
 template <class T>
 inline constexpr bool is_vector_view<vector_view<T>> = true;
+
+inline void check_index(char const* what, std::int64_t index, std::int64_t size) {
+  if (index < 0 || index >= size)
+    throw error(errc::out_of_range, std::string(what) + ": no such element", {{"index", index}, {"size", size}});
+}
+inline void check_part(char const* what, std::int64_t first, std::int64_t count, std::int64_t size) {
+  if (first < 0 || count < 0 || first > size - count)
+    throw error(errc::out_of_range, std::string(what) + ": a part reaches past the whole",
+                {{"first", first}, {"count", count}, {"size", size}});
+}
 
 // As elements: adding const is fine, a pointer to a base would stride wrongly over derived elements.
 template <class From, class To>
@@ -54,10 +66,14 @@ struct vector_view {
   TESSERA_HOST_DEVICE constexpr bool empty() const noexcept { return count == 0; }
   TESSERA_HOST_DEVICE constexpr T* begin() const noexcept { return pointer; }
   TESSERA_HOST_DEVICE constexpr T* end() const noexcept { return pointer + count; }
-  TESSERA_HOST_DEVICE constexpr T& operator[](std::int64_t i) const noexcept { return pointer[i]; }
+  TESSERA_HOST_DEVICE constexpr T& operator[](std::int64_t i) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) detail::check_index("vector_view", i, count);
+    return pointer[i];
+  }
 
   /// Elements [first, first + size).
-  TESSERA_HOST_DEVICE constexpr vector_view slice(std::int64_t first, std::int64_t size) const noexcept {
+  TESSERA_HOST_DEVICE constexpr vector_view slice(std::int64_t first, std::int64_t size) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) detail::check_part("vector_view", first, size, count);
     return {pointer == nullptr ? nullptr : pointer + first, size};
   }
 };
@@ -91,19 +107,29 @@ struct matrix_view {
   TESSERA_HOST_DEVICE constexpr std::int64_t rows() const noexcept { return row_count; }
   TESSERA_HOST_DEVICE constexpr std::int64_t columns() const noexcept { return column_count; }
   TESSERA_HOST_DEVICE constexpr std::int64_t stride() const noexcept { return row_stride; }
-  TESSERA_HOST_DEVICE constexpr T* row(std::int64_t r) const noexcept { return pointer + r * row_stride; }
-  TESSERA_HOST_DEVICE constexpr T& operator()(std::int64_t r, std::int64_t c) const noexcept { return pointer[r * row_stride + c]; }
+  TESSERA_HOST_DEVICE constexpr T* row(std::int64_t r) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) detail::check_index("matrix_view row", r, row_count);
+    return pointer + r * row_stride;
+  }
+  TESSERA_HOST_DEVICE constexpr T& operator()(std::int64_t r, std::int64_t c) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) detail::check_index("matrix_view column", c, column_count);
+    return row(r)[c];
+  }
 
   /// Rows [first_row, first_row + rows) of columns [first_column, first_column + columns), in place.
   TESSERA_HOST_DEVICE constexpr matrix_view block(std::int64_t first_row, std::int64_t first_column, std::int64_t rows,
-                                                  std::int64_t columns) const noexcept {
+                                                  std::int64_t columns) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) {
+      detail::check_part("matrix_view rows", first_row, rows, row_count);
+      detail::check_part("matrix_view columns", first_column, columns, column_count);
+    }
     // An empty matrix may have no memory to point into.
     return {pointer == nullptr ? nullptr : pointer + first_row * row_stride + first_column, rows, columns, row_stride};
   }
-  TESSERA_HOST_DEVICE constexpr matrix_view columns_from(std::int64_t first, std::int64_t columns) const noexcept {
+  TESSERA_HOST_DEVICE constexpr matrix_view columns_from(std::int64_t first, std::int64_t columns) const noexcept(!checks_indices) {
     return block(0, first, row_count, columns);
   }
-  TESSERA_HOST_DEVICE constexpr matrix_view rows_from(std::int64_t first, std::int64_t rows) const noexcept {
+  TESSERA_HOST_DEVICE constexpr matrix_view rows_from(std::int64_t first, std::int64_t rows) const noexcept(!checks_indices) {
     return block(first, 0, rows, column_count);
   }
 };
