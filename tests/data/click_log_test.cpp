@@ -39,7 +39,7 @@ std::vector<sample> read_all(tessera::host_exec const& exec, tessera::click_log 
 }  // namespace
 
 TEST_CASE("click_log: the samples of all files in their order, whatever the blocks") {
-  auto const seed = fresh_seed();
+  auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   temporary_folder folder;
@@ -126,7 +126,7 @@ TEST_CASE("click_log: a file without the right to read it") {
 }
 
 TEST_CASE("click_log: a file that changes after it was opened is noticed") {
-  auto const seed = fresh_seed();
+  auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   temporary_folder folder;

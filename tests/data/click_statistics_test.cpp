@@ -48,7 +48,7 @@ void check_same(tessera::value_counts const& counts, naive_counts const& expecte
 }  // namespace
 
 TEST_CASE("moments: merging in parts gives what one pass gives") {
-  auto const seed = fresh_seed();
+  auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   std::vector<double> numbers;
@@ -71,7 +71,7 @@ TEST_CASE("moments: merging in parts gives what one pass gives") {
 }
 
 TEST_CASE("click_statistics: counts, means and variances as a naive pass finds them") {
-  auto const seed = fresh_seed();
+  auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   std::vector<std::string> parts;
@@ -151,7 +151,7 @@ TEST_CASE("click_statistics: counts, means and variances as a naive pass finds t
 }
 
 TEST_CASE("click_statistics: the number of threads changes no bit") {
-  auto const seed = fresh_seed();
+  auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   log_shape shape;

@@ -22,59 +22,28 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/data/raw_rows.hpp>
 
+#include "counting_memory.hpp"
+#include "random.hpp"
+#include "temporary_folder.hpp"
+
 namespace click_tests {
 
-/// A folder of its own that goes away with the object.
-class temporary_folder {
- public:
-  temporary_folder() {
-    auto name = (std::filesystem::temp_directory_path() / "tessera_data_XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  temporary_folder(temporary_folder const&) = delete;
-  temporary_folder& operator=(temporary_folder const&) = delete;
-  ~temporary_folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  std::string path(std::string const& name) const { return (path_ / name).string(); }
+/// A temporary folder to write logs into.
+struct temporary_folder : tessera_tests::temporary_folder {
+  std::string path(std::string const& name) const { return file(name); }
   std::string write(std::string const& name, std::string const& text) const {
-    std::ofstream out(path_ / name, std::ios::binary);
+    std::ofstream out(path(name), std::ios::binary);  // in place: whoever has the file open sees it change
     out << text;
     out.close();
     REQUIRE(out.good());
     return path(name);
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
-/// The heap, and how often it was asked.
-struct counting_memory {
-  tessera::system_memory upstream{};
-  std::atomic<int> allocations{0};
-  std::atomic<std::int64_t> live_bytes{0};
-
-  template <class Exec>
-  void* allocate(Exec const& exec, std::size_t bytes, std::size_t alignment) {
-    ++allocations;
-    live_bytes += static_cast<std::int64_t>(bytes);
-    return upstream.allocate(exec, bytes, alignment);
-  }
-  template <class Exec>
-  void deallocate(Exec const& exec, void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
-    live_bytes -= static_cast<std::int64_t>(bytes);
-    upstream.deallocate(exec, pointer, bytes, alignment);
   }
 };
 
 /// A team, its memory, and the execution over both.
 struct host {
   tessera::thread_pool pool;
-  counting_memory memory;
+  tessera_tests::counting_memory memory;
   tessera::host_exec exec;
 
   explicit host(int threads = 1) : pool(threads), exec(pool, memory) {}
@@ -204,7 +173,5 @@ tessera::error thrown_by(F const& f) {
   FAIL("no error was thrown");
   return {tessera::errc::invalid_argument, "none"};
 }
-
-inline std::uint64_t fresh_seed() { return std::random_device{}(); }
 
 }  // namespace click_tests

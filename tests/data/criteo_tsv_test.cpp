@@ -185,7 +185,7 @@ TEST_CASE("parse_criteo: a bad last field ends with the text") {
 }
 
 TEST_CASE("read_criteo: random logs as the naive parser reads them, whatever blocks and threads") {
-  auto const seed = fresh_seed();
+  auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   temporary_folder folder;
@@ -237,7 +237,7 @@ TEST_CASE("parse_criteo: lines that begin where the work is cut") {
 }
 
 TEST_CASE("read_criteo: the first of several bad lines, with its number in the file") {
-  auto const seed = fresh_seed();
+  auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   temporary_folder folder;
@@ -276,7 +276,7 @@ TEST_CASE("read_criteo: the first of several bad lines, with its number in the f
 }
 
 TEST_CASE("parse_criteo: random mutations are read as the naive parser reads them, or refused at the same line") {
-  auto const seed = fresh_seed();
+  auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   host h(2);
@@ -322,7 +322,7 @@ TEST_CASE("parse_criteo: random mutations are read as the naive parser reads the
 }
 
 TEST_CASE("parse_criteo: noise is refused") {
-  auto const seed = fresh_seed();
+  auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   host h(2);

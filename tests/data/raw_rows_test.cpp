@@ -11,10 +11,10 @@ TEST_CASE("raw_rows: every field has a place of its own, and a smaller size allo
   tessera::raw_rows rows;
   CHECK(rows.size() == 0);
   CHECK(rows.bytes() == 0);
-  int allocations = 0;
+  std::int64_t allocations = 0;
   for (std::int64_t const size : {1000, 1, 0, 15, 16, 17, 999, 1000}) {
     rows.resize(h.exec, size);
-    if (allocations == 0) allocations = h.memory.allocations;
+    if (allocations == 0) allocations = h.memory.allocations();
     REQUIRE(rows.size() == size);
     for (std::int64_t i = 0; i < size; ++i) {
       rows.labels()[i] = static_cast<float>(i);
@@ -32,8 +32,8 @@ TEST_CASE("raw_rows: every field has a place of its own, and a smaller size allo
     }
     CHECK(same);
   }
-  CHECK(h.memory.allocations == allocations);
-  CHECK(rows.bytes() == static_cast<std::size_t>(h.memory.live_bytes.load()));
+  CHECK(h.memory.allocations() == allocations);
+  CHECK(rows.bytes() == h.memory.live_bytes());
 }
 
 TEST_CASE("click_layout: columns are counted from 1 in names") {

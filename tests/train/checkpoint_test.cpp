@@ -20,7 +20,7 @@
 
 #include <tessera/train/checkpoint.hpp>
 
-#include "../files/temporary_folder.hpp"
+#include "temporary_folder.hpp"
 #include "../support/random.hpp"
 #include "trainer_setup.hpp"
 

@@ -13,7 +13,7 @@
 #include <tessera/data/click_log.hpp>
 #include <tessera/train/preprocessing_file.hpp>
 
-#include "../files/temporary_folder.hpp"
+#include "temporary_folder.hpp"
 
 namespace {
 
