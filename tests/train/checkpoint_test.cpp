@@ -20,8 +20,8 @@
 
 #include <tessera/train/checkpoint.hpp>
 
-#include "temporary_folder.hpp"
 #include "../support/random.hpp"
+#include "temporary_folder.hpp"
 #include "trainer_setup.hpp"
 
 namespace {

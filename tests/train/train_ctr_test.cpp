@@ -31,9 +31,9 @@ TEST_CASE("train_ctr") { tessera_tests::skip("the examples are not built"); }
 #include <tessera/files/manifest.hpp>
 #include <tessera/files/step_folders.hpp>
 
-#include "temporary_folder.hpp"
 #include "../support/random.hpp"
 #include "run_program.hpp"
+#include "temporary_folder.hpp"
 
 namespace {
 
