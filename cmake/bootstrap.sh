@@ -9,7 +9,7 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 build_packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev doctest-dev libcli11-dev libbenchmark-dev"
-ci_packages="clang libclang-rt-14-dev clang-format-14"
+ci_packages="clang libclang-rt-14-dev clang-format-14 libopenblas-dev"
 
 step="starting"
 scratch=""
@@ -37,7 +37,7 @@ usage() {
   cat <<'EOF'
 usage: sh cmake/bootstrap.sh COMMAND
 
-  deps [ci]        install what is missing to build and test (ci: also clang, its sanitizers, clang-format)
+  deps [ci]        install what is missing to build and test (ci: also clang, its sanitizers, clang-format, a BLAS)
   quickstart       deps, configure, build the example trainer, train it on the data that comes with the source
   test             deps, configure, build, run all tests
   bench [--smoke]  deps, configure, build, run all benchmarks (--smoke: each only for an instant)

@@ -3,14 +3,21 @@
 cmake_minimum_required(VERSION 3.22)
 
 # cmake -D ROOT=<source folder> -P check_umbrellas.cmake
-# Every public header stands in tessera.hpp, or in tessera_files.hpp, which includes tessera.hpp.
+# Every public header stands in tessera.hpp, or in tessera_files.hpp, which includes tessera.hpp; but for those of optional back ends.
+
+include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
 
 file(READ "${ROOT}/include/tessera/tessera.hpp" umbrellas)
 file(READ "${ROOT}/include/tessera/tessera_files.hpp" files)
 string(APPEND umbrellas "${files}")
 file(GLOB_RECURSE headers RELATIVE "${ROOT}/include" "${ROOT}/include/tessera/*/*.hpp")
 foreach(header IN LISTS headers)
-  if(NOT umbrellas MATCHES "#include <${header}>")
+  string(FIND "${umbrellas}" "#include <${header}>" position)
+  if(header IN_LIST tessera_optional_headers)
+    if(NOT position EQUAL -1)
+      message(SEND_ERROR "${header} is in an umbrella, but needs what a consumer may not have")
+    endif()
+  elseif(position EQUAL -1)
     message(SEND_ERROR "${header} is in no umbrella")
   endif()
 endforeach()

@@ -17,6 +17,17 @@ tessera_check(readme ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJ
 tessera_check(readme_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/readme_selftest"
               -P "${PROJECT_SOURCE_DIR}/cmake/check_readme_selftest.cmake")
 
+# What must not compile: wrong policies, executions without a back end.
+file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/expected_failures/*.cpp")
+foreach(source IN LISTS sources)
+  get_filename_component(name "${source}" NAME_WE)
+  tessera_check(expected_failures_${name} ${CMAKE_COMMAND} -D "SOURCE=${source}" -D "COMPILER=${CMAKE_CXX_COMPILER}"
+                -D "INCLUDES=${PROJECT_SOURCE_DIR}/include" -D "SYSTEM_INCLUDES=$<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>"
+                -P "${PROJECT_SOURCE_DIR}/cmake/check_expected_failures.cmake")
+endforeach()
+tessera_check(expected_failures_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/expected_failures_selftest"
+              -D "COMPILER=${CMAKE_CXX_COMPILER}" -P "${PROJECT_SOURCE_DIR}/cmake/check_expected_failures_selftest.cmake")
+
 # Every header compiles alone. Part of the build, so that the compiler's message is where a developer looks.
 include(${PROJECT_SOURCE_DIR}/cmake/header_check.cmake)
 tessera_check(headers ${CMAKE_COMMAND} --build "${PROJECT_BINARY_DIR}" --target tessera_header_check)
@@ -33,7 +44,7 @@ endfunction()
 foreach(way IN ITEMS find_package fetch_content add_subdirectory)
   tessera_check_consumer(${way} -D WAY=${way} -D FILES=OFF -D "COMPILER=${CMAKE_CXX_COMPILER}")
 endforeach()
-tessera_check_consumer(files -D WAY=find_package -D FILES=ON -D "COMPILER=${CMAKE_CXX_COMPILER}")
+tessera_check_consumer(files -D WAY=find_package -D FILES=ON -D BLAS=$<TARGET_EXISTS:tessera::blas> -D "COMPILER=${CMAKE_CXX_COMPILER}")
 find_program(TESSERA_CLANGXX NAMES clang++ clang++-14)
 mark_as_advanced(TESSERA_CLANGXX)
 if(TESSERA_CLANGXX AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")

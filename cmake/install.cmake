@@ -15,6 +15,11 @@ if(TARGET tessera_files)
   install(TARGETS tessera_files EXPORT tesseraFilesTargets)
   install(EXPORT tesseraFilesTargets NAMESPACE tessera:: DESTINATION "${tessera_package_dir}")
 endif()
+if(TARGET tessera_blas)
+  install(TARGETS tessera_blas EXPORT tesseraBlasTargets)
+  install(EXPORT tesseraBlasTargets NAMESPACE tessera:: DESTINATION "${tessera_package_dir}")
+  install(FILES cmake/cblas.cmake DESTINATION "${tessera_package_dir}")
+endif()
 
 configure_package_config_file(cmake/tesseraConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfig.cmake"
                               INSTALL_DESTINATION "${tessera_package_dir}")

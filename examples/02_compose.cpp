@@ -36,7 +36,7 @@ int main() {
   std::vector<tessera::matrix_view<float>> const out{{vectors.data(), 4, 8, 16}, {vectors.data() + 8, 4, 8, 16}};
   std::vector<tessera::matrix_view<float const>> const gradients{{gradient.data(), 4, 8, 16}, {gradient.data() + 8, 4, 8, 16}};
 
-  tessera::pooled_lookup_saved saved;
+  tessera::lookup_saved saved;
   for (int step = 1; step <= 50; ++step) {
     tessera::pooled_lookup(step_exec, tables, features, batch, out, saved);
 

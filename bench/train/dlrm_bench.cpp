@@ -80,7 +80,7 @@ void dlrm_step(benchmark::State& state) {
                         rows);
     pooled.push_back({.table = f});
   }
-  model_type model(exec, tessera::dlrm_options(dense_features, {512, 256, 64}, {512, 256}), std::move(tables), std::move(pooled));
+  model_type model(exec, tessera::click_model_options(dense_features, {512, 256, 64}, {512, 256}), std::move(tables), std::move(pooled));
   tessera::trainer run(exec, model, rows, tessera::sgd{0.1F});
   std::vector<batch_memory> batches;
   for (std::uint64_t b = 0; b < 32; ++b) batches.emplace_back(samples, most_rows, b);

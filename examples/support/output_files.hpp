@@ -88,10 +88,12 @@ inline void drop_metrics_behind(std::string const& path, tessera::reader_positio
 }
 
 /// Finds out now, not after hours of training, that a result could not be written; leaves nothing behind. An empty path is no wish.
-inline void check_outputs(std::string const& predictions, std::string const& metrics, std::string const& checkpoints) {
+inline void check_outputs(std::string const& predictions, std::string const& metrics, std::string const& checkpoints,
+                          std::string const& report) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (!predictions.empty()) whole_file("--predict", predictions);
+  if (!report.empty()) whole_file("--report", report);
   if (!metrics.empty()) {
     bool const is_new = !fs::exists(metrics, ignored);
     if (!std::ofstream(metrics, std::ios::app)) refuse_output("--metrics", metrics);

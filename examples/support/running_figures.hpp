@@ -3,11 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/nn/auc.hpp>
+#include <tessera/nn/binned_auc.hpp>
+#include <tessera/nn/metrics.hpp>
+#include <tessera/nn/windowed.hpp>
 
 namespace examples {
 
@@ -29,24 +33,36 @@ class running_mean {
   std::int64_t count_ = 0;
 };
 
-/// The AUC over the last 32,768 to 65,536 samples trained on, cheap enough to show live.
-class recent_auc {
+/// How well a model predicted each batch before it learned from it: over all samples of the call, and over the last 32,768 to 65,536.
+/// The AUC of the last ones is always known, the rest where it is asked for.
+class progressive_figures {
  public:
-  void add(tessera::vector_view<float const> logits, tessera::vector_view<float const> labels) {
-    if (current_.samples() + logits.size() > 32768) {
-      std::swap(previous_, current_);
-      current_.clear();
-    }
-    current_.add(logits, labels);
+  explicit progressive_figures(bool with_all) : with_all_(with_all) {}
+
+  void add(tessera::host_exec const& exec, tessera::vector_view<float const> logits, tessera::vector_view<float const> labels) {
+    recent_auc_.add(logits, labels);
+    if (!with_all_) return;
+    recent_clicks_.add(exec, logits, labels);
+    auc_.add(exec, logits, labels);
+    clicks_.add(exec, logits, labels);
   }
-  double value(tessera::host_exec const& exec) const {
-    auto all = previous_;
-    all.merge(current_);
-    return all.value(exec);
+  double recent_auc(tessera::host_exec const& exec) const { return recent_auc_.merged().value(exec); }
+  nlohmann::json to_json(tessera::host_exec const& exec) const {
+    return {{"progressive_auc", auc_.value()},
+            {"progressive_logloss", clicks_.log_loss()},
+            {"window_auc", recent_auc(exec)},
+            {"window_logloss", recent_clicks_.merged().log_loss()},
+            {"tested", clicks_.samples()}};
   }
 
  private:
-  tessera::exact_auc previous_, current_;
+  static constexpr tessera::window_options window{.buckets = 2, .samples_per_bucket = 32768};
+
+  bool with_all_;
+  tessera::windowed<tessera::exact_auc> recent_auc_{window};
+  tessera::windowed<tessera::click_metrics> recent_clicks_{window};
+  tessera::binned_auc auc_;
+  tessera::click_metrics clicks_;
 };
 
 }  // namespace examples

@@ -16,4 +16,5 @@
 #include <tessera/files/step_folders.hpp>
 #include <tessera/tessera.hpp>
 #include <tessera/train/checkpoint.hpp>
+#include <tessera/train/checkpoint_tables.hpp>
 #include <tessera/train/preprocessing_file.hpp>

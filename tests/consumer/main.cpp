@@ -9,6 +9,9 @@ double other(tessera::host_exec const& exec);
 #ifdef CONSUMER_FILES
 int files();
 #endif
+#ifdef CONSUMER_BLAS
+int blas(tessera::host_exec const& exec);
+#endif
 
 // A forward of the smallest model, so that each layer of the library is compiled, linked and run.
 int main() {
@@ -17,15 +20,19 @@ int main() {
   tessera::host_exec const exec(team, memory);
   std::vector<tessera::dense_table<>> tables;
   tables.emplace_back(exec, tessera::table_options{.dim = 4, .rows = 3, .init_bound = 0.5F}, tessera::sgd{});
-  tessera::dlrm<tessera::dense_table<>, tessera::eigen_gemm> model(exec, tessera::dlrm_options(2, {3}, {3}), std::move(tables), {{0}});
+  tessera::dlrm<tessera::dense_table<>, tessera::eigen_gemm> model(exec, tessera::click_model_options(2, {3}, {3}), std::move(tables),
+                                                                   {{0}});
   auto const ids = tessera::keyed_jagged<>::from_rows(exec, {{"item", {{0, 2}, {}}}});
   std::vector<float> const dense{1, 2, 3, 4}, labels{0, 1};
   std::vector<std::int64_t> const samples{0, 1};
-  tessera::dlrm_saved saved;
+  tessera::dlrm<tessera::dense_table<>, tessera::eigen_gemm>::saved_type saved;
   auto const logits = model.predict(exec, {{dense.data(), 2, 2}, labels, ids.view(), samples}, saved);
   int status = std::isfinite(logits[0]) && other(exec) == 3 ? 0 : 1;
 #ifdef CONSUMER_FILES
   status += files();
+#endif
+#ifdef CONSUMER_BLAS
+  status += blas(exec);
 #endif
   return status;
 }

@@ -160,3 +160,80 @@ TEST_CASE("mix_bits spreads neighbours and multiples") {
     CHECK(*std::max_element(slots.begin(), slots.end()) < 40);  // of 10 on average
   }
 }
+
+TEST_CASE("an id that is erased leaves its number to the next new one") {
+  serial_host host;
+  id_map map;
+  for (std::int64_t id = 10; id < 15; ++id) map.insert(host.exec(), id);
+  CHECK(map.erase(99) == id_map::absent);
+  CHECK(map.erase(11) == 1);
+  CHECK(map.erase(11) == id_map::absent);
+  CHECK(map.erase(13) == 3);
+  CHECK(map.size() == 3);
+  CHECK(map.number_bound() == 5);
+  for (std::int64_t number = 0; number < 5; ++number) CHECK(map.holds_number(number) == (number != 1 && number != 3));
+  auto const allocations = host.memory().allocations();
+  CHECK(map.insert(host.exec(), -7) == std::pair(std::int64_t{3}, true));
+  CHECK(map.insert(host.exec(), 11) == std::pair(std::int64_t{1}, true));
+  CHECK(host.memory().allocations() == allocations);
+  CHECK(map.insert(host.exec(), 20) == std::pair(std::int64_t{5}, true));
+  CHECK(map.size() == 6);
+  CHECK(map.find(13) == id_map::absent);
+  CHECK(id_map().erase(0) == id_map::absent);
+}
+
+TEST_CASE("a map whose ids come and go agrees with a model") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  // Ids of one first place in small tables stand in each other's way; few of them, so that all come and go often.
+  for (int const few : {40, 400, 3000}) {
+    CAPTURE(few);
+    int const shift = few == 3000 ? 48 : 0;
+    serial_host host;
+    id_map map;
+    std::unordered_map<std::int64_t, std::int64_t> model;
+    std::vector<std::int64_t> left;  // numbers, the one left last behind
+    std::size_t wrong = 0;
+    auto const draws = tessera_tests::random_integers<std::int64_t>(random, 30'000, 0, few - 1);
+    for (std::size_t i = 0; i < draws.size(); ++i) {
+      auto const id = static_cast<std::int64_t>(static_cast<std::uint64_t>(draws[i]) << shift) - few / 2;
+      auto const known = model.find(id);
+      wrong += map.find(id) != (known == model.end() ? id_map::absent : known->second);
+      bool const fill = i % 4096 < 2048;  // the map fills, then empties
+      if (known == model.end() ? fill || i % 3 == 0 : fill && i % 3 != 0) {
+        auto expected = static_cast<std::int64_t>(model.size());
+        if (known != model.end()) {
+          expected = known->second;
+        } else if (!left.empty()) {
+          expected = left.back();
+          left.pop_back();
+        }
+        wrong += map.insert(host.exec(), id) != std::pair(expected, known == model.end());
+        model[id] = expected;
+      } else {
+        wrong += map.erase(id) != (known == model.end() ? id_map::absent : known->second);
+        if (known != model.end()) {
+          left.push_back(known->second);
+          model.erase(known);
+        }
+      }
+      wrong += map.size() != static_cast<std::int64_t>(model.size());
+      wrong += map.number_bound() != static_cast<std::int64_t>(model.size() + left.size());
+      if (i % 500 != 0) continue;
+      for (auto const& [held, number] : model) wrong += map.find(held) != number || !map.holds_number(number) || map.ids()[number] != held;
+      for (auto const number : left) wrong += map.holds_number(number);
+    }
+    CHECK(wrong == 0);
+    CHECK(map.bytes() == host.memory().live_bytes());
+  }
+}
+
+TEST_CASE("the bytes of a reserved map are known before") {
+  for (std::int64_t const count : {0, 1, 9, 10, 1000, 4097}) {
+    serial_host host;
+    id_map map;
+    map.reserve(host.exec(), count);
+    CHECK(map.bytes() == id_map::bytes_for(count));
+  }
+}

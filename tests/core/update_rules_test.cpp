@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <random>
 
 #include <tessera/core/update_rules.hpp>
@@ -18,6 +19,25 @@ TEST_CASE("one step by hand") {
   float square_sum = 12.0F;
   CHECK(rules::adagrad(1.0F, square_sum, 2.0F, 0.5F, 0.0F) == 0.75F);
   CHECK(square_sum == 16.0F);
+}
+
+TEST_CASE("power") {
+  static_assert(rules::power(2, 0) == 1 && rules::power(2, 10) == 1024 && rules::power(-3, 3) == -27 && rules::power(0.5, 1) == 0.5);
+  for (double const base : {0.9, 0.999, 0.9999999})
+    for (std::int64_t const exponent : {1, 2, 3, 17, 1000, 123'457, 100'000'000})
+      CHECK(rules::power(base, exponent) == doctest::Approx(std::pow(base, static_cast<double>(exponent))).epsilon(1e-6));
+  CHECK(rules::power(0.999, 1'000'003) == 0);  // no NaN far down
+  CHECK(rules::adam_correction(0.9F, 1) == doctest::Approx(10).epsilon(1e-6));
+  CHECK(rules::adam_correction(0.5F, 2) == doctest::Approx(4.0 / 3).epsilon(1e-6));
+  CHECK(rules::adam_correction(0.999F, 1'000'000'000'000) == 1.0F);
+}
+
+TEST_CASE("clip") {
+  CHECK(rules::clip(2, 1) == 1.0F);
+  CHECK(rules::clip(-2, 1) == -1.0F);
+  CHECK(rules::clip(0.5F, 1) == 0.5F);
+  CHECK(rules::clip(3, 0) == 0.0F);
+  CHECK(std::isnan(rules::clip(std::nanf(""), 1)));
 }
 
 TEST_CASE("many steps follow the float64 recurrences of PyTorch") {

@@ -3,6 +3,7 @@
 // ctest-labels: threads
 #include <tessera/data/preprocessing.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -247,8 +248,10 @@ TEST_CASE("preprocessing: restored from its state it is the same") {
   auto const rows = parsed(h.exec, random_log(random, shape));
   auto const statistics = all_statistics(h.exec, rows);
   std::vector<std::int64_t> const indices{5, 3, 599, 0, 3};
-  for (preprocessing_options const options :
-       {preprocessing_options{}, {.dense = dense_scaling::standard, .dense_as_category = true, .min_count = 2}, {.hash_size = 50}}) {
+  for (preprocessing_options const options : {preprocessing_options{},
+                                              {.dense = dense_scaling::standard, .dense_as_category = true, .min_count = 2},
+                                              {.hash_size = 50},
+                                              {.vocabulary_limit = 9}}) {
     auto const p = preprocessing::fit(h.exec, statistics, options);
     preprocessing const restored(h.exec, p.state());
     CHECK(restored == p);
@@ -266,6 +269,67 @@ TEST_CASE("preprocessing: restored from its state it is the same") {
   }
 }
 
+TEST_CASE("preprocessing: a limited vocabulary has the most frequent values first, whatever the threads") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  // Category c of value v comes about as often as 1 / (1 + v); far more distinct values than may be held.
+  constexpr std::int64_t n = 6000;
+  host one(1), two(2);
+  tessera::raw_rows rows;
+  rows.resize(one.exec, n);
+  std::fill(rows.labels().begin(), rows.labels().end(), 0.0F);
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t k = 0; k < 13; ++k) rows.integers()(k, i) = static_cast<std::int32_t>(random() % 5);
+    for (std::int64_t c = 0; c < 26; ++c) {
+      auto const u = static_cast<double>(random() >> 11) * 0x1p-53;
+      rows.categories()(c, i) = static_cast<std::int64_t>(std::exp(u * 11)) - 1;
+    }
+  }
+  for (std::int64_t const limit : {1, 50, 400, 100'000})
+    for (std::int64_t const min_count : {1, 30}) {
+      CAPTURE(limit);
+      CAPTURE(min_count);
+      preprocessing_options const options{.dense_as_category = true, .min_count = min_count, .vocabulary_limit = limit};
+      auto const needed = preprocessing::needed_statistics(options);
+      CHECK(needed.value_limit == 2 * limit);
+      tessera::click_statistics bounded(needed), bounded_by_two(needed);
+      bounded.add(one.exec, rows.view());
+      bounded_by_two.add(two.exec, rows.view());
+      auto const p = preprocessing::fit(one.exec, bounded, options);
+      CHECK(p == preprocessing::fit(two.exec, bounded_by_two, options));
+      // From exact counts the vocabulary is that of the true counts.
+      auto const exact = preprocessing::fit(one.exec, all_statistics(one.exec, rows), options);
+      if (limit == 100'000) CHECK(p == exact);
+      for (std::int64_t f = 0; f < p.sparse_features(); ++f) {
+        auto const column = p.state().sparse_columns[static_cast<std::size_t>(f)];
+        std::map<std::int64_t, std::int64_t> truth;
+        for (std::int64_t i = 0; i < n; ++i) ++truth[column < 26 ? rows.categories()(column, i) : rows.integers()(column - 26, i)];
+        auto const count_of = [&](std::int64_t value) { return truth.at(value); };
+        auto const& vocabulary = p.state().vocabularies[static_cast<std::size_t>(f)];
+        CHECK(static_cast<std::int64_t>(vocabulary.size()) <= limit);
+        CHECK(p.id_count(f) == 2 + static_cast<std::int64_t>(vocabulary.size()));
+        CHECK(std::all_of(vocabulary.begin(), vocabulary.end(), [&](auto v) { return count_of(v) >= min_count; }));
+        auto const& sorted = exact.state().vocabularies[static_cast<std::size_t>(f)];
+        CHECK(std::is_sorted(sorted.begin(), sorted.end(),
+                             [&](auto a, auto b) { return count_of(a) > count_of(b) || (count_of(a) == count_of(b) && a < b); }));
+        // A count lacks at most n / limit: values that stand out by more are in, unless the vocabulary is full.
+        std::set<std::int64_t> const in(vocabulary.begin(), vocabulary.end());
+        std::int64_t out = 0;
+        for (auto const& [value, count] : truth) out += count >= min_count + n / limit && in.count(value) == 0;
+        if (static_cast<std::int64_t>(vocabulary.size()) < limit) CHECK(out == 0);
+      }
+    }
+  preprocessing_options const options{.vocabulary_limit = 10};
+  tessera::click_statistics few({.value_limit = 19}), enough({.value_limit = 20});
+  few.add(one.exec, rows.view());
+  enough.add(one.exec, rows.view());
+  CHECK(thrown_by([&] { preprocessing::fit(one.exec, few, options); }).value("value_limit") == "19");
+  CHECK(thrown_by([&] { preprocessing::fit(one.exec, enough, {}); }).value("value_limit") == "20");
+  CHECK(preprocessing::fit(one.exec, enough, {.hash_size = 5}).sparse_features() == 26);
+  CHECK(preprocessing::fit(one.exec, enough, options).id_count(0) <= 12);
+}
+
 TEST_CASE("preprocessing: what cannot be is named") {
   host h;
   std::mt19937_64 random(3);
@@ -275,6 +339,9 @@ TEST_CASE("preprocessing: what cannot be is named") {
   CHECK(fit({.min_count = 0}).value("min_count") == "0");
   CHECK(fit({.hash_size = -1}).value("hash_size") == "-1");
   CHECK(fit({.min_count = 2, .hash_size = 5}).value("hash_size") == "5");
+  CHECK(fit({.vocabulary_limit = -1}).value("vocabulary_limit") == "-1");
+  CHECK(fit({.hash_size = 5, .vocabulary_limit = 3}).value("vocabulary_limit") == "3");
+  CHECK(thrown_by([] { tessera::click_statistics({.value_limit = -2}); }).value("limit") == "-2");
   CHECK(fit({.dense = static_cast<dense_scaling>(7)}).value("dense") == "7");
   CHECK(thrown_by([&] { preprocessing::needed_statistics({.min_count = 0}); }).value("min_count") == "0");
 

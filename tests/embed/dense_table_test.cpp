@@ -20,6 +20,7 @@ static_assert(tessera::row_store<tessera::dense_table<>>);
 static_assert(!tessera::row_store<without_locate>);
 static_assert(!tessera::row_store<without_const_row>);
 static_assert(!tessera::row_store<int>);
+static_assert(tessera::row_store<tessera::dense_table<tessera::float16>> && tessera::row_store<tessera::dense_table<tessera::bfloat16>>);
 static_assert(tessera::dense_table<>::slots_are_ids);
 static_assert(!std::is_copy_constructible_v<tessera::dense_table<>>);
 
@@ -31,6 +32,9 @@ constexpr auto largest = std::numeric_limits<std::int64_t>::max();
 TEST_CASE_TEMPLATE("dense_table is a row store", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>,
                    tessera_tests::pool_host<4>) {
   row_store_suite<tessera::dense_table<>, Host>();
+}
+TEST_CASE_TEMPLATE("dense_table of half the bytes is a row store", Element, tessera::float16, tessera::bfloat16) {
+  row_store_suite<tessera::dense_table<Element>, tessera_tests::pool_host<3>>();
 }
 
 TEST_CASE("dense_table: slots are ids, and ids it cannot hold have none") {

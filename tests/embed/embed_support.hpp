@@ -8,6 +8,7 @@
 
 #include <tessera/core/execution.hpp>
 #include <tessera/core/philox.hpp>
+#include <tessera/core/row_formats.hpp>
 #include <tessera/embed/row_store.hpp>
 
 /// What the tests of this folder share.
@@ -24,10 +25,20 @@ inline std::vector<float> initial_row(tessera::table_options const& table, std::
   return row;
 }
 
-inline bool same_bits(float const* a, float const* b, std::int64_t count) {
-  return count == 0 || std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(float)) == 0;
+template <class T>
+bool same_bits(T const* a, T const* b, std::int64_t count) {
+  return count == 0 || std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(T)) == 0;
 }
-inline bool same_bits(std::vector<float> const& a, std::vector<float> const& b) {
+
+/// Each float as the nearest element of this kind.
+template <tessera::row_element E>
+std::vector<E> rounded(std::vector<float> const& values) {
+  std::vector<E> result;
+  for (auto const value : values) result.push_back(tessera::round_to<E>(value));
+  return result;
+}
+template <class T>
+bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
   return a.size() == b.size() && same_bits(a.data(), b.data(), static_cast<std::int64_t>(a.size()));
 }
 
@@ -52,7 +63,8 @@ bool rows_are_initial(Store const& store, std::vector<std::int64_t> const& ids, 
   std::vector<float> const state(static_cast<std::size_t>(width), store.state_layout().initial);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (slots[i] < 0) return false;
-    if (!same_bits(store.row(slots[i]), initial_row(store.options(), ids[i]).data(), store.dim())) return false;
+    if (!same_bits(store.row(slots[i]), rounded<typename Store::element>(initial_row(store.options(), ids[i])).data(), store.dim()))
+      return false;
     if (!same_bits(store.state(slots[i]), state.data(), width)) return false;
   }
   return true;

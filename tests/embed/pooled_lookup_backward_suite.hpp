@@ -99,7 +99,7 @@ std::vector<float> contents(tessera::host_exec const& exec, std::vector<Store> c
         all.insert(all.end(), static_cast<std::size_t>(table.dim() + width), std::numeric_limits<float>::quiet_NaN());
         continue;
       }
-      all.insert(all.end(), table.row(slot), table.row(slot) + table.dim());
+      for (std::int64_t c = 0; c < table.dim(); ++c) all.push_back(tessera::to_float(table.row(slot)[c]));
       all.insert(all.end(), table.state(slot), table.state(slot) + width);
     }
   return all;
@@ -152,7 +152,7 @@ void pooled_lookup_backward_suite() {
   constexpr std::int64_t ids = 60;
   auto const options = tables_of_dims({1, 3, 4, 8, 16, 17, 32, 64, 100, 128, 130}, ids);
   auto const features = features_over(static_cast<std::int64_t>(options.size()));
-  tessera::pooled_lookup_saved saved;
+  tessera::lookup_saved saved;
 
   // Forward and backward of one batch with gradients of no pattern.
   auto const train = [&](auto& tables, batch_view batch, pooled_matrices const& gradients, auto const& optimizer) {
@@ -351,7 +351,7 @@ void pooled_lookup_backward_suite() {
       gradients.push_back(random_gradients(random, options, features, std::as_const(batches.back()).view()));
     }
     auto together = make_tables<Store>(exec, options, optimizer), alone = make_tables<Store>(exec, options, optimizer);
-    std::vector<tessera::pooled_lookup_saved> flights(3);
+    std::vector<tessera::lookup_saved> flights(3);
     for (std::size_t b = 0; b < 3; ++b) {
       pooled_matrices out(options, features, std::as_const(batches[b]).view());
       tessera::pooled_lookup(exec, together, features, std::as_const(batches[b]).view(), out.out(), flights[b]);
@@ -403,7 +403,7 @@ void pooled_lookup_backward_suite() {
     tessera::pooled_lookup_backward(exec, tables, one, saved, matrix.in(), tessera::rowwise_adagrad{});
     std::vector<tessera::pooled_feature> const none;
     std::vector<tessera::matrix_view<float const>> const nowhere;
-    tessera::pooled_lookup_saved const nothing;
+    tessera::lookup_saved const nothing;
     tessera::pooled_lookup_backward(exec, tables, none, nothing, nowhere, tessera::rowwise_adagrad{});
     std::vector<Store> no_tables;
     tessera::pooled_lookup_backward(exec, no_tables, none, nothing, nowhere, tessera::rowwise_adagrad{});
@@ -448,8 +448,8 @@ void pooled_lookup_backward_suite() {
     tessera::pooled_lookup(exec, tables, two, view, out.out(), saved);
     auto const before = contents(exec, tables, ids);
     using tessera::errc;
-    auto const refused = [&](auto const& optimizer, auto const& some, auto const& gradients, tessera::pooled_lookup_saved const& of,
-                             errc code, std::vector<std::pair<char const*, char const*>> const& values) {
+    auto const refused = [&](auto const& optimizer, auto const& some, auto const& gradients, tessera::lookup_saved const& of, errc code,
+                             std::vector<std::pair<char const*, char const*>> const& values) {
       try {
         tessera::pooled_lookup_backward(exec, tables, some, of, gradients, optimizer);
         FAIL_CHECK("accepted");
@@ -471,9 +471,9 @@ void pooled_lookup_backward_suite() {
     wrong = out.in();
     wrong[0].column_count = 17;
     refused(sgd, two, wrong, saved, errc::shape_mismatch, {{"feature", "0"}, {"columns", "17"}, {"dim", "16"}});
-    refused(sgd, two, out.in(), tessera::pooled_lookup_saved{}, errc::shape_mismatch, {{"keys", "0"}});
+    refused(sgd, two, out.in(), tessera::lookup_saved{}, errc::shape_mismatch, {{"keys", "0"}});
     if (!Store::slots_are_ids)
-      refused(sgd, two, out.in(), tessera::pooled_lookup_saved{view, {}}, errc::shape_mismatch, {{"values", "4"}, {"slots", "0"}});
+      refused(sgd, two, out.in(), tessera::lookup_saved{view, {}}, errc::shape_mismatch, {{"values", "4"}, {"slots", "0"}});
     CHECK(same_bits(contents(exec, tables, ids), before));
     for (auto const& t : tables) CHECK(t.steps() == tessera::step_count(0));
   }
@@ -520,7 +520,7 @@ void pooled_lookup_backward_in_canonical_order() {
       auto const gradients = random_gradients(random, options, features, view);
       auto tables = make_tables<Store>(exec, options, optimizer);
       pooled_matrices out(options, features, view);
-      tessera::pooled_lookup_saved saved;
+      tessera::lookup_saved saved;
       tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
       tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), optimizer);
 
@@ -567,7 +567,7 @@ void pooled_lookup_backward_of_every_team(Optimizer const& optimizer) {
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
     std::mt19937_64 random(seed);
     auto tables = make_tables<Store>(exec, options, optimizer);
-    tessera::pooled_lookup_saved saved;
+    tessera::lookup_saved saved;
     for (int step = 0; step < 3; ++step) {
       auto const batch =
           random_batch(exec, random, features.size(), {.id_range = 300, .most_rows = 500, .mean_length = 5, .weighted = step == 1});

@@ -74,7 +74,7 @@ TEST_CASE("pooled_lookup_backward: dense and hashed tables train the same bits")
   tessera::rowwise_adagrad const optimizer{.learning_rate = 0.1F};
   auto dense_tables = make_tables<dense>(exec, options, optimizer);
   auto hashed_tables = make_tables<hashed>(exec, options, optimizer);
-  tessera::pooled_lookup_saved saved;
+  tessera::lookup_saved saved;
   for (int step = 0; step < 4; ++step) {
     auto const batch =
         random_batch(exec, random, features.size(), {.id_range = 50, .most_rows = 30, .mean_length = 4, .weighted = step % 2 == 1});
@@ -116,9 +116,9 @@ TEST_CASE_TEMPLATE("pooled_lookup_backward: a step of a kind seen before allocat
       auto const gradients = random_gradients(random, options, features, view);
       pooled_matrices out(options, features, view);
       auto tables = make_tables<Store>(exec, options, optimizer);
-      tessera::pooled_lookup_saved kept;
+      tessera::lookup_saved kept;
       auto const step = [&] {
-        tessera::pooled_lookup_saved local;
+        tessera::lookup_saved local;
         auto& saved = keep_saved ? kept : local;
         tessera::pooled_lookup(step_exec, tables, features, view, out.out(), saved);
         tessera::pooled_lookup_backward(step_exec, tables, features, saved, gradients.in(), optimizer);
@@ -138,5 +138,68 @@ TEST_CASE_TEMPLATE("pooled_lookup_backward: a step of a kind seen before allocat
 #endif
       CHECK(upstream.allocations() == from_upstream);
     }
+  });
+}
+
+TEST_CASE("pooled_lookup_backward: an id that read as zeros gets no gradient") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const options = tables_of_dims({3}, 10);
+  std::vector<tessera::pooled_feature> const features{{0, tessera::pooling::mean}};
+  auto tables = make_tables<dense>(exec, options, tessera::sgd{});
+  auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{-1, 2, 10, 10}, {11}}}});
+  auto const view = std::as_const(batch).view();
+  pooled_matrices out(options, features, view), gradients(options, features, view);
+  gradients.fill([] { return 4.0F; });
+  tessera::lookup_saved saved;
+  tessera::pooled_lookup(exec, tables, features, view, out.out(), saved, {.out_of_range = tessera::out_of_range_ids::zero});
+  auto const before = contents(exec, tables, 10);
+  tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), tessera::sgd{.learning_rate = 1});
+  auto expected = before;
+  for (std::size_t c = 0; c < 3; ++c) expected[2 * 3 + c] -= 1;  // 4, by the bag's four ids
+  CHECK(same_bits(contents(exec, tables, 10), expected));
+}
+
+TEST_CASE_TEMPLATE("pooled_lookup_weight_gradient: the derivative by each weight", Store, dense, hashed,
+                   tessera::dense_table<tessera::bfloat16>) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::vector<float> first;
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
+    std::mt19937_64 random(seed);
+    auto const options = tables_of_dims({1, 3, 16, 17, 64, 130, 1027}, 30);
+    auto const features = features_over(7);
+    auto tables = make_tables<Store>(exec, options, tessera::sgd{});
+    auto batch = random_batch(exec, random, features.size(), {.id_range = 30, .most_rows = 20, .mean_length = 4, .weighted = true});
+    auto const view = std::as_const(batch).view();
+    auto const gradients = random_gradients(random, options, features, view);
+    pooled_matrices out(options, features, view);
+    tessera::lookup_saved saved;
+    tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
+    std::vector<float> result(static_cast<std::size_t>(view.size()));
+    tessera::pooled_lookup_weight_gradient(exec, tables, features, saved, gradients.in(), result);
+    // The pooled vectors are linear in the weights: the loss <out, gradient> at a weight of 1 more, in double.
+    for (std::int64_t key = 0; key < view.keys; ++key) {
+      auto const& feature = features[static_cast<std::size_t>(key)];
+      auto const& table = tables[static_cast<std::size_t>(feature.table)];
+      auto const bags = view.key(key);
+      for (std::int64_t bag = 0; bag < bags.rows; ++bag)
+        for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) {
+          double const scale = feature.pooling == tessera::pooling::mean ? 1.0 / static_cast<double>(bags.length(bag)) : 1.0;
+          double expected = 0, magnitude = 0;
+          auto const slot = find(exec, table, {view.values[p]})[0];
+          for (std::int64_t c = 0; c < table.dim(); ++c) {
+            auto const term = scale * static_cast<double>(tessera::to_float(table.row(slot)[c])) *
+                              static_cast<double>(gradients.in()[static_cast<std::size_t>(key)](bag, c));
+            expected += term;
+            magnitude += std::abs(term);
+          }
+          CHECK(std::abs(static_cast<double>(result[static_cast<std::size_t>(p)]) - expected) <= 1e-5 * magnitude + 1e-12);
+        }
+    }
+    if (first.empty()) first = result;
+    CHECK(same_bits(first, result));
+    std::vector<float> too_few(result.size() - 1);
+    CHECK_THROWS_AS(tessera::pooled_lookup_weight_gradient(exec, tables, features, saved, gradients.in(), too_few), tessera::error);
   });
 }

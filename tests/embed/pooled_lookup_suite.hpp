@@ -47,7 +47,7 @@ void pooled_lookup_suite() {
   auto const features = features_over(static_cast<std::int64_t>(options.size()));
   initial_rows const rows_of(options);
   auto tables = make_tables<Store>(exec, options, tessera::sgd{});
-  tessera::pooled_lookup_saved saved;
+  tessera::lookup_saved saved;
 
   SUBCASE("sums and means of every dim match a double reference") {
     for (bool const weighted : {false, true}) {
@@ -210,7 +210,7 @@ void pooled_lookup_suite() {
     tessera::pooled_lookup(step.exec(), std::as_const(tables), features, std::as_const(batch).view(), out.out());
     CHECK(step.memory().live_pieces() == 0);
     {
-      tessera::pooled_lookup_saved kept;
+      tessera::lookup_saved kept;
       tessera::pooled_lookup(step.exec(), tables, features, std::as_const(batch).view(), out.out(), kept);
       CHECK(step.memory().live_bytes() == kept.slots.capacity_bytes());
       auto const pieces = step.memory().live_pieces();
@@ -274,7 +274,7 @@ void pooled_lookup_of_every_team() {
     auto const view = std::as_const(batch).view();
     auto tables = make_tables<Store>(exec, options, tessera::sgd{});
     pooled_matrices evaluated(options, features, view), trained(options, features, view);
-    tessera::pooled_lookup_saved saved;
+    tessera::lookup_saved saved;
     tessera::pooled_lookup(exec, std::as_const(tables), features, view, evaluated.out());
     tessera::pooled_lookup(exec, tables, features, view, trained.out(), saved);
     if (first.empty()) first = trained.values();

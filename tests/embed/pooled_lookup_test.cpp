@@ -35,7 +35,7 @@ TEST_CASE("pooled_lookup: dense and hashed tables give the same bits") {
     auto const dense_tables = make_tables<dense>(exec, options, tessera::sgd{});
     auto hashed_tables = make_tables<hashed>(exec, options, tessera::sgd{});
     pooled_matrices from_dense(options, features, view), unseen(options, features, view), seen(options, features, view);
-    tessera::pooled_lookup_saved saved;
+    tessera::lookup_saved saved;
     tessera::pooled_lookup(exec, dense_tables, features, view, from_dense.out());
     tessera::pooled_lookup(exec, std::as_const(hashed_tables), features, view, unseen.out());
     tessera::pooled_lookup(exec, hashed_tables, features, view, seen.out(), saved);
@@ -55,7 +55,7 @@ TEST_CASE("pooled_lookup: hashed tables take any id") {
       tessera::keyed_jagged<>::from_rows(exec, {{"a", {{smallest, -1, largest}, {-1}}}, {"b", {{largest, largest, 0, smallest}}}});
   auto const view = std::as_const(batch).view();
   pooled_matrices out(options, features, view), again(options, features, view);
-  tessera::pooled_lookup_saved saved;
+  tessera::lookup_saved saved;
   tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
   CHECK(close_to(out.values(), reference_pool(options, features, view, initial_rows(options))));
   CHECK(tables[0].rows() == 3);
@@ -89,7 +89,7 @@ TEST_CASE("pooled_lookup: an id that a dense table cannot hold is named, always 
       auto const view = std::as_const(batch).view();
       auto tables = make_tables<dense>(exec, options, tessera::sgd{});
       pooled_matrices out(options, features, view);
-      tessera::pooled_lookup_saved saved;
+      tessera::lookup_saved saved;
       auto const pieces = memory.live_pieces();
       for (int time = 0; time < 6; ++time) {
         try {
@@ -125,7 +125,7 @@ TEST_CASE("pooled_lookup: when a table cannot grow, nothing is lost") {
   auto const batch = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1, 2, 3}}}, {"b", {{4, 5}}}});
   auto const view = std::as_const(batch).view();
   pooled_matrices out(options, features, view);
-  tessera::pooled_lookup_saved saved;
+  tessera::lookup_saved saved;
   host.memory().fail_after(4);
   CHECK_THROWS_AS(tessera::pooled_lookup(step.exec(), tables, features, view, out.out(), saved), std::bad_alloc);
   CHECK(saved.batch.keys == 0);
@@ -143,4 +143,64 @@ TEST_CASE("pooled_lookup: pieces read about as much whatever the shape") {
   CHECK(bags_per_piece(100, 100, 64) == 512);
   CHECK(bags_per_piece(1, 1'000'000, 4096) == 4);
   CHECK(bags_per_piece(100, 100, 4) == 4096);
+}
+
+TEST_CASE_TEMPLATE("pooled_lookup: rows of 16 bits are read as their values", Store, tessera::dense_table<tessera::float16>,
+                   tessera::hash_table<tessera::float16>, tessera::dense_table<tessera::bfloat16>, tessera::hash_table<tessera::bfloat16>) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::vector<float> first;
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
+    std::mt19937_64 random(seed);
+    auto const options = tables_of_dims(all_dims, 50);
+    auto const features = features_over(static_cast<std::int64_t>(options.size()));
+    auto tables = make_tables<Store>(exec, options, tessera::sgd{});
+    auto const batch = random_batch(exec, random, features.size(), {.id_range = 50, .most_rows = 30, .mean_length = 4, .weighted = true});
+    auto const view = std::as_const(batch).view();
+    pooled_matrices unseen(options, features, view), seen(options, features, view);
+    tessera::lookup_saved saved;
+    tessera::pooled_lookup(exec, std::as_const(tables), features, view, unseen.out());
+    tessera::pooled_lookup(exec, tables, features, view, seen.out(), saved);
+    auto const rounded = [&](std::int64_t table, std::int64_t id) {
+      auto row = initial_row(options[static_cast<std::size_t>(table)], id);
+      for (auto& x : row) x = tessera::to_float(tessera::round_to<typename Store::element>(x));
+      return row;
+    };
+    CHECK(close_to(seen.values(), reference_pool(options, features, view, rounded)));
+    CHECK(same_bits(seen.values(), unseen.values()));
+    if (first.empty()) first = seen.values();
+    CHECK(same_bits(first, seen.values()));
+  });
+}
+
+TEST_CASE("pooled_lookup: ids out of range may count as zeros") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
+    std::mt19937_64 random(seed);
+    auto const options = tables_of_dims({1, 16, 130}, 20);
+    auto const features = features_over(3);
+    auto tables = make_tables<dense>(exec, options, tessera::sgd{.learning_rate = 1});
+    // Ids in [0, 40): about half have no row.
+    auto const batch = random_batch(exec, random, features.size(), {.id_range = 40, .most_rows = 30, .mean_length = 4, .weighted = true});
+    auto const view = std::as_const(batch).view();
+    pooled_matrices out(options, features, view), again(options, features, view);
+    tessera::lookup_saved saved;
+    CHECK_THROWS_AS(tessera::pooled_lookup(exec, tables, features, view, out.out(), saved), tessera::error);
+    std::int64_t count = 0, expected_count = 0;
+    tessera::lookup_options const options_of_call{.out_of_range = tessera::out_of_range_ids::zero, .out_of_range_count = &count};
+    tessera::pooled_lookup(exec, tables, features, view, out.out(), saved, options_of_call);
+    for (std::int64_t p = 0; p < view.size(); ++p) expected_count += view.values[p] >= 20;
+    CHECK(expected_count > 0);
+    CHECK(count == expected_count);
+    initial_rows const rows_of(options);
+    auto const or_zeros = [&](std::int64_t table, std::int64_t id) {
+      if (id < 20) return rows_of(table, id);
+      return std::vector<float>(static_cast<std::size_t>(options[static_cast<std::size_t>(table)].dim), 0.0F);
+    };
+    CHECK(close_to(out.values(), reference_pool(options, features, view, or_zeros)));
+    tessera::pooled_lookup(exec, std::as_const(tables), features, view, again.out(), options_of_call);
+    CHECK(same_bits(out.values(), again.values()));
+    CHECK(count == 2 * expected_count);
+  });
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -87,11 +88,17 @@ class pooled_matrices {
   static constexpr float canary = -31415.926F;
 
   pooled_matrices(std::vector<tessera::table_options> const& tables, std::vector<tessera::pooled_feature> const& features, batch_view batch,
-                  std::int64_t gap = 3) {
+                  std::int64_t gap = 3)
+      : pooled_matrices(
+            tables, features, batch, [&](std::int64_t key) { return batch.rows(key); }, gap) {}
+  /// `rows_of(key)`: how many rows its matrix has.
+  template <class RowsOf>
+  pooled_matrices(std::vector<tessera::table_options> const& tables, std::vector<tessera::pooled_feature> const& features, batch_view batch,
+                  RowsOf const& rows_of, std::int64_t gap = 3) requires std::invocable<RowsOf const&, std::int64_t> {
     for (std::int64_t key = 0; key < batch.keys; ++key) {
-      auto const dim = tables[static_cast<std::size_t>(features[static_cast<std::size_t>(key)].table)].dim;
-      storage_.emplace_back(static_cast<std::size_t>(batch.rows(key) * (dim + gap) + gap), canary);
-      views_.push_back({storage_.back().data() + gap, batch.rows(key), dim, dim + gap});
+      auto const dim = tables[static_cast<std::size_t>(features[static_cast<std::size_t>(key)].table)].dim, rows = rows_of(key);
+      storage_.emplace_back(static_cast<std::size_t>(rows * (dim + gap) + gap), canary);
+      views_.push_back({storage_.back().data() + gap, rows, dim, dim + gap});
       const_views_.push_back(views_.back());
     }
   }

@@ -7,9 +7,10 @@
 #include <random>
 #include <vector>
 
+#include <tessera/core/optimizer_adaptors.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 
-#include "random.hpp"
+#include "driven_row.hpp"
 
 namespace row_optimizer_tests {
 
@@ -58,48 +59,11 @@ static_assert(tessera::row_state_layout::of(tessera::rowwise_adagrad{.initial_st
 static_assert(tessera::row_state_layout{2, 3, 0}.width(10) == 32);
 static_assert(tessera::row_state_layout{0, 2, 0}.width(std::int64_t{1} << 40) == std::int64_t{1} << 41);
 
-/// One row, driven as the backward drives it: the row's states first, then one plane of `dim` a state of the elements.
-template <class Optimizer>
-struct driven_row {
-  Optimizer optimizer;
-  std::vector<float> weights, state;
-
-  driven_row(Optimizer const& optimizer, std::vector<float> const& weights) : optimizer(optimizer), weights(weights) {
-    auto const layout = tessera::row_state_layout::of(optimizer);
-    state.assign(static_cast<std::size_t>(layout.width(static_cast<std::int64_t>(weights.size()))), layout.initial);
-  }
-
-  void step(std::vector<float> const& gradient, std::int64_t count) {
-    auto const dim = static_cast<std::int64_t>(weights.size());
-    float squares = 0;
-    for (auto const g : gradient) squares += g * g;
-    auto const factor = optimizer.begin_row(state.data(), {squares, dim, tessera::step_count(count)});
-    for (std::int64_t c = 0; c < dim; ++c)
-      optimizer.update(weights[static_cast<std::size_t>(c)], state.data() + Optimizer::row_state + (Optimizer::element_state > 0 ? c : 0),
-                       dim, gradient[static_cast<std::size_t>(c)], factor);
-  }
-};
-
-/// Runs steps beside a float64 reference: `reference(weights, gradient, step)` changes its weights.
-template <class Optimizer, class Reference>
-void compare_with(Optimizer const& optimizer, Reference reference) {
-  auto const seed = tessera_tests::draw_seed();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  auto const weights = tessera_tests::random_floats(random, 19);
-  driven_row<Optimizer> row(optimizer, weights);
-  std::vector<double> expected(weights.begin(), weights.end());
-  for (std::int64_t step = 1; step <= 20; ++step) {
-    auto const gradient = tessera_tests::random_floats(random, 19);
-    row.step(gradient, step);
-    reference(expected, gradient, step);
-    for (std::size_t c = 0; c < 19; ++c) CHECK(std::abs(row.weights[c] - expected[c]) < 1e-5);
-  }
-}
-
 }  // namespace row_optimizer_tests
 
 using namespace row_optimizer_tests;
+using tessera_tests::compare_with;
+using tessera_tests::driven_row;
 
 TEST_CASE("row_sgd matches a float64 reference") {
   tessera::sgd const optimizer{.learning_rate = 0.03F};
@@ -156,4 +120,49 @@ TEST_CASE("adam matches a float64 reference") {
               (std::sqrt(v[c] / (1 - std::pow(beta2, t))) + static_cast<double>(optimizer.epsilon));
     }
   });
+}
+
+TEST_CASE("rowwise_adam matches a float64 reference of FBGEMM's PARTIAL_ROWWISE_ADAM") {
+  for (float const epsilon : {1e-8F, 0.1F}) {
+    tessera::rowwise_adam const optimizer{.learning_rate = 0.02F, .beta2 = 0.99F, .epsilon = epsilon};
+    compare_with(optimizer, [&, m = std::vector<double>(19), v = 0.0](auto& w, auto const& g, std::int64_t step) mutable {
+      double const beta1 = static_cast<double>(optimizer.beta1), beta2 = static_cast<double>(optimizer.beta2),
+                   t = static_cast<double>(step);
+      double squares = 0;
+      for (auto const x : g) squares += static_cast<double>(x) * static_cast<double>(x);
+      v = beta2 * v + (1 - beta2) * squares / 19;
+      for (std::size_t c = 0; c < w.size(); ++c) {
+        m[c] = beta1 * m[c] + (1 - beta1) * static_cast<double>(g[c]);
+        w[c] -= static_cast<double>(optimizer.learning_rate) * (m[c] / (1 - std::pow(beta1, t))) /
+                (std::sqrt(v / (1 - std::pow(beta2, t))) + static_cast<double>(epsilon));
+      }
+    });
+  }
+}
+
+TEST_CASE("rowwise_adam: one second moment a row before a first moment an element") {
+  static_assert(tessera::row_state_layout::of(tessera::rowwise_adam{}).width(4) == 5);
+  driven_row<tessera::rowwise_adam> row({.learning_rate = 0.25F, .beta1 = 0.5F, .beta2 = 0.75F, .epsilon = 0}, {1, 1, 1, 1});
+  row.step({2, -4, 2, -4}, 1);
+  CHECK(row.state == std::vector<float>{2.5F, 1, -2, 1, -2});
+  // The corrected moments are the gradient and 10.
+  CHECK(row.weights[0] == doctest::Approx(1 - 0.25 * 2 / std::sqrt(10.0)).epsilon(1e-6));
+  CHECK(row.weights[1] == doctest::Approx(1 + 0.25 * 4 / std::sqrt(10.0)).epsilon(1e-6));
+}
+
+TEST_CASE("adaptors around row-wise optimizers hand on state, norms and rates") {
+  using namespace tessera;
+  with_row_clipping const clipped{rowwise_adagrad{.learning_rate = 1, .epsilon = 0, .initial_state = 0.5F}, 1.0F};
+  static_assert(row_optimizer<decltype(clipped)> && row_optimizer<with_weight_decay<with_row_clipping<rowwise_adam>>>);
+  CHECK(row_state_layout::of(clipped).initial == 0.5F);
+  CHECK(row_state_layout::of(clipped).width(2) == 1);
+  driven_row<with_row_clipping<rowwise_adagrad>> row(clipped, {0, 0});
+  row.step({3, 4}, 1);  // of norm 5, so (0.6, 0.8), whose mean square is 0.5
+  CHECK(row.state == std::vector<float>{1});
+  CHECK(row.weights[0] == doctest::Approx(-0.6).epsilon(1e-6));
+  CHECK(row.weights[1] == doctest::Approx(-0.8).epsilon(1e-6));
+  // The decay is part of what the row's sum of squares is taken of.
+  driven_row<with_weight_decay<rowwise_adagrad>> decayed({{.learning_rate = 1, .epsilon = 0}, 0.5F}, {6, 8});
+  decayed.step({0, 0}, 1);
+  CHECK(decayed.state == std::vector<float>{12.5F});
 }

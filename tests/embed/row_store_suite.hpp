@@ -11,6 +11,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -32,10 +33,17 @@ struct many_states {
   void update(float&, float*, std::int64_t, float, float) const noexcept {}
 };
 
+template <class Store>
+std::vector<typename Store::element> row_of(Store const& store, std::int64_t slot) {
+  return {store.row(slot), store.row(slot) + store.dim()};
+}
+
 /// What every row store must show on every team. Ids stay in [0, 3000), so that a dense table holds them.
 template <class Store, class Host>
 void row_store_suite() {
   static_assert(tessera::row_store<Store>);
+  using element = typename Store::element;
+  using tessera::to_float;
   Host host;
   auto const exec = host.exec();
   auto const seed = tessera_tests::draw_seed();
@@ -74,7 +82,7 @@ void row_store_suite() {
     auto const first_row_with = [&](tessera::table_options const& changed, std::int64_t id) {
       Store changed_store(exec, changed, tessera::sgd{});
       auto const slot = locate(exec, changed_store, {id})[0];
-      return std::vector<float>(changed_store.row(slot), changed_store.row(slot) + options.dim);
+      return row_of(changed_store, slot);
     };
     auto const here = first_row_with(options, 1);
     auto changed = options;
@@ -90,6 +98,7 @@ void row_store_suite() {
     changed = options;
     changed.dim = 3;  // a narrower row is the beginning of a wider one
     auto const narrow = first_row_with(changed, 1);
+    CHECK(narrow.size() == 3);
     CHECK(same_bits(here.data(), narrow.data(), 3));
   }
 
@@ -102,11 +111,11 @@ void row_store_suite() {
     double const b = options.init_bound, n = static_cast<double>(ids.size()) * 7;
     for (auto const slot : slots)
       for (int c = 0; c < 7; ++c) {
-        double const x = store.row(slot)[c];
-        inside = inside && x >= -b && x < b;
+        double const x = to_float(store.row(slot)[c]);
+        inside = inside && x >= -b && (std::is_same_v<element, float> ? x < b : x <= b);  // the bound may be the nearest
         sum += x;
         squares += x * x;
-        neighbours += x * static_cast<double>(store.row(slot)[(c + 1) % 7]);
+        neighbours += x * static_cast<double>(to_float(store.row(slot)[(c + 1) % 7]));
         ++bins[static_cast<std::size_t>(std::clamp((x + b) / (2 * b) * 16, 0.0, 15.0))];
       }
     CHECK(inside);
@@ -121,7 +130,7 @@ void row_store_suite() {
     options.init_bound = 0;
     Store store(exec, options, tessera::sgd{});
     for (auto const slot : locate(exec, store, {0, 5}))
-      for (int c = 0; c < 7; ++c) CHECK(store.row(slot)[c] == 0.0F);
+      for (int c = 0; c < 7; ++c) CHECK(to_float(store.row(slot)[c]) == 0.0F);
   }
 
   SUBCASE("no ids") {
@@ -143,6 +152,25 @@ void row_store_suite() {
     CHECK(distinct.front() == 0);
     CHECK(distinct.back() == static_cast<std::int64_t>(ids.size()) - 1);
     CHECK(store.rows() == static_cast<std::int64_t>(ids.size()));
+    CHECK(store.slot_bound() == static_cast<std::int64_t>(ids.size()));
+    std::size_t rows = 0, right = 0;
+    auto seen = distinct;
+    store.for_each_row([&](std::int64_t slot, std::int64_t id) {
+      ++rows;
+      right += std::exchange(seen.at(static_cast<std::size_t>(slot)), -1) == slot && find(exec, store, {id})[0] == slot;
+    });
+    CHECK(rows == ids.size());
+    CHECK(right == ids.size());
+  }
+
+  SUBCASE("a new batch changes no row") {
+    Store store(exec, options, many_states{});
+    auto const slots = locate(exec, store, ids);
+    if constexpr (requires { store.begin_batch(); })
+      for (int batch = 0; batch < 3; ++batch) store.begin_batch();
+    CHECK(find(exec, store, ids) == slots);
+    CHECK(rows_are_initial(store, ids, slots));
+    CHECK(locate(exec, store, ids) == slots);
   }
 
   SUBCASE("a repeated id has one row") {
@@ -161,20 +189,22 @@ void row_store_suite() {
     auto const slots = locate(exec, store, ids);
     CHECK(rows_are_initial(store, ids, slots));
     auto const width = store.state_layout().width(store.dim());
-    auto const stamp = [](std::size_t i, std::int64_t c) { return static_cast<float>(i * 64) + static_cast<float>(c); };
+    // Small whole numbers, which every kind of element holds; no two neighbours are alike.
+    auto const stamp = [](std::size_t i, std::int64_t c) { return static_cast<float>((i * 37 + static_cast<std::size_t>(c) * 5) % 251); };
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      for (std::int64_t c = 0; c < store.dim(); ++c) store.row(slots[i])[c] = stamp(i, c);
-      for (std::int64_t c = 0; c < width; ++c) store.state(slots[i])[c] = -stamp(i, c);
+      for (std::int64_t c = 0; c < store.dim(); ++c) store.row(slots[i])[c] = tessera::round_to<element>(stamp(i, c));
+      for (std::int64_t c = 0; c < width; ++c) store.state(slots[i])[c] = static_cast<float>(i * 64) + static_cast<float>(c);
     }
     bool whole = true;
     auto const& held = std::as_const(store);
     for (std::size_t i = 0; i < slots.size(); ++i) {
-      for (std::int64_t c = 0; c < store.dim(); ++c) whole = whole && held.row(slots[i])[c] == stamp(i, c);
-      for (std::int64_t c = 0; c < width; ++c) whole = whole && held.state(slots[i])[c] == -stamp(i, c);
+      for (std::int64_t c = 0; c < store.dim(); ++c) whole = whole && to_float(held.row(slots[i])[c]) == stamp(i, c);
+      for (std::int64_t c = 0; c < width; ++c)
+        whole = whole && held.state(slots[i])[c] == static_cast<float>(i * 64) + static_cast<float>(c);
     }
     CHECK(whole);
     CHECK(locate(exec, store, ids) == slots);
-    CHECK(held.row(slots[0])[0] == 0.0F);
+    CHECK(to_float(held.row(slots[0])[0]) == 0.0F);
   }
 
   SUBCASE("moved, it is the same store") {
@@ -194,7 +224,7 @@ void row_store_suite() {
       auto const before = host.memory().live_bytes();
       Store store(exec, options, many_states{});
       CHECK(store.bytes() == host.memory().live_bytes() - before);
-      CHECK(store.bytes() == Store::bytes_for(options, store.state_layout()));
+      CHECK(store.bytes() == Store::bytes_for(options, store.state_layout()).total());
     }
     CHECK(host.memory().live_bytes() == 0);
   }
@@ -234,6 +264,12 @@ void row_store_suite() {
       wrong.init_bound = bound;
       refused(wrong, "init_bound");
     }
+    auto wrong_limit = options;
+    wrong_limit.most_rows = options.rows - 1;
+    refused(wrong_limit, "most_rows");
+    auto wrong_flight = options;
+    wrong_flight.batches_in_flight = 0;
+    refused(wrong_flight, "batches_in_flight");
     for (std::int64_t const id : {std::int64_t{-1}, std::int64_t{1} << 32}) {
       auto wrong = options;
       wrong.id = tessera::table_id(id);

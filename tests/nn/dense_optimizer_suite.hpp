@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <tessera/core/optimizer_adaptors.hpp>
 #include <tessera/nn/dense_optimizer.hpp>
 
 #include "nn_harness.hpp"
@@ -31,6 +32,39 @@ struct reference_adam {
     auto const corrected1 = moment1 / (1 - std::pow(beta1, t));
     auto const corrected2 = moment2 / (1 - std::pow(beta2, t));
     weight -= learning_rate * corrected1 / (std::sqrt(corrected2) + epsilon);
+  }
+};
+
+struct reference_momentum {
+  double learning_rate, momentum, dampening;
+  bool nesterov;
+  double buffer = 0;
+  int t = 0;
+  void step(double& weight, double gradient) {
+    buffer = ++t == 1 ? gradient : momentum * buffer + (1 - dampening) * gradient;
+    weight -= learning_rate * (nesterov ? gradient + momentum * buffer : buffer);
+  }
+};
+/// McMahan et al., KDD 2013, algorithm 1, with a weight that need not start at 0.
+struct reference_ftrl {
+  double alpha, beta, lambda1, lambda2;
+  double z = 0, n = 0;
+  void step(double& weight, double gradient) {
+    double const sigma = (std::sqrt(n + gradient * gradient) - std::sqrt(n)) / alpha;
+    z += gradient - sigma * weight;
+    n += gradient * gradient;
+    weight = std::abs(z) <= lambda1 ? 0 : -(z - (z > 0 ? lambda1 : -lambda1)) / ((beta + std::sqrt(n)) / alpha + lambda2);
+  }
+};
+/// Any of them after PyTorch's weight_decay and a clip of each element; and after the decay of AdamW.
+template <class Reference>
+struct reference_decayed {
+  Reference reference;
+  double decay, limit, shrink;
+  void step(double& weight, double gradient) {
+    double const changed = std::max(-limit, std::min(limit, gradient + decay * weight));
+    weight *= shrink;
+    reference.step(weight, changed);
   }
 };
 
@@ -72,7 +106,54 @@ void dense_optimizer_suite() {
       follows(tessera::adam{}, reference_adam{1e-3, 0.9, 0.999, 1e-8}, n);
       follows(tessera::adam{.learning_rate = 0.01F, .beta1 = 0.5F, .beta2 = 0.9F, .epsilon = 1e-4F}, reference_adam{0.01, 0.5, 0.9, 1e-4},
               n);
+      follows(tessera::momentum_sgd{.learning_rate = 0.01F}, reference_momentum{0.01, 0.9, 0, false}, n);
+      follows(tessera::momentum_sgd{.learning_rate = 0.01F, .momentum = 0.5F, .dampening = 0.25F},
+              reference_momentum{0.01, 0.5, 0.25, false}, n);
+      follows(tessera::momentum_sgd{.learning_rate = 0.01F, .nesterov = true}, reference_momentum{0.01, 0.9, 0, true}, n);
+      follows(tessera::ftrl{.learning_rate = 0.05F}, reference_ftrl{0.05, 1, 0, 0}, n);
+      follows(tessera::ftrl{.learning_rate = 0.05F, .beta = 0.5F, .lambda2 = 2}, reference_ftrl{0.05, 0.5, 0, 2}, n);
     }
+  }
+
+  SUBCASE("50 steps with decay and clipping around an optimizer") {
+    using namespace tessera;
+    std::size_t const n = 1000;
+    follows(with_value_clipping{with_weight_decay{adam{}, 0.25F}, 10.0F},
+            reference_decayed<reference_adam>{{1e-3, 0.9, 0.999, 1e-8}, 0.25, 10, 1}, n);
+    follows(with_weight_decay{with_value_clipping{momentum_sgd{.learning_rate = 0.01F}, 0.5F}, 0.25F},
+            reference_decayed<reference_momentum>{{0.01, 0.9, 0, false}, 0.25, 0.5, 1}, n);
+    follows(with_decoupled_weight_decay{with_value_clipping{adagrad{.learning_rate = 0.05F, .epsilon = 1e-3F}, 0.75F}, 0.5F},
+            reference_decayed<reference_adagrad>{{0.05, 1e-3, 0}, 0, 0.75, 1 - 0.05 * 0.5}, n);
+  }
+
+  SUBCASE("ftrl: as in float64, elements are exactly 0 or far from it") {
+    auto const initial = random_floats(random, 500), gradient = random_floats(random, 500);
+    auto there = harness.put(initial);
+    auto const there_gradient = harness.put(gradient);
+    tessera::ftrl const optimizer{.learning_rate = 0.5F, .beta = 0.5F, .lambda1 = 1};
+    tessera::dense_optimizer_state state(harness.exec(), 500, optimizer);
+    tessera::dense_update(harness.exec(), there, there_gradient, state, optimizer);
+    auto const moved = harness.get(there);
+    int zeros = 0, wrong = 0;
+    for (std::size_t i = 0; i < 500; ++i) {
+      auto const g = static_cast<double>(gradient[i]), z = g - std::abs(g) / 0.5 * static_cast<double>(initial[i]);
+      if (std::abs(std::abs(z) - 1) < 1e-5) continue;
+      zeros += moved[i] == 0;
+      wrong += (std::abs(z) < 1) != (moved[i] == 0);
+    }
+    CHECK(wrong == 0);
+    CHECK(zeros > 0);
+    CHECK(zeros < 500);
+  }
+
+  SUBCASE("a step past 2^20: Adam's corrections are 1, not NaN") {
+    auto there = harness.put(std::vector<float>{1});
+    auto const there_gradient = harness.put(std::vector<float>{1});
+    tessera::adam const optimizer{.learning_rate = 0.5F, .beta1 = 0, .beta2 = 0.5F};
+    tessera::dense_optimizer_state state(harness.exec(), 1, optimizer);
+    state.set_steps(tessera::step_count{1 << 20});
+    tessera::dense_update(harness.exec(), there, there_gradient, state, optimizer);
+    CHECK(harness.get(there)[0] == doctest::Approx(1 - 0.5 / std::sqrt(0.5)).epsilon(1e-6));
   }
 
   SUBCASE("Adam's first step moves every parameter by the learning rate against the sign of its gradient") {

@@ -5,8 +5,8 @@
 
 namespace {
 
-/// A user's own optimizer: SGD with momentum, as torch.optim.SGD.
-struct momentum_sgd {
+/// A user's own optimizer.
+struct own_momentum {
   static constexpr int row_state = 0;
   static constexpr int element_state = 1;
   float learning_rate = 0.1F;
@@ -17,9 +17,9 @@ struct momentum_sgd {
     weight -= rate * state[0];
   }
 };
-static_assert(tessera::dense_optimizer<momentum_sgd>);
+static_assert(tessera::dense_optimizer<own_momentum>);
 
-struct with_row_state : momentum_sgd {
+struct with_row_state : own_momentum {
   static constexpr int row_state = 1;
 };
 struct without_element_state {
@@ -32,7 +32,7 @@ struct without_begin {
   static constexpr int element_state = 0;
   void update(float&, float*, std::int64_t, float, float) const {}
 };
-struct not_plain : momentum_sgd {
+struct not_plain : own_momentum {
   std::vector<float> rates;
 };
 template <class Optimizer>
@@ -40,8 +40,12 @@ concept accepted = requires(tessera::host_exec const& exec, std::vector<float>& 
                             Optimizer optimizer) {
   tessera::dense_update(exec, floats, floats, state, optimizer);
 };
-static_assert(accepted<tessera::sgd> && accepted<tessera::adagrad> && accepted<tessera::adam> && accepted<momentum_sgd>);
+static_assert(accepted<tessera::sgd> && accepted<tessera::adagrad> && accepted<tessera::adam> && accepted<own_momentum>);
 static_assert(!accepted<with_row_state>, "a block of parameters has no rows");
+static_assert(accepted<tessera::momentum_sgd> && accepted<tessera::ftrl> && accepted<tessera::with_weight_decay<tessera::adam>>);
+static_assert(!accepted<tessera::with_row_clipping<tessera::sgd>> &&
+                  !accepted<tessera::with_weight_decay<tessera::with_row_clipping<tessera::sgd>>>,
+              "a block of parameters has no norm of a row");
 static_assert(!accepted<without_element_state> && !accepted<without_begin> && !accepted<not_plain> && !accepted<int>);
 
 using harness = tessera_tests::nn_host<tessera_tests::naive_gemm>;
@@ -51,8 +55,8 @@ TEST_CASE("dense_update on the host") { tessera_tests::dense_optimizer_suite<har
 TEST_CASE("dense_update with a user's optimizer") {
   harness host;
   std::vector<float> weights{1, 2};
-  tessera::dense_optimizer_state state(host.exec(), 2, momentum_sgd{});
-  for (int step = 0; step < 2; ++step) tessera::dense_update(host.exec(), weights, std::vector<float>{1, -1}, state, momentum_sgd{});
+  tessera::dense_optimizer_state state(host.exec(), 2, own_momentum{});
+  for (int step = 0; step < 2; ++step) tessera::dense_update(host.exec(), weights, std::vector<float>{1, -1}, state, own_momentum{});
   CHECK(weights[0] == doctest::Approx(1 - 0.1 - 0.19));
   CHECK(weights[1] == doctest::Approx(2 + 0.1 + 0.19));
 }

@@ -13,12 +13,14 @@ TEST_CASE("losses: 1, 2 and 4 threads give the same bits") {
   std::mt19937_64 random(seed);
   auto const predictions = tessera_tests::random_floats(random, 10'000);
   auto const targets = tessera_tests::random_floats(random, 10'000);
+  auto weights = tessera_tests::random_floats(random, 10'000);
+  for (auto& w : weights) w = std::fabs(w);
   double first_bce = 0, first_mse = 0;
   std::vector<float> first_gradient;
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
     std::vector<float> gradient(predictions.size()), other(predictions.size());
-    auto const bce = tessera::bce_with_logits(exec, predictions, targets, gradient);
-    auto const mse = tessera::mean_squared_error(exec, predictions, targets, other);
+    auto const bce = tessera::bce_with_logits(exec, predictions, targets, gradient, weights);
+    auto const mse = tessera::mean_squared_error(exec, predictions, targets, other, weights);
     gradient.insert(gradient.end(), other.begin(), other.end());
     tessera::sigmoid_forward(exec, predictions, other);
     gradient.insert(gradient.end(), other.begin(), other.end());

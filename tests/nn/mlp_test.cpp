@@ -79,17 +79,15 @@ TEST_CASE("mlp: initial weights depend on the seed and the stream, with the docu
     CHECK(std::fabs(sum / n) < 5 * std::sqrt(variance / n));
     CHECK(squares / n == doctest::Approx(variance).epsilon(0.02));
   };
-  check(0, 2.0 / 400);
-  check(1, 2.0 / (300 + 200));
-  net = mlp(host.exec(), mlp_options({400, 300, 200}, activation::relu, random_seed{7}));
-  check(1, 2.0 / 300);
+  check(0, 1.0 / (3 * 400));
+  check(1, 1.0 / (3 * 300));
 
   // No row of weights repeats another, in the layer or in the next.
   mlp const square(host.exec(), mlp_options({8, 8, 8}, activation::identity, random_seed{1}));
   std::vector<float> values;
   for (std::int64_t l = 0; l < 2; ++l) {
     auto const weight = square.layer(square.parameters(), l).weight;
-    for (std::int64_t i = 0; i < 64; ++i) values.push_back(weight.data()[i] * (l == 0 ? 1 : std::sqrt(2.0F)));
+    for (std::int64_t i = 0; i < 64; ++i) values.push_back(weight.data()[i]);
   }
   std::sort(values.begin(), values.end());
   CHECK(std::adjacent_find(values.begin(), values.end()) == values.end());
@@ -131,6 +129,58 @@ TEST_CASE("mlp: parameters lie layer by layer, weight before bias, and blocks na
   mlp const moved(std::move(net));
   CHECK(moved.parameters().data() == where);
   CHECK_FALSE(std::is_copy_constructible_v<mlp>);
+}
+
+TEST_CASE("mlp: parameters and what a forward saves in the caller's memory are the same network, to the bit") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  serial_host host;
+  tessera::eigen_gemm const policy;
+  mlp_options const options({5, 9, 7, 2}, activation::relu, random_seed{seed}, 4);
+  mlp const own(host.exec(), options);
+  std::vector<float> memory(static_cast<std::size_t>(mlp::parameter_count(options.widths)) + 2, 7.0F);
+  auto const place = tessera::vector_view<float>(memory).slice(1, own.parameters().size());
+  mlp const placed(host.exec(), options, place);
+  CHECK(placed.parameters().data() == place.data());
+  CHECK(placed.bytes() == 0);
+  CHECK(memory.front() == 7);
+  CHECK(memory.back() == 7);
+  CHECK(copy(placed.parameters()) == copy(own.parameters()));
+
+  strided_floats const x(random, 20, 5, 1), gradient(random, 20, 2, 1);
+  auto const compute = [&](auto const& forward_and_backward) {
+    strided_floats y(20, 2, 0), x_gradient(20, 5, 0);
+    auto g = gradient;
+    std::vector<float> parameter_gradient(static_cast<std::size_t>(own.parameters().size()));
+    forward_and_backward(y.view(), g.view(), parameter_gradient, x_gradient.view());
+    parameter_gradient.insert(parameter_gradient.end(), y.storage.begin(), y.storage.end());
+    parameter_gradient.insert(parameter_gradient.end(), x_gradient.storage.begin(), x_gradient.storage.end());
+    return parameter_gradient;
+  };
+  auto const with_saved = compute([&](auto y, auto g, auto& parameters, auto x_gradient) {
+    tessera::mlp_saved saved;
+    own.forward(host.exec(), policy, x.view(), y, saved);
+    own.backward(host.exec(), policy, saved, g, parameters, x_gradient);
+  });
+  CHECK(placed.hidden_width() == 9 + 7);
+  std::vector<float> hidden(20 * 16);
+  CHECK(tessera_tests::same_bits(with_saved, compute([&](auto y, auto g, auto& parameters, auto x_gradient) {
+                                   placed.forward(host.exec(), policy, x.view(), y, hidden);
+                                   placed.backward(host.exec(), policy, x.view(), y, hidden, g, parameters, x_gradient);
+                                 })));
+
+  auto const too_small = [&](auto const& call) {
+    try {
+      call();
+    } catch (tessera::error const& e) {
+      return e.code() == tessera::errc::shape_mismatch;
+    }
+    return false;
+  };
+  strided_floats y(20, 2, 0);
+  CHECK(too_small([&] { mlp(host.exec(), options, place.slice(0, place.size() - 1)); }));
+  CHECK(too_small([&] { placed.forward(host.exec(), policy, x.view(), y.view(), tessera::vector_view<float>(hidden).slice(0, 300)); }));
 }
 
 TEST_CASE("mlp: impossible shapes are refused") {

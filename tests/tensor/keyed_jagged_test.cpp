@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -121,9 +122,8 @@ TEST_CASE("rows, lengths, offsets and parts build the same") {
     auto const a = batch::from_rows(host.exec(), rows);
     auto const b = batch::from_lengths(host.exec(), key_names, values, lengths, rows_per_key, weights);
     auto const c = batch::from_offsets(host.exec(), key_names, values, offsets, rows_per_key, weights);
-    auto const d =
-        batch::from_parts(host.exec(), key_names, jagged<std::int64_t, Offset>::from_lengths(host.exec(), values, lengths), rows_per_key,
-                          weighted ? jagged<float, Offset>::from_lengths(host.exec(), weights, lengths) : jagged<float, Offset>());
+    auto const d = batch::from_parts(host.exec(), key_names, jagged<std::int64_t, Offset>::from_lengths(host.exec(), values, lengths),
+                                     rows_per_key, weights);
     tessera::validate(a.view(), static_cast<std::int64_t>(values.size()));
     CHECK(a.view().weighted() == !weights.empty());
     CHECK(a == b);
@@ -189,6 +189,69 @@ TEST_CASE("a key's number is found by name") {
   CHECK(std::string(e.what()) == "keyed_jagged: no such key (key users)");
 }
 
+TEST_CASE("some of the keys share the memory of the whole") {
+  serial_host host;
+  auto const batch = keyed_jagged<>::from_rows(
+      host.exec(), {{"a", {{1, 2}, {}}, {{1, 2}, {}}}, {"none", {}, {}}, {"b", {{3}, {4, 5}, {}}, {{3}, {4, 5}, {}}}, {"c", {{6}}, {{6}}}});
+  auto const whole = batch.view();
+  auto const part = whole.slice_keys(1, 2);
+  tessera::validate(part, whole.size());
+  CHECK(part.keys == 2);
+  CHECK(part.rows() == 3);
+  CHECK(part.rows(0) == 0);
+  CHECK(part.rows(1) == 3);
+  CHECK(part.size() == 3);
+  CHECK(part.first_value() == 2);
+  CHECK(text(part.flat()) == "[[3], [4, 5], []]");
+  CHECK(text(part.flat_weights()) == "[[3], [4, 5], []]");
+  CHECK(text(part.key(1)) == "[[3], [4, 5], []]");
+  CHECK(text(part.key_weights(1)) == "[[3], [4, 5], []]");
+  CHECK(part.key(1).row(0).data() == whole.values + 2);
+  CHECK(text(part.slice_keys(1, 1).flat()) == "[[3], [4, 5], []]");
+  CHECK(equal(part, keyed_jagged<>::from_rows(host.exec(), {{"x", {}, {}}, {"y", {{3}, {4, 5}, {}}, {{3}, {4, 5}, {}}}}).view()));
+  CHECK_FALSE(equal(part, whole.slice_keys(2, 2)));
+
+  for (std::int64_t first = 0; first <= whole.keys; ++first)
+    for (std::int64_t count = 0; first + count <= whole.keys; ++count) {
+      auto const some = whole.slice_keys(first, count);
+      tessera::validate(some, whole.size());
+      std::int64_t rows = 0, values = 0;
+      for (std::int64_t key = 0; key < count; ++key) {
+        rows += some.rows(key);
+        values += some.key(key).size();
+        CHECK(equal(some.key(key), whole.key(first + key)));
+      }
+      CHECK(some.rows() == rows);
+      CHECK(some.size() == values);
+    }
+  // No rows: the offsets behind them say nothing.
+  CHECK(whole.slice_keys(1, 1).first_value() == 0);
+  CHECK(keyed_jagged_view<std::int64_t>{}.slice_keys(0, 0).size() == 0);
+  std::int64_t const values[] = {1, 2};
+  ids const offsets{9, 9, 9, 0, 2}, first_row{3, 4};
+  keyed_jagged_view<std::int64_t const> const far{values, nullptr, offsets.data(), first_row.data(), 1};
+  tessera::validate(far, 2);
+  CHECK(text(far.flat()) == "[[1, 2]]");
+  if constexpr (tessera::checked) {
+    CHECK_THROWS_AS((void)whole.slice_keys(3, 2), error);
+    CHECK_THROWS_AS((void)whole.slice_keys(-1, 2), error);
+  }
+}
+
+TEST_CASE("the same rows of other values") {
+  serial_host host;
+  auto const batch = keyed_jagged<>::from_rows(host.exec(), weighted_keys);
+  floats gradient{10, 20, 30};
+  auto const view = batch.view().with_values(gradient.data());
+  CHECK(text(view.key(0)) == "[[10, 20], []]");
+  CHECK(text(view.key(2)) == "[[30]]");
+  CHECK_FALSE(view.weighted());
+  view.key(2).row(0)[0] = 1;
+  CHECK(gradient[2] == 1);
+  CHECK(text(batch.view().key(2).with_values(gradient.data())) == "[[1]]");
+  CHECK(text(batch.view().slice_keys(2, 1).flat().all_values().slice(0, 1).size()) == "1");
+}
+
 TEST_CASE("values are written through the owner's view") {
   serial_host host;
   auto batch = keyed_jagged<>::from_rows(host.exec(), three_keys);
@@ -229,19 +292,64 @@ TEST_CASE("what disagrees is named") {
           keyed_jagged<>::from_offsets(exec, {"a"}, ids{1, 2}, ids{0, 1}, ids{1});
         }),
         errc::shape_mismatch, "jagged: more values than the offsets reach (last offset 1, values 2)");
-  auto const parts = [&](std::vector<floats> const& weights) {
-    return caught([&] {
-      keyed_jagged<>::from_parts(exec, {"a"}, jagged<std::int64_t>::from_rows(exec, {{1, 2}, {3}}), ids{2},
-                                 jagged<float>::from_rows(exec, weights));
-    });
+  check(caught([&] {
+          keyed_jagged<>::from_parts(exec, {"a"}, jagged<std::int64_t>::from_rows(exec, {{1, 2}, {3}}), ids{2}, floats{1, 2});
+        }),
+        errc::shape_mismatch, "keyed_jagged: one weight a value (values 3, weights 2)");
+  check(lengths({"a", "a"}, {1}, {1}, {1, 0}), errc::invalid_argument, "keyed_jagged: a key twice (key a)");
+}
+
+TEST_CASE("a batch without names") {
+  serial_host host;
+  auto const exec = host.exec();
+  auto const a = keyed_jagged<>::from_lengths(exec, {}, ids{1, 2, 3}, ids{2, 0, 1}, ids{1, 0, 2}, floats{4, 5, 6});
+  tessera::validate(a.view(), 3);
+  CHECK(a.keys().empty());
+  CHECK(a.view().keys == 3);
+  CHECK(text(a) == "{0: [[1, 2]] weights [[4, 5]], 1: [] weights [], 2: [[], [3]] weights [[], [6]]}");
+  CHECK(caught([&] { a.key_index("0"); }).code() == errc::out_of_range);
+  auto const make = [&](names const& keys) {
+    return keyed_jagged<>::from_lengths(exec, keys, ids{1, 2, 3}, ids{2, 0, 1}, ids{1, 0, 2}, floats{4, 5, 6});
   };
-  check(parts({{1, 2}}), errc::shape_mismatch, "keyed_jagged: one weight a value (values 3, weights 2)");
-  check(parts({{1}, {2, 3}}), errc::shape_mismatch, "keyed_jagged: a row and its weights differ in length (row 0, values 2, weights 1)");
+  CHECK(a == make({}));
+  CHECK_FALSE(a == make({"x", "y", "z"}));
+  CHECK(equal(a.view(), make({"x", "y", "z"}).view()));
+
+  auto written = keyed_jagged<>::with_lengths(exec, ids{2, 0, 1}, ids{1, 0, 2}, true);
+  for (std::int64_t i = 0; i < 3; ++i) {
+    written.view().values[i] = i + 1;
+    written.weights()[i] = static_cast<float>(i + 4);
+  }
+  CHECK(written == a);
+  auto roomy = keyed_jagged<>::with_room(exec, 3, 3, 3, true);
+  ids const offsets{0, 2, 2, 3}, first_row{0, 1, 1, 3};
+  std::copy(offsets.begin(), offsets.end(), roomy.offsets().begin());
+  std::copy(first_row.begin(), first_row.end(), roomy.first_row().begin());
+  for (std::int64_t i = 0; i < 3; ++i) {
+    roomy.view().values[i] = i + 1;
+    roomy.weights()[i] = static_cast<float>(i + 4);
+  }
+  CHECK(roomy == a);
+
+  auto const named = std::move(written).named({"x", "y", "z"});
+  CHECK(named == make({"x", "y", "z"}));
+  CHECK(named.key_index("y") == 1);
+  auto e = caught([&] { make({}).named({"x"}); });
+  CHECK(e.code() == errc::shape_mismatch);
+  e = caught([&] { make({}).named({"x", "y", "x"}); });
+  CHECK(e.code() == errc::invalid_argument);
+  CHECK(e.value("key") == "x");
+
+  auto from = make({"x", "y", "z"});
+  auto const to = std::move(from);
+  CHECK(to.view().keys == 3);
+  CHECK(from.view().keys == 0);  // NOLINT: moved-from is empty by contract
+  CHECK(from.keys().empty());    // NOLINT
 }
 
 TEST_CASE("validate names what is wrong with a view") {
   std::int64_t const values[] = {1, 2, 3};
-  ids const offsets{0, 1, 3}, decreasing{0, 3, 1}, first_row{0, 1, 2}, late{1, 1, 2}, backwards{0, 2, 1};
+  ids const offsets{0, 1, 3}, decreasing{0, 3, 1}, first_row{0, 1, 2}, negative{-1, 1, 2}, backwards{0, 2, 1};
   auto const check = [&](ids const* rows, ids const* of, std::int64_t keys, errc code, char const* what) {
     keyed_jagged_view<std::int64_t const> const view{values, nullptr, of == nullptr ? nullptr : of->data(),
                                                      rows == nullptr ? nullptr : rows->data(), keys};
@@ -252,7 +360,7 @@ TEST_CASE("validate names what is wrong with a view") {
   tessera::validate(keyed_jagged_view<std::int64_t const>{values, nullptr, offsets.data(), first_row.data(), 2}, 3);
   check(&first_row, &offsets, -1, errc::invalid_argument, "keyed_jagged: negative number of keys (keys -1)");
   check(nullptr, &offsets, 2, errc::invalid_argument, "keyed_jagged: no row counts (keys 2)");
-  check(&late, &offsets, 2, errc::invalid_argument, "keyed_jagged: the first key does not start at row 0 (first row 1)");
+  check(&negative, &offsets, 2, errc::invalid_argument, "keyed_jagged: negative first row (first row -1)");
   check(&backwards, &offsets, 2, errc::invalid_argument, "keyed_jagged: negative number of rows (key 1, rows -1)");
   check(&first_row, nullptr, 2, errc::invalid_argument, "jagged: no offsets (rows 2)");
   check(&first_row, &decreasing, 2, errc::invalid_argument, "jagged: offsets decrease (row 1, offset 3, next offset 1)");

@@ -3,7 +3,13 @@
 // ctest-labels: threads
 #include "select_rows_suite.hpp"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <random>
 #include <sstream>
+#include <string>
 #include <utility>
 
 #include <tessera/tensor/jagged.hpp>
@@ -11,6 +17,7 @@
 #include <tessera/tensor/select_rows.hpp>
 
 #include "../support/hosts.hpp"
+#include "keyed_support.hpp"
 
 using tessera::jagged;
 using tessera::keyed_jagged;
@@ -118,4 +125,29 @@ TEST_CASE("the same rows of every key") {
     auto const selected = tessera::select_rows(host.exec(), keyed_jagged<>::from_rows(host.exec(), features), indices);
     CHECK((selected == keyed_jagged<>::from_rows(host.exec(), expected)));
   }
+}
+
+TEST_CASE("the same rows of every key of a view") {
+  using namespace tensor_tests;
+  for_each_batch([](tessera::host_exec const& exec, auto view, model const& keys, std::mt19937_64& random) {
+    std::size_t least = keys.empty() ? 4 : keys[0].size();
+    for (auto const& rows : keys) least = std::min(least, rows.size());
+    auto const indices =
+        tessera_tests::random_integers<std::int64_t>(random, least == 0 ? 0 : 50, 0, static_cast<std::int64_t>(least) - (least > 0));
+    model expected;
+    for (auto const& rows : keys) expected.push_back(select_rows_tests::naive(rows, indices));
+    check_batch(tessera::select_rows(exec, view, indices), expected);
+    check_any_type(view, [&](auto in) { return tessera::select_rows(exec, in, indices); });
+    tensor_tests::ids every(static_cast<std::size_t>(view.rows()));
+    std::iota(every.begin(), every.end(), 0);
+    CHECK(equal(tessera::select_rows(exec, view.flat(), every).view(), view.flat()));
+    check_any_type(view.flat(), [&](auto in) { return tessera::select_rows(exec, in, every); });
+  });
+}
+
+TEST_CASE("a row that one key of a view has not is named by the key's number") {
+  serial_host host;
+  auto const batch = tensor_tests::named_batch(host.exec());
+  auto const e = tensor_tests::error_of([&] { tessera::select_rows(host.exec(), batch.view(), ids{0, 2}); });
+  CHECK(std::string(e.what()) == "select_rows: no such row (key 1, position 1, index 2, rows 2)");
 }

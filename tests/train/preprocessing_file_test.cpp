@@ -96,6 +96,9 @@ TEST_CASE("a fitted preprocessing comes back as it was") {
   SUBCASE("vocabularies") { comes_back({.dense = dense_scaling::log}); }
   SUBCASE("frequent values, standardised") { comes_back({.dense = dense_scaling::standard, .min_count = 4}); }
   SUBCASE("integers as categories") { comes_back({.dense = dense_scaling::standard, .dense_as_category = true}); }
+  SUBCASE("the most frequent values in bounded memory") {
+    comes_back({.dense = dense_scaling::log, .dense_as_category = true, .min_count = 2, .vocabulary_limit = 7});
+  }
   SUBCASE("hashed") { comes_back({.dense = dense_scaling::log, .dense_as_category = true, .hash_size = 1000}); }
 }
 
@@ -163,7 +166,8 @@ TEST_CASE("what is missing, torn or altered is named") {
     CHECK(with(R"({"dense": "cubic"})").value("found") == "cubic");
     CHECK(with(R"({"dense": "log", "dense_as_category": 1})").value("field") == "dense_as_category");
     CHECK(with(R"({"dense": "log", "dense_as_category": false, "min_count": "1"})").value("field") == "min_count");
-    auto const lacking = with(R"({"dense": "log", "dense_as_category": false, "min_count": 1, "hash_size": 0})");
+    CHECK(with(R"({"dense": "log", "dense_as_category": false, "min_count": 1, "hash_size": 0})").value("field") == "vocabulary_limit");
+    auto const lacking = with(R"({"dense": "log", "dense_as_category": false, "min_count": 1, "hash_size": 0, "vocabulary_limit": 0})");
     CHECK(lacking.code() == errc::incompatible);
     CHECK(lacking.value("tensor") == "dense_columns");
   }

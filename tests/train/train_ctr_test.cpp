@@ -265,6 +265,103 @@ TEST_CASE("the optimizers, too, go on as they were") {
   }
 }
 
+TEST_CASE("every model and row format learns, and goes on from its checkpoint with the same bits on any threads") {
+  small_data const data;
+  for (arguments const& options :
+       {arguments{"--model", "dcn", "--cross-layers", "2", "--lr", "0.01", "--optimizer", "adagrad"},
+        arguments{"--model", "dcn", "--cross-rank", "4", "--row-format", "bf16"}, arguments{"--model", "deepfm"},
+        arguments{"--model", "dlrm", "--row-format", "fp16", "--embedding-optimizer", "rowwise-adam", "--embedding-lr", "0.01"}}) {
+    CAPTURE(options[1]);
+    auto const parts = data.folder.file(options[1] + options[3 % options.size()] + " parts"),
+               whole = data.folder.file("whole " + parts.substr(parts.size() - 12));
+    auto const with = [&](arguments more) {
+      more.insert(more.end(), options.begin(), options.end());
+      return data.run(more);
+    };
+    auto const first = with({"--epochs", "1", "--checkpoint", parts, "--threads", "2"});
+    REQUIRE_MESSAGE(first.status == 0, first.output);
+    REQUIRE(data.run({"--resume", "--checkpoint", parts, "--epochs", "4"}).status == 0);
+    auto const at_once = with({"--epochs", "4", "--checkpoint", whole, "--threads", "1"});
+    REQUIRE_MESSAGE(at_once.status == 0, at_once.output);
+    CHECK(tensors_of(parts) == tensors_of(whole));
+    CHECK(figure(at_once, "auc") > 0.8);
+    CHECK(figures(data.run({"--eval-only", "--checkpoint", parts})) == figures(at_once));
+  }
+}
+
+TEST_CASE("a schedule goes on where it was") {
+  small_data const data;
+  arguments const schedule{"--lr-schedule", "quadratic", "--warmup-steps", "4", "--decay-start", "6", "--decay-steps", "12"};
+  auto const parts = data.folder.file("parts"), whole = data.folder.file("whole"), longer = data.folder.file("longer");
+  auto const with = [&](std::string const& epochs, std::string const& checkpoints) {
+    auto all = schedule;
+    all.insert(all.end(), {"--epochs", epochs, "--checkpoint", checkpoints});
+    return data.run(all);
+  };
+  REQUIRE(with("1", parts).status == 0);  // 8 steps
+  REQUIRE(data.run({"--resume", "--checkpoint", parts, "--epochs", "3"}).status == 0);
+  REQUIRE(with("3", whole).status == 0);
+  CHECK(tensors_of(parts) == tensors_of(whole));
+  // Another rate is another model.
+  REQUIRE(data.run({"--epochs", "3", "--checkpoint", longer}).status == 0);
+  CHECK(tensors_of(longer) != tensors_of(whole));
+  // From step 18 on the rates are 0.
+  auto const tested = data.run({"--eval-only", "--checkpoint", whole});
+  REQUIRE(data.run({"--resume", "--checkpoint", whole, "--epochs", "5"}).status == 0);
+  CHECK(figures(data.run({"--eval-only", "--checkpoint", whole})) == figures(tested));
+}
+
+TEST_CASE("gradients are clipped where that is asked for") {
+  small_data const data;
+  auto const plain = data.run({"--epochs", "2", "--optimizer", "sgd", "--embedding-optimizer", "sgd"});
+  auto const with = [&](std::string const& norm) {
+    return data.run({"--epochs", "2", "--optimizer", "sgd", "--embedding-optimizer", "sgd", "--clip-norm", norm});
+  };
+  CHECK(figures(with("1000000")) == figures(plain));
+  CHECK(figure(with("1e-6"), "logloss") > figure(plain, "logloss") + 1e-4);
+}
+
+TEST_CASE("a progressive run tests each batch before it trains on it") {
+  small_data const data;
+  auto const metrics = data.folder.file("metrics");
+  auto const run = data.run({"--progressive", "--batch-size", "10", "--metrics", metrics});
+  REQUIRE_MESSAGE(run.status == 0, run.output);
+  CHECK(run.says("epoch 1/1"));
+  CHECK(std::regex_search(run.output, std::regex("\nprogressive auc=0\\.\\d{4} logloss=0\\.\\d{4} window_auc=0\\.\\d{4} "
+                                                 "window_logloss=0\\.\\d{4} samples=1000\n")));
+  auto const lines = json_lines(metrics);
+  REQUIRE(lines.size() == 3);
+  auto const& last = lines[0];  // step 100 of 100: its loss is the mean over all batches, before each was trained on
+  CHECK(last.at("step") == 100);
+  CHECK(last.at("progressive_logloss").get<double>() == doctest::Approx(last.at("loss").get<double>()).epsilon(1e-6));
+  CHECK(last.at("progressive_auc").get<double>() == doctest::Approx(last.at("auc").get<double>()).epsilon(1e-3));
+  CHECK(last.at("window_auc") == last.at("auc"));
+  CHECK(last.at("window_logloss").get<double>() == doctest::Approx(last.at("loss").get<double>()).epsilon(1e-6));
+  CHECK(lines[1].at("event") == "progressive");
+  CHECK(lines[1].at("tested") == 1000);
+  CHECK(lines[1].at("progressive_auc") == last.at("progressive_auc"));
+  CHECK(lines[2].at("event") == "test");
+  // In the order of the file: what stands first is tested on an untrained model.
+  auto const one_batch = data.run({"--progressive", "--batch-size", "1000", "--metrics", metrics});
+  REQUIRE(one_batch.status == 0);
+  CHECK(json_lines(metrics)[0].at("progressive_logloss").get<double>() > last.at("progressive_logloss").get<double>() + 0.05);
+  CHECK(figures(data.run({"--progressive", "--seed", "1"})) == figures(data.run({"--progressive"})));
+  check_refused(data.run({"--progressive", "--epochs", "2"}), {"--progressive", "--epochs 1"});
+}
+
+TEST_CASE("two runs do not share a checkpoint folder") {
+  small_data const data;
+  auto const checkpoints = data.folder.file("checkpoints");
+  running_program first(command_of(data.train, data.test, {"--epochs", "100000", "--checkpoint", checkpoints, "--checkpoint-every", "50"}));
+  while (tessera::list_step_folders(checkpoints).empty() && !first.ended()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  REQUIRE_FALSE(first.ended());
+  check_refused(data.run({"--checkpoint", checkpoints}), {"--checkpoint", checkpoints, "another run"});
+  check_refused(data.run({"--checkpoint", checkpoints, "--resume"}), {"--checkpoint", checkpoints, "another run"});
+  first.kill();
+  first.wait();
+  CHECK(data.run({"--checkpoint", checkpoints, "--resume", "--epochs", "1"}).status == 0);  // the lock went with its holder
+}
+
 TEST_CASE("what contradicts the checkpoint is refused by name") {
   small_data const data;
   auto const checkpoints = data.folder.file("checkpoints");
@@ -285,6 +382,9 @@ TEST_CASE("what contradicts the checkpoint is refused by name") {
   check_refused(resume({"--dense-as-category", "off"}), {"--dense-as-category"});
   check_refused(resume({"--embedding-init", "rows"}), {"--embedding-init"});
   check_refused(resume({"--seed", "2"}), {"--seed"});
+  check_refused(resume({"--model", "dcn"}), {"--model", "\"dlrm\"", "\"dcn\""});
+  check_refused(resume({"--row-format", "bf16"}), {"--row-format"});
+  check_refused(resume({"--progressive"}), {"--progressive"});
   auto eval = data.run({"--eval-only", "--checkpoint", checkpoints, "--embedding-dim", "8"});
   check_refused(eval, {"--embedding-dim"});
   check_refused(train_ctr(data.test, data.test, {"--checkpoint", checkpoints, "--resume"}), {"--train", "300", "1000"});
@@ -327,25 +427,33 @@ TEST_CASE("what a checkpoint says of its options is checked like a command line"
   REQUIRE(data.run({"--epochs", "1", "--checkpoint", checkpoints, "--hash-size", "50", "--embedding-lr", "0.02", "--seed", "3"}).status ==
           0);
   auto const folder = tessera::list_step_folders(checkpoints).back().path;
-  auto const original = tessera::read_manifest(folder, "tessera.checkpoint", 1);
+  auto const original = tessera::read_manifest(folder, "tessera.checkpoint", 2);
   using nlohmann::json;
-  for (auto const& [name, value, shown] : std::vector<std::tuple<std::string, json, std::string>>{{"model", "dcn", "dcn"},
-                                                                                                  {"optimizer", "lamb", "lamb"},
-                                                                                                  {"optimizer", 5, "5"},
-                                                                                                  {"embedding-optimizer", "adam", "adam"},
-                                                                                                  {"dense", "cube", "cube"},
-                                                                                                  {"dense-as-category", nullptr, "null"},
-                                                                                                  {"embedding-init", "wide", "wide"},
-                                                                                                  {"embedding-dim", 0, "0"},
-                                                                                                  {"bottom", {64, -1}, "-1"},
-                                                                                                  {"top", json::array(), ""},
-                                                                                                  {"hash-size", 1.5, "1.5"},
-                                                                                                  {"min-count", "few", "few"},
-                                                                                                  {"seed", -4, "-4"},
-                                                                                                  {"lr", -1, "-1"},
-                                                                                                  {"embedding-lr", nullptr, "null"},
-                                                                                                  {"batch-size", 0, "0"},
-                                                                                                  {"epochs", "x", "x"}}) {
+  for (auto const& [name, value, shown] :
+       std::vector<std::tuple<std::string, json, std::string>>{{"model", "dcn3", "dcn3"},
+                                                               {"cross-layers", -1, "-1"},
+                                                               {"cross-rank", "low", "low"},
+                                                               {"row-format", "fp8", "fp8"},
+                                                               {"lr-schedule", "cosine", "cosine"},
+                                                               {"warmup-steps", -5, "-5"},
+                                                               {"clip-norm", -0.5, "-0.5"},
+                                                               {"embedding-weight-decay", nullptr, "null"},
+                                                               {"optimizer", "lamb", "lamb"},
+                                                               {"optimizer", 5, "5"},
+                                                               {"embedding-optimizer", "lamb", "lamb"},
+                                                               {"dense", "cube", "cube"},
+                                                               {"dense-as-category", nullptr, "null"},
+                                                               {"embedding-init", "wide", "wide"},
+                                                               {"embedding-dim", 0, "0"},
+                                                               {"bottom", {64, -1}, "-1"},
+                                                               {"top", json::array(), ""},
+                                                               {"hash-size", 1.5, "1.5"},
+                                                               {"min-count", "few", "few"},
+                                                               {"seed", -4, "-4"},
+                                                               {"lr", -1, "-1"},
+                                                               {"embedding-lr", nullptr, "null"},
+                                                               {"batch-size", 0, "0"},
+                                                               {"epochs", "x", "x"}}) {
     std::string const option = name;  // clang 14 captures no structured binding
     CAPTURE(option);
     auto changed = original;
@@ -416,7 +524,7 @@ TEST_CASE("impossible options are refused by name") {
   check_refused(with({"--dense", "foo"}), {"--dense", "foo", "standard"});
   check_refused(with({"--dense-as-category", "perhaps"}), {"--dense-as-category", "perhaps", "off"});
   check_refused(with({"--optimizer", "foo"}), {"--optimizer", "foo"});
-  check_refused(with({"--embedding-optimizer", "adam"}), {"--embedding-optimizer", "adam"});
+  check_refused(with({"--embedding-optimizer", "lamb"}), {"--embedding-optimizer", "lamb"});
   for (std::string const option : {"--lr", "--embedding-lr"})
     for (std::string const value : {"nan", "-1", "0", "inf", "1e99", "fast", "0.1x", ""}) {
       CAPTURE(value);
@@ -433,6 +541,20 @@ TEST_CASE("impossible options are refused by name") {
   for (std::string const value : {"nan", "-0.1", "columns", "inf"})
     check_refused(with({"--embedding-init", value}), {"--embedding-init", value});
   check_refused(with({"--seed", "-1"}), {"--seed"});
+  check_refused(with({"--row-format", "fp8"}), {"--row-format", "fp8", "bf16"});
+  check_refused(with({"--cross-layers", "2"}), {"--cross-layers", "dcn"});
+  check_refused(with({"--model", "deepfm", "--cross-rank", "2"}), {"--cross-rank", "dcn"});
+  check_refused(with({"--model", "dcn", "--cross-rank", "-2"}), {"--cross-rank", "not an integer from 0 on: -2"});
+  check_refused(with({"--model", "dcn", "--cross-rank", "100000"}), {"rank", "100000"});
+  check_refused(with({"--lr-schedule", "cosine"}), {"--lr-schedule", "cosine", "linear"});
+  check_refused(with({"--lr-schedule", "linear"}), {"--lr-schedule", "--decay-steps"});
+  check_refused(with({"--decay-steps", "5"}), {"--decay-steps", "--lr-schedule"});
+  check_refused(with({"--warmup-steps", "5", "--optimizer", "ftrl"}), {"--warmup-steps", "ftrl"});
+  for (std::string const option : {"--clip-norm", "--embedding-weight-decay"})
+    for (std::string const value : {"nan", "-1", "inf", "much"}) {
+      CAPTURE(value);
+      check_refused(with({option, value}), {option + ": not a number from 0 on: " + value});
+    }
   check_refused(with({"--hash-size", "100", "--min-count", "2"}), {"--hash-size", "--min-count"});
   check_refused(with({"--resume"}), {"--resume", "--checkpoint"});
   check_refused(with({"--eval-only"}), {"--eval-only", "--checkpoint"});
@@ -460,6 +582,16 @@ TEST_CASE("the help names every option") {
   for (std::string const option : {"--train",
                                    "--test",
                                    "--model",
+                                   "--cross-layers",
+                                   "--cross-rank",
+                                   "--row-format",
+                                   "--embedding-weight-decay",
+                                   "--lr-schedule",
+                                   "--warmup-steps",
+                                   "--decay-start",
+                                   "--decay-steps",
+                                   "--clip-norm",
+                                   "--progressive",
                                    "--embedding-dim",
                                    "--bottom",
                                    "--top",
@@ -561,13 +693,38 @@ TEST_CASE("line endings change nothing, nor does cutting the data into files") {
 
 TEST_CASE("every kind of preprocessing and optimizer runs") {
   small_data const data;
-  for (arguments const& options :
-       {arguments{"--hash-size", "100"}, arguments{"--hash-size", "1"}, arguments{"--min-count", "5"}, arguments{"--min-count", "100000"},
-        arguments{"--dense", "log"}, arguments{"--dense-as-category", "off"}, arguments{"--embedding-init", "rows"},
-        arguments{"--embedding-init", "0"}, arguments{"--embedding-init", "1e-45"}, arguments{"--optimizer", "sgd"},
-        arguments{"--optimizer", "adagrad"}, arguments{"--embedding-optimizer", "sgd"}, arguments{"--embedding-dim", "1"},
-        arguments{"--bottom", "8", "--top", "5,4,3"}, arguments{"--batch-size", "1000000"}, arguments{"--batch-size", "1"},
-        arguments{"--seed", "18446744073709551615"}}) {
+  for (arguments const& options : {arguments{"--hash-size", "100"},
+                                   arguments{"--hash-size", "1"},
+                                   arguments{"--min-count", "5"},
+                                   arguments{"--min-count", "100000"},
+                                   arguments{"--dense", "log"},
+                                   arguments{"--dense-as-category", "off"},
+                                   arguments{"--embedding-init", "rows"},
+                                   arguments{"--embedding-init", "0"},
+                                   arguments{"--embedding-init", "1e-45"},
+                                   arguments{"--optimizer", "sgd"},
+                                   arguments{"--optimizer", "adagrad"},
+                                   arguments{"--optimizer", "momentum"},
+                                   arguments{"--optimizer", "ftrl"},
+                                   arguments{"--embedding-optimizer", "sgd"},
+                                   arguments{"--embedding-optimizer", "momentum"},
+                                   arguments{"--embedding-optimizer", "adagrad"},
+                                   arguments{"--embedding-optimizer", "adam"},
+                                   arguments{"--embedding-optimizer", "rowwise-adam"},
+                                   arguments{"--embedding-optimizer", "ftrl"},
+                                   arguments{"--row-format", "fp16"},
+                                   arguments{"--row-format", "bf16"},
+                                   arguments{"--embedding-weight-decay", "1e-5"},
+                                   arguments{"--model", "dcn"},
+                                   arguments{"--model", "dcn", "--cross-layers", "0"},
+                                   arguments{"--model", "dcn", "--cross-layers", "2", "--cross-rank", "8"},
+                                   arguments{"--model", "deepfm"},
+                                   arguments{"--model", "deepfm", "--embedding-dim", "1"},
+                                   arguments{"--embedding-dim", "1"},
+                                   arguments{"--bottom", "8", "--top", "5,4,3"},
+                                   arguments{"--batch-size", "1000000"},
+                                   arguments{"--batch-size", "1"},
+                                   arguments{"--seed", "18446744073709551615"}}) {
     CAPTURE(options[0]);
     CAPTURE(options[1]);
     auto all = options;
@@ -742,6 +899,11 @@ TEST_CASE("a file that is missing or cannot be written is found before the train
   found_first(data.run({"--predict", nowhere}), nowhere);
   found_first(data.run({"--metrics", nowhere}), nowhere);
   found_first(data.run({"--checkpoint", data.test + "/below"}), data.test + "/below");
+  auto const bad_test = data.folder.file("bad test.tsv");
+  write_file(bad_test, head(test_tsv, 30) + "no sample\n");
+  auto const result = train_ctr(data.train, bad_test);
+  found_first(result, bad_test);
+  CHECK(result.says("line 31"));
 }
 
 TEST_CASE("a run that fails leaves the predictions of an earlier one as they were, and none of its own") {

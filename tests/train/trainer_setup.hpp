@@ -9,7 +9,7 @@
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/nn/gemm_eigen.hpp>
-#include <tessera/train/dlrm.hpp>
+#include <tessera/train/click_model.hpp>
 #include <tessera/train/trainer.hpp>
 
 #include "click_batches.hpp"
@@ -33,27 +33,36 @@ struct small_shape {
   }
 };
 
+/// Names a store and an interaction, for typed suites.
+template <class Store, class Interaction>
+struct model_kind {
+  using store = Store;
+  using interaction = Interaction;
+};
+
 /// A model and its trainer, which refers to it.
-template <class Store, class Rows, class Dense>
+template <class Store, class Rows, class Dense, class Interaction = tessera::dot_products>
 struct small_run {
-  using model_type = tessera::dlrm<Store, tessera::eigen_gemm>;
+  using model_type = tessera::click_model<Store, tessera::eigen_gemm, Interaction>;
   model_type model;
   tessera::trainer<model_type, Rows, Dense> run;
 
   small_run(tessera::host_exec const& exec, Rows const& rows, Dense const& dense, small_shape const& shape = {}, std::uint64_t seed = 3,
-            std::vector<tessera::pooled_feature> const& features = small_shape::features())
-      : model(exec, tessera::dlrm_options(shape.dense_features, shape.bottom, shape.top, tessera::random_seed{seed}),
+            std::vector<tessera::pooled_feature> const& features = small_shape::features(), tessera::trainer_options const& options = {})
+      : model(exec, tessera::click_model_options(shape.dense_features, shape.bottom, shape.top, tessera::random_seed{seed}),
               tables(exec, rows, shape), features),
-        run(exec, model, rows, dense) {}
+        run(exec, model, rows, dense, options) {}
   small_run(small_run const&) = delete;
 
   static std::vector<Store> tables(tessera::host_exec const& exec, Rows const& rows, small_shape const& shape) {
     std::vector<Store> result;
     for (std::size_t t = 0; t < shape.rows.size(); ++t)
-      result.emplace_back(exec,
-                          tessera::table_options{tessera::table_id{static_cast<std::int64_t>(t)}, shape.dim, shape.rows[t],
-                                                 shape.init_bound, tessera::random_seed{shape.table_seed}},
-                          rows);
+      tessera::with_optimizer(rows, [&](auto const& optimizer) {
+        result.emplace_back(exec,
+                            tessera::table_options{tessera::table_id{static_cast<std::int64_t>(t)}, shape.dim, shape.rows[t],
+                                                   shape.init_bound, tessera::random_seed{shape.table_seed}},
+                            optimizer);
+      });
     return result;
   }
 
@@ -68,7 +77,7 @@ struct small_run {
 
   std::vector<float> predictions(tessera::host_exec const& exec) const {
     auto clicks = small_shape().clicks(99);
-    tessera::dlrm_saved saved;
+    typename model_type::saved_type saved;
     auto const logits = model.predict(exec, clicks.next(exec, 200), saved);
     return {logits.begin(), logits.end()};
   }

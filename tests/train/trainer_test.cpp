@@ -3,15 +3,20 @@
 // ctest-labels: threads
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <new>
+#include <numeric>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "../support/hosts.hpp"
@@ -82,14 +87,14 @@ class held_batches {
   std::vector<batch_view> views_;
 };
 
-template <class Store, class Rows, class Dense>
-void allocates_nothing(host_exec const& exec, Rows const& rows, Dense const& dense) {
+template <class Store, class Interaction = dot_products, class Rows, class Dense>
+void allocates_nothing(host_exec const& exec, Rows const& rows, Dense const& dense, trainer_options const& options = {}) {
   counting_memory upstream;
   arena workspace(upstream);
   auto const step_exec = exec.with_memory(workspace);
   counting_memory own;
   auto const own_exec = exec.with_memory(own);
-  small_run<Store, Rows, Dense> trained(own_exec, rows, dense);
+  small_run<Store, Rows, Dense, Interaction> trained(own_exec, rows, dense, {}, 3, small_shape::features(), options);
   held_batches const batches(exec, {7, 130, 1, 0, 64, 129, 2});
   auto const round = [&] {
     double sum = 0;
@@ -110,6 +115,7 @@ void allocates_nothing(host_exec const& exec, Rows const& rows, Dense const& den
 }
 
 /// The model again, naively and in double: logits of a batch from parameters in the order of `blocks()`, and rows by table.
+template <class Interaction>
 struct reference_model {
   small_shape shape;
   std::vector<double> dense;              // bottom's, then top's: each layer's weight (out, in) before its bias
@@ -130,13 +136,47 @@ struct reference_model {
     return x;
   }
 
+  static std::int64_t interacted_width(std::int64_t vectors, std::int64_t dim) {
+    if constexpr (std::is_same_v<Interaction, dot_products>) return dot_interaction_width(vectors, dim);
+    if constexpr (std::is_same_v<Interaction, cross_layers>) return vectors * dim;
+    return vectors * (dim - 1);
+  }
+
+  static std::vector<double> interact(std::vector<std::vector<double>> const& vectors, double& beside_top, double const*& p) {
+    std::vector<double> out;
+    auto const product = [](std::vector<double> const& a, std::vector<double> const& b, std::size_t elements) {
+      return std::inner_product(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(elements), b.begin(), 0.0);
+    };
+    if constexpr (std::is_same_v<Interaction, dot_products>) {
+      out = vectors[0];
+      for (std::size_t i = 1; i < vectors.size(); ++i)
+        for (std::size_t j = 0; j < i; ++j) out.push_back(product(vectors[i], vectors[j], vectors[i].size()));
+    } else if constexpr (std::is_same_v<Interaction, cross_layers>) {
+      for (auto const& v : vectors) out.insert(out.end(), v.begin(), v.end());
+      auto const first = out;
+      for (std::int64_t l = 0; l < cross_layers::options().layers; ++l) {
+        auto const mixed = layers(out, {static_cast<std::int64_t>(out.size()), static_cast<std::int64_t>(out.size())}, false, p);
+        for (std::size_t i = 0; i < out.size(); ++i) out[i] += first[i] * mixed[i];
+      }
+    } else {
+      for (auto const& v : vectors) {
+        out.insert(out.end(), v.begin(), v.end() - 1);
+        beside_top += v.back();
+      }
+      for (std::size_t i = 1; i < vectors.size(); ++i)
+        for (std::size_t j = 0; j < i; ++j) beside_top += product(vectors[i], vectors[j], vectors[i].size() - 1);
+    }
+    return out;
+  }
+
   std::vector<double> logits(batch_view const& batch) const {
     auto const dim = static_cast<std::size_t>(shape.dim);
     auto const features = small_shape::features();
     std::vector<std::int64_t> bottom{shape.dense_features};
     bottom.insert(bottom.end(), shape.bottom.begin(), shape.bottom.end());
     bottom.push_back(shape.dim);
-    std::vector<std::int64_t> top{dot_interaction_width(1 + static_cast<std::int64_t>(features.size()), shape.dim)};
+    auto const vectors_count = 1 + static_cast<std::int64_t>(features.size());
+    std::vector<std::int64_t> top{interacted_width(vectors_count, shape.dim)};
     top.insert(top.end(), shape.top.begin(), shape.top.end());
     top.push_back(1);
     std::vector<double> result;
@@ -153,14 +193,9 @@ struct reference_model {
         if (features[f].pooling == pooling::mean && bags.length(s) > 0)
           for (auto& element : pooled) element /= static_cast<double>(bags.length(s));
       }
-      auto interaction = vectors[0];
-      for (std::size_t i = 1; i < vectors.size(); ++i)
-        for (std::size_t j = 0; j < i; ++j) {
-          double product = 0;
-          for (std::size_t d = 0; d < dim; ++d) product += vectors[i][d] * vectors[j][d];
-          interaction.push_back(product);
-        }
-      result.push_back(layers(std::move(interaction), top, false, p)[0]);
+      double beside_top = 0;
+      auto interacted = interact(vectors, beside_top, p);
+      result.push_back(layers(std::move(interacted), top, false, p)[0] + beside_top);
     }
     return result;
   }
@@ -200,8 +235,8 @@ std::vector<std::vector<float>> rows_of(host_exec const& exec, std::vector<Store
 
 template <class Model>
 std::vector<float> dense_of(Model& model) {
-  std::vector<float> all(model.bottom().parameters().begin(), model.bottom().parameters().end());
-  all.insert(all.end(), model.top().parameters().begin(), model.top().parameters().end());
+  std::vector<float> all;
+  for (auto const& group : model.groups()) all.insert(all.end(), group.values.begin(), group.values.end());
   return all;
 }
 
@@ -214,10 +249,19 @@ TEST_CASE_TEMPLATE("a step allocates nothing once batches have stopped growing a
     CAPTURE(exec.threads());
     allocates_nothing<Store>(exec, sgd{0.05F}, sgd{0.01F});
     allocates_nothing<Store>(exec, rowwise_adagrad{0.05F}, adam{0.01F});
+    allocates_nothing<Store, cross_layers>(exec, sgd{0.05F}, sgd{0.01F});
+    allocates_nothing<Store, cross_layers>(exec, sgd{0.05F}, sgd{0.01F}, {.clip_norm = 0.1F});
+    allocates_nothing<Store, factorization>(exec, std::variant<adagrad, sgd>(sgd{0.05F}), std::variant<sgd, adam>(adam{0.01F}));
   }
 }
 
-TEST_CASE_TEMPLATE("all gradients are those of the loss", Store, dense_table<>, hash_table<>) {
+#define TESSERA_TEST_MODELS                                                                                                 \
+  model_kind<dense_table<>, dot_products>, model_kind<hash_table<>, dot_products>, model_kind<dense_table<>, cross_layers>, \
+      model_kind<dense_table<>, factorization>
+
+TEST_CASE_TEMPLATE("all gradients are those of the loss", Kind, TESSERA_TEST_MODELS) {
+  using Store = typename Kind::store;
+  using Interaction = typename Kind::interaction;
   serial_host host;
   auto const exec = host.exec();
   small_shape shape;
@@ -226,7 +270,7 @@ TEST_CASE_TEMPLATE("all gradients are those of the loss", Store, dense_table<>, 
   shape.top = {9, 5};
   shape.rows = {5, 3, 6};
   sgd const unit_rate{1.0F};
-  small_run<Store, sgd, sgd> trained(exec, unit_rate, unit_rate, shape);
+  small_run<Store, sgd, sgd, Interaction> trained(exec, unit_rate, unit_rate, shape);
   auto& model = trained.model;
   // Biases start at 0, where a ReLU has a corner.
   auto const parameters = dense_of(model);
@@ -239,10 +283,10 @@ TEST_CASE_TEMPLATE("all gradients are those of the loss", Store, dense_table<>, 
   auto const batch = clicks.next(exec, 13);
   auto const dense_before = dense_of(model);
   auto const rows_before = rows_of(exec, model.tables(), shape);
-  reference_model reference{shape, {dense_before.begin(), dense_before.end()}, {}};
+  reference_model<Interaction> reference{shape, {dense_before.begin(), dense_before.end()}, {}};
   for (auto const& rows : rows_before) reference.rows.emplace_back(rows.begin(), rows.end());
 
-  dlrm_saved saved;
+  typename click_model<Store, eigen_gemm, Interaction>::saved_type saved;
   auto const logits = model.forward(exec, batch, saved);
   auto const expected_logits = reference.logits(batch);
   for (std::size_t i = 0; i < expected_logits.size(); ++i)
@@ -259,21 +303,21 @@ TEST_CASE_TEMPLATE("all gradients are those of the loss", Store, dense_table<>, 
   };
   for (std::size_t i = 0; i < dense_before.size(); ++i)
     compare(dense_before[i], dense_after[i], reference.slope(batch, reference.dense[i]));
-  CHECK(largest > 0.01);
+  CHECK(largest > 0.001);
   CHECK(worst < 1e-6);
   largest = worst = 0;
   auto const rows_after = rows_of(exec, model.tables(), shape);
   for (std::size_t t = 0; t < rows_after.size(); ++t)
     for (std::size_t i = 0; i < rows_after[t].size(); ++i)
       compare(rows_before[t][i], rows_after[t][i], reference.slope(batch, reference.rows[t][i]));
-  CHECK(largest > 0.01);
+  CHECK(largest > 0.001);
   CHECK(worst < 1e-6);
 }
 
-TEST_CASE_TEMPLATE("training lowers the loss", Store, dense_table<>, hash_table<>) {
+TEST_CASE_TEMPLATE("training lowers the loss", Kind, TESSERA_TEST_MODELS) {
   serial_host host;
   auto const exec = host.exec();
-  small_run<Store, rowwise_adagrad, adam> trained(exec, {0.1F}, {0.01F});
+  small_run<typename Kind::store, rowwise_adagrad, adam, typename Kind::interaction> trained(exec, {0.1F}, {0.01F});
   auto clicks = small_shape().clicks();
   double first = 0, last = 0;
   for (int i = 0; i < 200; ++i) {
@@ -287,21 +331,23 @@ TEST_CASE_TEMPLATE("training lowers the loss", Store, dense_table<>, hash_table<
   CHECK(last < 0.7 * first);
 }
 
-TEST_CASE_TEMPLATE("several forwards may be in flight, and go back in any order", Store, dense_table<>, hash_table<>) {
+TEST_CASE_TEMPLATE("several forwards may be in flight, and go back in any order", Kind, TESSERA_TEST_MODELS) {
+  using Store = typename Kind::store;
+  using Interaction = typename Kind::interaction;
   serial_host host;
   auto const exec = host.exec();
   sgd const rate{0.1F};
   small_shape const shape;
   held_batches const batches(exec, {40, 25});
   struct outcome {
-    std::vector<std::vector<float>> gradients;  // of each batch: bottom's, then top's
+    std::vector<std::vector<float>> gradients;  // of each batch
     std::vector<std::vector<float>> rows;
   };
   // Forwards of all batches, then backwards of those named, in that order.
   auto const run = [&](std::vector<std::size_t> const& order) {
-    small_run<Store, sgd, sgd> trained(exec, rate, rate);
+    small_run<Store, sgd, sgd, Interaction> trained(exec, rate, rate);
     auto& model = trained.model;
-    std::vector<dlrm_saved> saved(2);
+    std::vector<typename click_model<Store, eigen_gemm, Interaction>::saved_type> saved(2);
     std::vector<std::vector<float>> slopes;
     for (std::size_t b = 0; b < 2; ++b) {
       auto const& batch = batches.views()[b];
@@ -310,11 +356,9 @@ TEST_CASE_TEMPLATE("several forwards may be in flight, and go back in any order"
     }
     outcome result{std::vector<std::vector<float>>(2), {}};
     for (auto const b : order) {
-      std::vector<float> bottom(static_cast<std::size_t>(model.bottom().parameters().size())),
-          top(static_cast<std::size_t>(model.top().parameters().size()));
-      model.backward(exec, saved[b], slopes[b], bottom, top, rate);
-      bottom.insert(bottom.end(), top.begin(), top.end());
-      result.gradients[b] = bottom;
+      result.gradients[b].resize(static_cast<std::size_t>(model.parameter_count()));
+      model.backward(exec, saved[b], slopes[b], result.gradients[b]);
+      model.update_rows(exec, saved[b], rate);
     }
     result.rows = rows_of(exec, model.tables(), shape);
     return result;
@@ -354,4 +398,155 @@ TEST_CASE("a batch that does not fit the model is refused before anything change
   CHECK_THROWS_AS(trained.run.step(exec, batch), error);
   CHECK(trained.model.tables()[0].rows() == rows_before);
   CHECK(trained.model.tables()[0].steps().value == 0);
+}
+
+namespace {
+
+/// Every number that a step may change, as differences to the start at rates of 1.
+template <class Run>
+std::vector<double> change(host_exec const& exec, Run& trained, auto const& steps) {
+  auto const all = [&] {
+    auto numbers = dense_of(trained.model);
+    for (auto const& rows : rows_of(exec, trained.model.tables(), small_shape())) numbers.insert(numbers.end(), rows.begin(), rows.end());
+    return numbers;
+  };
+  auto const before = all();
+  steps(trained.run);
+  auto const after = all();
+  std::vector<double> difference;
+  for (std::size_t i = 0; i < before.size(); ++i) difference.push_back(static_cast<double>(after[i]) - static_cast<double>(before[i]));
+  return difference;
+}
+
+double norm(std::vector<double> const& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }
+
+double distance(std::vector<double> a, std::vector<double> const& b) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
+  return norm(a);
+}
+
+template <class Kind>
+using sgd_run = small_run<typename Kind::store, sgd, sgd, typename Kind::interaction>;
+constexpr sgd unit{1.0F};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("accumulated gradients are the sum of the micro-batches' by their shares, and one step", Kind, TESSERA_TEST_MODELS) {
+  serial_host host;
+  auto const exec = host.exec();
+  held_batches const batches(exec, {40, 25, 13});
+  auto const& views = batches.views();
+  auto const alone = [&](std::size_t b) {
+    sgd_run<Kind> trained(exec, unit, unit);
+    return change(exec, trained, [&](auto& run) { run.step(exec, views[b]); });
+  };
+  auto expected = alone(0);
+  auto const second = alone(1), third = alone(2);
+  for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = 0.5 * expected[i] + 0.3 * second[i] + 0.2 * third[i];
+  sgd_run<Kind> trained(exec, unit, unit);
+  auto const accumulated = change(exec, trained, [&](auto& run) {
+    run.accumulate(exec, views[0], 0.5F);
+    CHECK(run.logits().size() == 40);
+    run.accumulate(exec, views[1], 0.3F);
+    run.accumulate(exec, views[2], 0.2F);
+    run.update(exec);
+  });
+  CHECK(norm(expected) > 0.02);
+  CHECK(distance(accumulated, expected) < 1e-5 * norm(expected));
+  for (auto const& table : trained.model.tables()) CHECK(table.steps().value == 1);
+  for (auto const& state : trained.run.dense_states()) CHECK(state.state->steps().value == 1);
+  // What has been used is gone: nothing to update with, and the next step is its batch's alone.
+  CHECK(norm(change(exec, trained, [&](auto& run) { run.update(exec); })) == 0);
+  CHECK(trained.model.tables()[0].steps().value == 1);
+}
+
+TEST_CASE_TEMPLATE("a step in two halves is the same bits", Kind, TESSERA_TEST_MODELS) {
+  serial_host host;
+  auto const exec = host.exec();
+  held_batches const batches(exec, {40, 25, 13});
+  sgd_run<Kind> at_once(exec, unit, unit), in_halves(exec, unit, unit);
+  for (auto const& batch : batches.views()) {
+    auto const loss = at_once.run.step(exec, batch);
+    CHECK(in_halves.run.accumulate(exec, batch) == loss);
+    in_halves.run.update(exec);
+  }
+  CHECK(dense_of(in_halves.model) == dense_of(at_once.model));
+  CHECK(rows_of(exec, in_halves.model.tables(), small_shape()) == rows_of(exec, at_once.model.tables(), small_shape()));
+}
+
+TEST_CASE_TEMPLATE("gradients of dense parameters and rows together are clipped to a norm", Kind, TESSERA_TEST_MODELS) {
+  serial_host host;
+  auto const exec = host.exec();
+  held_batches const batches(exec, {64});
+  auto const of = [&](float clip_norm) {
+    sgd_run<Kind> trained(exec, unit, unit, {}, 3, small_shape::features(), {.clip_norm = clip_norm});
+    return change(exec, trained, [&](auto& run) { run.step(exec, batches.views()[0]); });
+  };
+  auto const whole = of(0);
+  CHECK(norm(whole) > 0.02);
+  CHECK(of(1000) == whole);
+  auto const limit = norm(whole) / 3;
+  auto const clipped = of(static_cast<float>(limit));
+  CHECK(norm(clipped) == doctest::Approx(limit).epsilon(1e-4));
+  auto third = whole;
+  for (auto& x : third) x /= 3;
+  CHECK(distance(clipped, third) < 1e-4 * limit);
+  CHECK_THROWS_AS(of(-1), error);
+  CHECK_THROWS_AS(of(std::numeric_limits<float>::quiet_NaN()), error);
+}
+
+TEST_CASE_TEMPLATE("each table has a rate of its own, which may change between steps", Store, dense_table<>, hash_table<>) {
+  serial_host host;
+  auto const exec = host.exec();
+  held_batches const batches(exec, {64});
+  using choice = std::variant<adagrad, sgd>;
+  auto const rows_after = [&](auto const& optimizer, std::vector<float> const& rates) {
+    small_run<Store, std::remove_cvref_t<decltype(optimizer)>, sgd> trained(exec, optimizer, unit);
+    auto& of_tables = trained.run.row_optimizers();
+    REQUIRE(of_tables.size() == 3);
+    for (std::size_t t = 0; t < rates.size(); ++t) with_optimizer(of_tables[t], [&](auto& o) { set_learning_rate(o, rates[t]); });
+    trained.run.step(exec, batches.views()[0]);
+    return rows_of(exec, trained.model.tables(), small_shape());
+  };
+  auto const still = rows_after(sgd{0.5F}, {0, 0, 0}), same = rows_after(sgd{0.5F}, {}), each = rows_after(sgd{0.5F}, {0.5F, 0, 1});
+  CHECK(same[0] != still[0]);
+  CHECK(each[0] == same[0]);
+  CHECK(each[1] == still[1]);
+  double worst = 0;
+  for (std::size_t i = 0; i < still[2].size(); ++i)
+    worst = std::max(worst, std::abs(static_cast<double>(each[2][i] - still[2][i]) - 2 * static_cast<double>(same[2][i] - still[2][i])));
+  CHECK(worst < 1e-6);
+  CHECK(rows_after(choice(sgd{0.5F}), {0.5F, 0, 1}) == each);
+}
+
+TEST_CASE("tables with optimizers of different kinds are refused") {
+  serial_host host;
+  auto const exec = host.exec();
+  held_batches const batches(exec, {5});
+  using choice = std::variant<adagrad, sgd>;
+  small_run<dense_table<>, choice, sgd> trained(exec, choice(sgd{}), unit);
+  trained.run.row_optimizers()[1] = adagrad{};
+  CHECK_THROWS_AS(trained.run.step(exec, batches.views()[0]), error);
+}
+
+TEST_CASE_TEMPLATE("a sample counts by its weight", Kind, TESSERA_TEST_MODELS) {
+  serial_host host;
+  auto const exec = host.exec();
+  held_batches const batches(exec, {40});
+  auto batch = batches.views()[0];
+  std::vector<float> labels(batch.labels.begin(), batch.labels.end()), weights(40, 2.0F);
+  auto const of = [&](vector_view<float const> with) {
+    batch.labels = labels;
+    batch.weights = with;
+    sgd_run<Kind> trained(exec, unit, unit);
+    return change(exec, trained, [&](auto& run) { run.step(exec, batch); });
+  };
+  auto const unweighted = of({});
+  CHECK(distance(of(weights), unweighted) < 1e-5 * norm(unweighted));
+  for (std::size_t i = 0; i < 40; i += 3) weights[i] = 0;
+  auto const some = of(weights);
+  CHECK(distance(some, unweighted) > 0.01 * norm(unweighted));
+  for (std::size_t i = 0; i < 40; i += 3) labels[i] = 1 - labels[i];
+  CHECK(of(weights) == some);
 }

@@ -42,6 +42,8 @@ class buffer {
 
   /// Makes room for `size` elements. Their values are lost when the capacity has to grow, else kept. The first capacity is exact; it never
   /// shrinks and grows by half at least, so a buffer that lives from step to step stops allocating soon.
+  /// @throws tessera::error invalid_argument for a size that is negative or more than can be counted in bytes, and what the memory throws;
+  /// values are lost then only where the buffer had to grow.
   void resize(Exec const& exec, std::int64_t size) {
     constexpr auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T));
     if (size < 0 || size > most) throw error(errc::invalid_argument, "buffer: size", {{"size", size}, {"element bytes", sizeof(T)}});
@@ -83,5 +85,14 @@ class buffer {
   std::int64_t size_ = 0;
   std::int64_t capacity_ = 0;
 };
+
+/// Makes room for `size` elements at least, twice as many as there were when it has to grow; all values stay, new ones are uninitialised.
+template <class T>
+void grow(host_exec const& exec, buffer<T>& values, std::int64_t size) {
+  if (size <= values.size()) return;
+  buffer<T> larger(exec, std::max(size, 2 * values.size()));
+  std::copy(values.begin(), values.end(), larger.begin());
+  values = std::move(larger);
+}
 
 }  // namespace tessera::inline TESSERA_ABI

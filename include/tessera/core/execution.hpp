@@ -91,6 +91,7 @@ static_assert(memory_resource<system_memory, host_exec> && memory_resource<pmr_m
 constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) noexcept { return n / by + (n % by != 0); }
 
 /// Calls f(first, last) for the pieces [0, grain), [grain, 2 grain), … of [0, n): the bounds depend on n and grain alone.
+/// @pre n >= 0, grain >= 1.
 template <class F>
 void for_each_piece(host_exec const& exec, std::int64_t n, std::int64_t grain, F const& f) {
   exec.run(divide_up(n, grain), [&](std::int64_t piece) {

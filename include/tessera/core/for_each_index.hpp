@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 
 namespace tessera::inline TESSERA_ABI {
@@ -29,6 +30,8 @@ struct for_each_index_impl<host_exec> {
 struct for_each_index_fn {
   template <execution Exec, class F>
   void operator()(Exec const& exec, std::int64_t n, std::int64_t grain, F const& f) const {
+    if (n < 0 || grain < 1)
+      throw error(errc::invalid_argument, "for_each_index: n indices by grains of 1 or more", {{"n", n}, {"grain", grain}});
     for_each_index_impl<Exec>::run(exec, n, grain, f);
   }
 };
@@ -36,6 +39,7 @@ struct for_each_index_fn {
 }  // namespace detail
 
 /// Calls f(0) … f(n - 1), each once, in any order: `for_each_index(exec, n, grain, f)`, with `grain` indices a thread at a time, at least 1.
+/// @throws tessera::error invalid_argument for a negative n or a grain below 1.
 inline constexpr detail::for_each_index_fn for_each_index{};
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -20,15 +20,23 @@ TESSERA_HOST_DEVICE constexpr std::uint64_t mix_bits(std::uint64_t x) noexcept {
   return x ^ x >> 31;
 }
 
-/// Numbers ids in the order of their first insertion: any int64 to 0, 1, 2, … Open addressing with linear probing, at most 3/5 full;
-/// grows by doubling; never forgets. Finding is safe on many threads, inserting is for one.
+/// Numbers ids: any int64 to 0, 1, 2, … in the order of insertion. An id that is erased leaves its number to the next new one, of several
+/// the one left last; the numbers of other ids stay. Open addressing with linear probing, at most 3/5 full; grows by doubling. Finding is
+/// safe on many threads, inserting and erasing is for one.
 class id_map {
  public:
   static constexpr std::int64_t absent = -1;
 
-  std::int64_t size() const noexcept { return count_; }
-  /// The ids in the order of their numbers, (size(),).
-  vector_view<std::int64_t const> ids() const noexcept { return {ids_.data(), count_}; }
+  std::int64_t size() const noexcept { return number_bound_ - free_; }
+  /// All numbers lie in [0, number_bound()); equal to size() as long as every number left has been taken again.
+  std::int64_t number_bound() const noexcept { return number_bound_; }
+  /// The id of each number, (number_bound(),); without meaning for a number that no id has.
+  vector_view<std::int64_t const> ids() const noexcept { return {ids_.data(), number_bound_}; }
+  /// Whether an id has this number of [0, number_bound()).
+  bool holds_number(std::int64_t number) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) detail::check_index("id_map number", number, number_bound_);
+    return free_ == 0 || find(ids_[number]) == number;
+  }
 
   /// The id's number, or `absent`.
   std::int64_t find(std::int64_t id) const noexcept {
@@ -45,12 +53,31 @@ class id_map {
   /// The id's number, and whether it is new. Allocates from `exec`'s memory when a new id makes it grow.
   std::pair<std::int64_t, bool> insert(host_exec const& exec, std::int64_t id) {
     if (auto const number = find(id); number != absent) return {number, false};
-    reserve(exec, count_ + 1);
-    auto i = first_entry(id);
-    while (entries_[i].number != absent) i = (i + 1) & mask_;
-    entries_[i] = {id, count_};
-    ids_[count_] = id;
-    return {count_++, true};
+    reserve(exec, size() + 1);
+    auto const number = free_ == 0 ? number_bound_++ : std::exchange(first_free_, ids_[first_free_]);
+    if (free_ > 0) --free_;
+    ids_[number] = id;
+    place({id, number});
+    return {number, true};
+  }
+
+  /// Forgets the id; returns the number that it had, or `absent`.
+  std::int64_t erase(std::int64_t id) noexcept {
+    if (entries_.empty()) return absent;
+    auto hole = first_entry(id);
+    while (entries_[hole].number != absent && entries_[hole].id != id) hole = (hole + 1) & mask_;
+    auto const number = entries_[hole].number;
+    if (number == absent) return absent;
+    // What stands behind moves up, unless it would come to stand before its first place.
+    for (auto i = (hole + 1) & mask_; entries_[i].number != absent; i = (i + 1) & mask_)
+      if (((i - first_entry(entries_[i].id)) & mask_) >= ((i - hole) & mask_)) {
+        entries_[hole] = entries_[i];
+        hole = i;
+      }
+    entries_[hole].number = absent;
+    ids_[number] = std::exchange(first_free_, number);
+    ++free_;
+    return number;
   }
 
   /// Makes room for `count` ids in all. @throws tessera::error invalid_argument for a count that no memory holds.
@@ -63,19 +90,18 @@ class id_map {
       std::fill(entries.begin(), entries.end(), entry{0, absent});
       std::swap(entries_, entries);
       mask_ = entry_count - 1;
-      for (std::int64_t number = 0; number < count_; ++number) {
-        auto i = first_entry(ids_[number]);
-        while (entries_[i].number != absent) i = (i + 1) & mask_;
-        entries_[i] = {ids_[number], number};
-      }
+      for (auto const& e : entries)
+        if (e.number != absent) place(e);
     }
-    if (count > ids_.size()) {
-      buffer<std::int64_t> ids(exec, std::max<std::int64_t>(count, 2 * ids_.size()));
-      std::copy(ids_.begin(), ids_.begin() + count_, ids.begin());
-      std::swap(ids_, ids);
-    }
+    grow(exec, ids_, count);
   }
 
+  /// What a map occupies that was made with room for `count` ids.
+  static std::size_t bytes_for(std::int64_t count) noexcept {
+    std::size_t entries = count == 0 ? 0 : 16;
+    while (5 * static_cast<std::size_t>(count) > 3 * entries) entries *= 2;
+    return entries * sizeof(entry) + static_cast<std::size_t>(count) * sizeof(std::int64_t);
+  }
   std::size_t bytes() const noexcept { return entries_.capacity_bytes() + ids_.capacity_bytes(); }
 
  private:
@@ -90,10 +116,18 @@ class id_map {
     return static_cast<std::int64_t>(mix_bits(static_cast<std::uint64_t>(id))) & mask_;
   }
 
+  void place(entry e) noexcept {
+    auto i = first_entry(e.id);
+    while (entries_[i].number != absent) i = (i + 1) & mask_;
+    entries_[i] = e;
+  }
+
   buffer<entry> entries_;     // a power of two of them, or none
-  buffer<std::int64_t> ids_;  // by number; the first count_ are in use
+  buffer<std::int64_t> ids_;  // by number; of a number that no id has, the next such number
   std::int64_t mask_ = 0;
-  std::int64_t count_ = 0;
+  std::int64_t number_bound_ = 0;
+  std::int64_t free_ = 0;  // numbers below the bound that no id has
+  std::int64_t first_free_ = absent;
 };
 
 }  // namespace tessera::inline TESSERA_ABI

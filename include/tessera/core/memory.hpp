@@ -32,10 +32,7 @@ class memory_ref {
  public:
   template <class R>
     requires(!std::same_as<std::remove_const_t<R>, memory_ref>)
-  explicit memory_ref(R& resource) noexcept : resource_(&resource), calls_(&calls_for<R>) {
-    static_assert(memory_resource<R, Exec>,
-                  "a memory resource has allocate(exec, bytes, alignment) and deallocate(exec, pointer, bytes, alignment)");
-  }
+  explicit memory_ref(R& resource) noexcept : resource_(&resource), calls_(calls_of<R>()) {}
 
   void* allocate(Exec const& exec, std::size_t bytes, std::size_t alignment) const {
     return calls_->allocate(resource_, exec, bytes, alignment);
@@ -56,6 +53,16 @@ class memory_ref {
                                    [](void* r, Exec const& exec, void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
                                      static_cast<R*>(r)->deallocate(exec, pointer, bytes, alignment);
                                    }};
+
+  template <class R>
+  static constexpr calls const* calls_of() noexcept {
+    static_assert(memory_resource<R, Exec>,
+                  "a memory resource has allocate(exec, bytes, alignment) and deallocate(exec, pointer, bytes, alignment)");
+    if constexpr (memory_resource<R, Exec>)  // else that sentence alone is what the compiler says
+      return &calls_for<R>;
+    else
+      return nullptr;
+  }
 
   void* resource_;
   calls const* calls_;

@@ -2,14 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/core/config.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/update_rules.hpp>
 
 /// Optimizers whose elements know nothing of each other; they serve embedding rows (`row_optimizer`) and dense parameters
-/// (`dense_optimizer`) alike, on host and device.
+/// (`dense_optimizer`) alike, on host and device. Only what is touched changes: the state of a row that a batch does not name stays as it
+/// is, momentum and moments included. `<tessera/core/optimizer_adaptors.hpp>` adds weight decay and clipping to any of them.
 namespace tessera::inline TESSERA_ABI {
 
 /// What an optimizer learns of a row, or of a block of dense parameters, before its elements.
@@ -18,6 +21,80 @@ struct row_gradient {
   std::int64_t dim;
   step_count step;  // of the table or model, 1 at the first
 };
+
+namespace detail {
+template <class O>
+concept changes_gradients = requires(O const& o, float gradient, float weight) {
+  { o.gradient_of(gradient, weight) } -> std::same_as<float>;
+};
+template <class O>
+concept names_gradient_of = requires {
+  &O::gradient_of;
+};
+// A member of that name that cannot be called so would be passed over in silence.
+template <class O>
+concept gradient_of_takes_gradient_and_weight = !names_gradient_of<O> || changes_gradients<O>;
+}  // namespace detail
+
+/// How one touched row, or a block of dense parameters, changes. A policy names how many floats of state a row has (`row_state`) and how
+/// many each of its elements (`element_state`), and computes
+/// - optionally `float gradient_of(gradient, weight) const`, of each element first: what all else takes for its gradient;
+/// - `begin_row(row_state, row_gradient)`, once a row: may change the row's state; returns what `update` needs, of any type;
+/// - `update(weight, element_state, stride, gradient, factor)`, once an element: state number k of the element is
+///   `element_state[k * stride]`.
+/// Optionally `initial_state`: what every state starts at, 0 by default; `uses_sum_of_squares`, true where the policy reads that of
+/// `row_gradient`, which dense blocks do not offer; `learning_rate`, for schedules.
+template <class O>
+concept optimizer_policy = std::is_trivially_copyable_v<O> &&
+    requires(O const& o, float& weight, float* state, std::int64_t stride, float gradient, row_gradient const& row) {
+  { O::row_state } -> std::convertible_to<int>;
+  { O::element_state } -> std::convertible_to<int>;
+  o.update(weight, state, stride, gradient, o.begin_row(state, row));
+} && detail::gradient_of_takes_gradient_and_weight<O>;
+
+/// Whether a policy reads `row_gradient::sum_of_squares`.
+template <class O>
+inline constexpr bool uses_sum_of_squares = false;
+template <class O>
+  requires requires { O::uses_sum_of_squares; }
+inline constexpr bool uses_sum_of_squares<O> = O::uses_sum_of_squares;
+
+namespace detail {
+template <optimizer_policy O>
+TESSERA_HOST_DEVICE float gradient_for(O const& optimizer, float gradient, float weight) noexcept {
+  if constexpr (changes_gradients<O>)
+    return optimizer.gradient_of(gradient, weight);
+  else
+    return gradient;
+}
+}  // namespace detail
+
+/// The learning rate of a policy, through all adaptors (which hold what they wrap as `optimizer`).
+template <optimizer_policy O>
+TESSERA_HOST_DEVICE constexpr float learning_rate_of(O const& policy) noexcept {
+  if constexpr (requires { policy.optimizer; })
+    return learning_rate_of(policy.optimizer);
+  else
+    return policy.learning_rate;
+}
+template <optimizer_policy O>
+constexpr void set_learning_rate(O& policy, float rate) noexcept {
+  if constexpr (requires { policy.optimizer; })
+    set_learning_rate(policy.optimizer, rate);
+  else
+    policy.learning_rate = rate;
+}
+
+/// What every state of a policy starts at, through all adaptors.
+template <optimizer_policy O>
+constexpr float initial_state_of(O const& policy) noexcept {
+  if constexpr (requires { policy.optimizer; })
+    return initial_state_of(policy.optimizer);
+  else if constexpr (requires { policy.initial_state; })
+    return policy.initial_state;
+  else
+    return 0;
+}
 
 /// w -= learning_rate * g.
 struct sgd {
@@ -30,6 +107,32 @@ struct sgd {
     weight = update_rules::sgd(weight, gradient, rate);
   }
 };
+static_assert(optimizer_policy<sgd>);
+
+/// SGD with momentum as torch.optim.SGD: v = momentum * v + (1 - dampening) * g, at step 1 v = g; then w -= learning_rate * v, or, with
+/// `nesterov`, learning_rate * (g + momentum * v). A row first touched later starts from v = 0, as a row without gradient does there; unlike
+/// there, v does not fade, nor w move, while nobody touches the row.
+struct momentum_sgd {
+  struct factors {
+    float rate, momentum, share;
+    bool nesterov;
+  };
+  static constexpr int row_state = 0;
+  static constexpr int element_state = 1;
+  float learning_rate = 0.1F;
+  float momentum = 0.9F;
+  float dampening = 0;
+  bool nesterov = false;
+
+  TESSERA_HOST_DEVICE factors begin_row(float*, row_gradient const& row) const noexcept {
+    return {learning_rate, momentum, row.step.value == 1 ? 1.0F : 1.0F - dampening, nesterov};
+  }
+  TESSERA_HOST_DEVICE void update(float& weight, float* state, std::int64_t, float gradient, factors const& f) const noexcept {
+    state[0] = multiply_add(f.momentum, state[0], f.share * gradient);
+    weight = update_rules::sgd(weight, f.nesterov ? multiply_add(f.momentum, state[0], gradient) : state[0], f.rate);
+  }
+};
+static_assert(optimizer_policy<momentum_sgd>);
 
 /// s += g^2, then w -= learning_rate * g / (sqrt(s) + epsilon), as torch.optim.Adagrad.
 struct adagrad {
@@ -44,6 +147,7 @@ struct adagrad {
     weight = update_rules::adagrad(weight, state[0], gradient, rate, epsilon);
   }
 };
+static_assert(optimizer_policy<adagrad>);
 
 /// As torch.optim.Adam; source: Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015, algorithm 1.
 struct adam {
@@ -55,18 +159,42 @@ struct adam {
   float epsilon = 1e-8F;
 
   TESSERA_HOST_DEVICE update_rules::adam_factors begin_row(float*, row_gradient const& row) const noexcept {
-    auto const step = static_cast<double>(row.step.value);
     return {learning_rate,
             beta1,
             beta2,
             epsilon,
-            static_cast<float>(1.0 / (1.0 - ::pow(static_cast<double>(beta1), step))),
-            static_cast<float>(1.0 / (1.0 - ::pow(static_cast<double>(beta2), step)))};
+            update_rules::adam_correction(beta1, row.step.value),
+            update_rules::adam_correction(beta2, row.step.value)};
   }
   TESSERA_HOST_DEVICE void update(float& weight, float* state, std::int64_t stride, float gradient,
                                   update_rules::adam_factors const& factors) const noexcept {
     weight = update_rules::adam(weight, state[0], state[stride], gradient, factors);
   }
 };
+static_assert(optimizer_policy<adam>);
+
+/// FTRL-proximal per coordinate; states z, then n. Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013,
+/// algorithm 1, with alpha as `learning_rate`. Weights follow from z, so that |z| <= lambda1 gives an exact 0.
+///
+/// A weight that was not 0 before its first update enters z there, with the share (sqrt(n) = |g|) |g| / (beta + |g| + lambda2 *
+/// learning_rate) of it kept: wholly for beta = lambda2 = 0, hardly for |g| far below beta; with g = 0, or under lambda1, it becomes 0.
+/// Start rows at 0, or beta at 0, where that matters. @pre learning_rate > 0, the same all along: w is computed anew from z and n.
+struct ftrl {
+  static constexpr int row_state = 0;
+  static constexpr int element_state = 2;
+  float learning_rate = 0.1F;
+  float beta = 1;
+  float lambda1 = 0;
+  float lambda2 = 0;
+
+  TESSERA_HOST_DEVICE update_rules::ftrl_factors begin_row(float*, row_gradient const&) const noexcept {
+    return {learning_rate, beta, lambda1, lambda2};
+  }
+  TESSERA_HOST_DEVICE void update(float& weight, float* state, std::int64_t stride, float gradient,
+                                  update_rules::ftrl_factors const& factors) const noexcept {
+    weight = update_rules::ftrl(weight, state[0], state[stride], gradient, factors);
+  }
+};
+static_assert(optimizer_policy<ftrl>);
 
 }  // namespace tessera::inline TESSERA_ABI

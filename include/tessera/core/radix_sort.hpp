@@ -128,7 +128,8 @@ struct radix_sort_impl<host_exec> {
 struct radix_sort_pairs_fn {
   template <execution Exec, class Key, class Value>
   void operator()(Exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits range = {}) const {
-    static_assert(std::is_integral_v<Key> && std::is_trivially_copyable_v<Value>);
+    static_assert(std::is_integral_v<Key>, "radix_sort_pairs: keys are integers");
+    static_assert(std::is_trivially_copyable_v<Value>, "radix_sort_pairs: values are plain data");
     if (keys.size() != values.size())
       throw error(errc::shape_mismatch, "radix_sort_pairs: one value a key", {{"keys", keys.size()}, {"values", values.size()}});
     int const width = 8 * static_cast<int>(sizeof(Key));
@@ -144,7 +145,8 @@ struct radix_sort_pairs_fn {
 /// Sorts pairs by key, ascending, in place; pairs of equal keys keep their order.
 ///
 /// `radix_sort_pairs(exec, keys, values, {.begin_bit, .end_bit})`: both (n,). Keys are integers, signed or not; only the given bits are
-/// compared (a negative key needs all). Workspace: n keys and n values from `exec`'s memory.
+/// compared (a negative key needs all). Workspace: n keys and n values from `exec`'s memory. @throws tessera::error shape_mismatch, invalid_argument
+/// unless 0 <= begin_bit <= end_bit.
 inline constexpr detail::radix_sort_pairs_fn radix_sort_pairs{};
 
 }  // namespace tessera::inline TESSERA_ABI

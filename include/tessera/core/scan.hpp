@@ -96,12 +96,12 @@ struct lengths_to_offsets_fn {
 /// Running sums: out[i] = initial + in[0] + … + in[i - 1]; returns the sum of all.
 ///
 /// `exclusive_scan(exec, in, out, initial)`: `in` (n,), `out` (n,), which may be the same memory. Sums in `out`'s type. Floating sums are
-/// joined by fixed pieces of 32,768, so the thread count changes nothing.
+/// joined by fixed pieces of 32,768, so the thread count changes nothing. @throws tessera::error shape_mismatch.
 inline constexpr detail::exclusive_scan_fn exclusive_scan{};
 
 /// Row lengths to row offsets: offsets[0] = 0, offsets[i + 1] = offsets[i] + lengths[i]. `lengths` (n,), `offsets` (n + 1,).
 /// @throws tessera::error invalid_argument naming a row of negative length, out_of_range naming the row at which the sum leaves the type
-/// of the offsets.
+/// of the offsets, shape_mismatch.
 inline constexpr detail::lengths_to_offsets_fn lengths_to_offsets{};
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -46,6 +46,12 @@ struct segmented_reduce_impl<host_exec> {
   template <class T, class Offset, class Result, class Op>
   static void run(host_exec const& exec, T const* values, vector_view<Offset const> offsets, vector_view<Result> out, Result initial,
                   Op op) {
+    if constexpr (checked) {
+      for (std::int64_t i = 0; i < out.size(); ++i)
+        if (offsets[i] < 0 || offsets[i + 1] < offsets[i])
+          throw error(errc::invalid_argument, "segmented_reduce: offsets are negative or decrease",
+                      {{"segment", i}, {"offset", offsets[i]}, {"next offset", offsets[i + 1]}});
+    }
     for_each_piece(exec, out.size(), segments_per_piece, [&](std::int64_t first, std::int64_t last) {
       for (auto i = first; i < last; ++i) out[i] = reduce_segment(values, offsets[i], offsets[i + 1], initial, op);
     });
@@ -68,6 +74,7 @@ struct segmented_reduce_fn {
 /// Folds each segment in index order: out[i] = op(… op(op(initial, v[offsets[i]]), …), v[offsets[i + 1] - 1]); `initial` where empty.
 ///
 /// `segmented_reduce(exec, values, offsets, out, initial, op)`: `offsets` (n + 1,), non-decreasing, `out` (n,). Folds in `out`'s type.
+/// @throws tessera::error shape_mismatch; in a checked build invalid_argument naming a segment whose offsets are negative or decrease.
 inline constexpr detail::segmented_reduce_fn segmented_reduce{};
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -39,6 +39,12 @@ struct unique_impl<host_exec> {
       }
     });
     radix_sort_pairs(exec, sorted.view(), position.view(), range);
+    if constexpr (checked) {
+      for (std::int64_t i = 1; i < n; ++i)
+        if (sorted[i] < sorted[i - 1])
+          throw error(errc::invalid_argument, "unique: keys differ in bits that are not compared",
+                      {{"position", position[i]}, {"begin_bit", range.begin_bit}, {"end_bit", range.end_bit}});
+    }
     auto const starts_run = [&](std::int64_t i) { return i == 0 || sorted[i] != sorted[i - 1]; };
     buffer<std::int64_t> runs(exec, divide_up(n, unique_piece));
     for_each_piece(exec, n, unique_piece, [&](std::int64_t first, std::int64_t last) {
@@ -75,7 +81,9 @@ struct unique_fn {
 /// The distinct keys in ascending order, and for each key which of them it is; returns how many are distinct.
 ///
 /// `unique(exec, keys, distinct, inverse, radix_bits)`: `keys` (n,), `distinct` (>= n,) of which the first u are written, `inverse` (n,).
-/// @post distinct[inverse[i]] == keys[i]. Workspace: 2 (n keys + n positions) from `exec`'s memory.
+/// @pre keys that differ do so in these bits. @post distinct[inverse[i]] == keys[i]. Workspace: 2 (n keys + n positions) from `exec`'s
+/// memory. @throws tessera::error shape_mismatch, and as `radix_sort_pairs`; in a checked build invalid_argument where the bits leave keys
+/// out of order.
 inline constexpr detail::unique_fn unique{};
 
 }  // namespace tessera::inline TESSERA_ABI

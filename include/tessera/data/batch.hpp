@@ -24,6 +24,7 @@ struct batch_view {
   std::int64_t id = 0;                            // batches of the run before this one
   std::int64_t epoch = 0;
   batch_class kind = batch_class::mixed;
+  vector_view<float const> weights{};  // (samples,): what a sample counts in loss and metrics, finite, not negative; empty: 1 each
 
   TESSERA_HOST_DEVICE constexpr std::int64_t samples() const noexcept { return dense.rows(); }
 };

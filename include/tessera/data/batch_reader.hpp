@@ -17,18 +17,9 @@
 #include <tessera/data/click_log.hpp>
 #include <tessera/data/preprocessing.hpp>
 #include <tessera/data/raw_rows.hpp>
+#include <tessera/data/reader.hpp>
 
 namespace tessera::inline TESSERA_ABI {
-
-/// Where the next batch begins: what a checkpoint saves to go on from.
-struct reader_position {
-  std::int64_t epoch = 0;
-  std::int64_t block = 0;   // ordinal in the epoch's order; block_count() behind the last batch of an epoch
-  std::int64_t offset = 0;  // samples of that block before
-  std::int64_t batch = 0;   // batches of the run before: the next batch's id
-
-  friend bool operator==(reader_position const&, reader_position const&) = default;
-};
 
 struct batch_reader_options {
   std::int64_t batch_size = 128;  ///< samples; the last batch of an epoch may have fewer
@@ -209,5 +200,6 @@ class batch_reader {
   buffer<std::int64_t> first_row_;
   buffer<std::int64_t> sample_ids_;
 };
+static_assert(reader<batch_reader>);
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -6,14 +6,11 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <utility>
 
-#include <tessera/core/buffer.hpp>
-#include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
-#include <tessera/core/id_map.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/data/raw_rows.hpp>
+#include <tessera/data/value_counts.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -39,54 +36,21 @@ struct moments {
   friend bool operator==(moments const&, moments const&) = default;
 };
 
-/// How often each value came, values in the order of their first appearance. Counting is for one thread at a time.
-class value_counts {
- public:
-  std::int64_t size() const noexcept { return map_.size(); }
-  vector_view<std::int64_t const> values() const noexcept { return map_.ids(); }
-  vector_view<std::int64_t const> counts() const noexcept { return {counts_.data(), size()}; }
-  std::size_t bytes() const noexcept { return map_.bytes() + counts_.capacity_bytes(); }
-
-  /// Counts values[i] for all i but where it is `ignored`; returns how often that was.
-  template <class T>
-  std::int64_t add(host_exec const& exec, vector_view<T const> values, T ignored) {
-    constexpr std::int64_t ahead = 16;
-    std::int64_t ignored_count = 0;
-    for (std::int64_t i = 0; i < values.size(); ++i) {
-      if (i + ahead < values.size()) map_.prefetch(values[i + ahead]);
-      if (values[i] == ignored) {
-        ++ignored_count;
-        continue;
-      }
-      auto const [number, is_new] = map_.insert(exec, values[i]);
-      if (is_new) reserve(exec, number + 1);
-      counts_[number] = is_new ? 1 : counts_[number] + 1;
-    }
-    return ignored_count;
-  }
-
- private:
-  void reserve(host_exec const& exec, std::int64_t count) {
-    if (count <= counts_.size()) return;
-    buffer<std::int64_t> larger(exec, std::max<std::int64_t>(16, 2 * count));
-    std::copy(counts_.begin(), counts_.end(), larger.begin());
-    counts_ = std::move(larger);
-  }
-
-  id_map map_;
-  buffer<std::int64_t> counts_;  // by the value's number
-};
-
 /// What a pass over a log counts. Without the values of a column no exact vocabulary can be made of it.
 struct click_statistics_options {
   bool count_categories = true;  ///< how often each value of a category came
   bool count_integers = false;   ///< and of an integer
+  std::int64_t value_limit = 0;  ///< > 0: holds at most so many values a column, as value_counts does
 };
 
 /// What a preprocessing is fitted to: gathered over samples in their order, so the same whatever the number of threads.
 class click_statistics {
  public:
-  explicit click_statistics(click_statistics_options options = {}) : options_(options) {}
+  /// @throws tessera::error invalid_argument for value_limit < 0.
+  explicit click_statistics(click_statistics_options options = {}) : options_(options) {
+    for (auto& column : integers_) column.values = value_counts(options.value_limit);
+    for (auto& column : categories_) column.values = value_counts(options.value_limit);
+  }
 
   /// Adds samples behind those before. One chunk of work a column.
   /// Allocates within chunks: `exec`'s memory must be thread-safe when it has several threads, and outlive this object.

@@ -25,9 +25,10 @@ enum class dense_scaling : std::uint8_t { log, standard };
 
 struct preprocessing_options {
   dense_scaling dense = dense_scaling::log;
-  bool dense_as_category = false;  ///< every integer column is a sparse feature too
-  std::int64_t min_count = 1;      ///< exact vocabulary: values that training has fewer times share one id
-  std::int64_t hash_size = 0;      ///< > 0: no vocabulary, ids are hashes below this
+  bool dense_as_category = false;     ///< every integer column is a sparse feature too
+  std::int64_t min_count = 1;         ///< vocabulary: values that training has fewer times share one id
+  std::int64_t hash_size = 0;         ///< > 0: no vocabulary, ids are hashes below this
+  std::int64_t vocabulary_limit = 0;  ///< > 0: at most so many values in a vocabulary, found in memory for twice as many
 
   friend bool operator==(preprocessing_options const&, preprocessing_options const&) = default;
 };
@@ -48,7 +49,8 @@ struct preprocessing_state {
 /// - one dense feature an integer column;
 /// - one sparse feature a category column, then, on demand, one an integer column, with one id a sample. Exact vocabulary: id 0 for values
 ///   that training lacks or has fewer than min_count times, 1 for a missing value, from 2 on values in the order of their first appearance.
-///   Hashing: hash(column, value) % hash_size, and hash_size for a missing value.
+///   Limited vocabulary: the same, but from 2 on the most frequent values, most frequent first, of those counted min_count times at least;
+///   counts are as `value_counts` has them, so that they lack at most training rows / vocabulary_limit. Hashing: hash(column, value) % hash_size, and hash_size for a missing value.
 /// Move-only. Its memory is that of the `exec` it was made with.
 class preprocessing {
  public:
@@ -60,7 +62,10 @@ class preprocessing {
   /// or contradicts another.
   static click_statistics_options needed_statistics(preprocessing_options const& options) {
     check(options);
-    return {.count_categories = options.hash_size == 0, .count_integers = options.hash_size == 0 && options.dense_as_category};
+    bool const count = options.hash_size == 0;
+    return {.count_categories = count,
+            .count_integers = count && options.dense_as_category,
+            .value_limit = held_values_per_limit * options.vocabulary_limit};
   }
 
   /// Fits to what was counted. @throws tessera::error invalid_argument as `needed_statistics`; for what was not counted; for statistics
@@ -72,14 +77,21 @@ class preprocessing {
       throw error(errc::invalid_argument, "preprocessing: an exact vocabulary needs count_categories in the statistics");
     if (needed.count_integers && !training.options().count_integers)
       throw error(errc::invalid_argument, "preprocessing: integers in an exact vocabulary need count_integers in the statistics");
-    bool const exact = options.hash_size == 0;
+    auto const held = training.options().value_limit;
+    if (needed.count_categories && held > 0 && (needed.value_limit == 0 || held < needed.value_limit))
+      throw error(errc::invalid_argument, "preprocessing: the vocabulary needs statistics that hold more values",
+                  {{"value_limit", held}, {"vocabulary_limit", options.vocabulary_limit}});
 
     preprocessing_state state{};
     state.options = options;
     auto const add_sparse = [&](std::int64_t column, value_counts const& seen) {
       state.sparse_columns.push_back(column);
       auto& vocabulary = state.vocabularies.emplace_back();
-      if (!exact) return;
+      if (options.hash_size > 0) return;
+      if (options.vocabulary_limit > 0) {
+        vocabulary = seen.most_frequent(options.min_count, options.vocabulary_limit);
+        return;
+      }
       for (std::int64_t i = 0; i < seen.size(); ++i)
         if (seen.counts()[i] >= options.min_count) vocabulary.push_back(seen.values()[i]);
     };
@@ -196,6 +208,7 @@ class preprocessing {
 
  private:
   static constexpr std::int64_t samples_per_piece = 512;
+  static constexpr std::int64_t held_values_per_limit = 2;  // the half that eviction leaves is then a whole vocabulary
 
   static constexpr std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
   static std::string column_name(std::int64_t sparse_column) {
@@ -211,6 +224,11 @@ class preprocessing {
     if (options.hash_size > 0 && options.min_count > 1)
       throw error(errc::invalid_argument, "preprocessing: options min_count and hash_size exclude each other",
                   {{"min_count", options.min_count}, {"hash_size", options.hash_size}});
+    if (options.vocabulary_limit < 0 || options.vocabulary_limit > std::numeric_limits<std::int64_t>::max() / held_values_per_limit)
+      throw error(errc::invalid_argument, "preprocessing: option vocabulary_limit", {{"vocabulary_limit", options.vocabulary_limit}});
+    if (options.hash_size > 0 && options.vocabulary_limit > 0)
+      throw error(errc::invalid_argument, "preprocessing: options vocabulary_limit and hash_size exclude each other",
+                  {{"vocabulary_limit", options.vocabulary_limit}, {"hash_size", options.hash_size}});
     if (options.dense > dense_scaling::standard)
       throw error(errc::invalid_argument, "preprocessing: option dense", {{"dense", static_cast<int>(options.dense)}});
   }

@@ -2,24 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
+#include <tessera/embed/table_bytes.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
-/// A row for each id of 0 … rows - 1, in one array (rows, dim); optimizer states in another. Move-only.
-template <class Element = float>
+/// A row for each id of 0 … rows - 1, in one array (rows, dim); optimizer states, always float, in another. Move-only.
+template <row_element Element = float>
 class dense_table {
-  static_assert(std::is_same_v<Element, float>, "rows are fp32");
-
  public:
   using element = Element;
   static constexpr bool slots_are_ids = true;
@@ -32,23 +31,22 @@ class dense_table {
     weights_.resize(exec, options.rows * options.dim);
     states_.resize(exec, options.rows * layout_.width(options.dim));
     for_each_piece(exec, options.rows, detail::rows_per_init_piece, [&](std::int64_t first, std::int64_t last) {
-      for (auto id = first; id < last; ++id) {
-        for_each_initial_element(options_, id, [row = this->row(id)](std::int64_t i, float value) { row[i] = value; });
-        std::fill_n(state(id), layout_.width(options_.dim), layout_.initial);
-      }
+      for (auto id = first; id < last; ++id) detail::initialise_row(options_, layout_, id, row(id), state(id));
     });
   }
 
   /// What such a table will occupy, before it is built.
-  static std::size_t bytes_for(table_options const& options, row_state_layout layout) noexcept {
-    return static_cast<std::size_t>(options.rows) *
-           (static_cast<std::size_t>(options.dim) * sizeof(Element) + static_cast<std::size_t>(layout.width(options.dim)) * sizeof(float));
+  static table_bytes bytes_for(table_options const& options, row_state_layout layout) noexcept {
+    auto const rows = static_cast<std::size_t>(options.rows);
+    return {.weights = rows * static_cast<std::size_t>(options.dim) * sizeof(Element),
+            .state = rows * static_cast<std::size_t>(layout.width(options.dim)) * sizeof(float)};
   }
   std::size_t bytes() const noexcept { return weights_.capacity_bytes() + states_.capacity_bytes(); }
 
   table_options const& options() const noexcept { return options_; }
   std::int64_t dim() const noexcept { return options_.dim; }
   std::int64_t rows() const noexcept { return options_.rows; }
+  std::int64_t slot_bound() const noexcept { return options_.rows; }
   row_state_layout state_layout() const noexcept { return layout_; }
   step_count steps() const noexcept { return steps_; }
   void set_steps(step_count steps) noexcept { steps_ = steps; }
@@ -63,6 +61,11 @@ class dense_table {
   Element const* row(std::int64_t slot) const noexcept { return weights_.data() + slot * options_.dim; }
   float* state(std::int64_t slot) noexcept { return states_.data() + slot * layout_.width(options_.dim); }
   float const* state(std::int64_t slot) const noexcept { return states_.data() + slot * layout_.width(options_.dim); }
+
+  template <class F>
+  void for_each_row(F const& f) const {
+    for (std::int64_t id = 0; id < rows(); ++id) f(id, id);
+  }
 
   bool holds(std::int64_t id) const noexcept { return static_cast<std::uint64_t>(id) < static_cast<std::uint64_t>(options_.rows); }
 
@@ -84,6 +87,6 @@ class dense_table {
   buffer<Element> weights_;
   buffer<float> states_;
 };
-static_assert(row_store<dense_table<>>);
+static_assert(row_store<dense_table<>> && row_store<dense_table<float16>> && row_store<dense_table<bfloat16>>);
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -4,92 +4,118 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <tuple>
 #include <type_traits>
-#include <vector>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/id_map.hpp>
+#include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/admission.hpp>
+#include <tessera/embed/evicted_rows.hpp>
+#include <tessera/embed/eviction.hpp>
 #include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_slabs.hpp>
 #include <tessera/embed/row_store.hpp>
+#include <tessera/embed/table_bytes.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
-/// A row for each id seen so far, any int64. A row appears at the first `locate` of its id, with the values that a dense table of the same
-/// options has there. Rows live in slabs that never move, so slots and row pointers stay valid while the table grows. Move-only.
-template <class Element = float>
+/// A row for each id seen so far, any int64, as far as the policies let it: with the defaults, at the first `locate` of the id, for ever. A
+/// row appears with the values that a dense table of the same options has there. Rows lie in slabs that never move: slots and row pointers
+/// stay valid until their id leaves, whatever else comes and goes; the slot then goes to a new id. Move-only.
+///
+/// Where options.most_rows ids have rows, a new one gets the row of the id that `Eviction` picks, or none where nothing may leave: ids located
+/// in the last options.batches_in_flight batches stay, so that backwards in flight find their rows. `begin_batch` counts batches, for both
+/// policies; before its first call all is one batch.
+template <row_element Element = float, admission Admission = admit_all, eviction Eviction = keep_all>
 class hash_table {
-  static_assert(std::is_same_v<Element, float>, "rows are fp32");
-
  public:
   using element = Element;
+  using admission_policy = Admission;
+  using eviction_policy = Eviction;
   static constexpr bool slots_are_ids = false;
+  /// Whether which rows there are depends on more than the ids seen.
+  static constexpr bool has_policies = Eviction::evicts || !std::is_same_v<Admission, admit_all>;
 
   /// Makes room for options.rows rows, with state for this optimizer. @throws tessera::error invalid_argument, out_of_memory.
   template <row_optimizer Optimizer>
-  hash_table(host_exec const& exec, table_options const& options, Optimizer const& optimizer)
-      : options_(options), layout_(row_state_layout::of(optimizer)), memory_(exec.memory()) {
-    detail::check_table_options("hash_table", options, layout_);
+  hash_table(host_exec const& exec, table_options const& options, Optimizer const& optimizer, Admission const& admission = {},
+             Eviction const& eviction = {})
+      : options_(checked_options(options, row_state_layout::of(optimizer))),
+        memory_(exec.memory()),
+        rows_(options.dim, row_state_layout::of(optimizer)),
+        admission_(exec, admission, options),
+        eviction_(eviction, options) {
     ids_.reserve(exec, options.rows);
-    while (capacity() < options.rows) add_slab(exec);
+    eviction_.reserve(exec, options.rows);
+    rows_.reserve(exec, options.rows);
   }
 
-  /// What such a table will occupy with `rows` rows: slabs and the map of ids, which is between 3/10 and 3/5 full.
-  static std::size_t bytes_for(table_options const& options, row_state_layout layout) noexcept {
-    std::size_t entries = options.rows == 0 ? 0 : 16;
-    while (5 * static_cast<std::size_t>(options.rows) > 3 * entries) entries *= 2;
-    auto const slots = static_cast<std::size_t>(divide_up(options.rows, slab_rows) * slab_rows);
-    return entries * 2 * sizeof(std::int64_t) + static_cast<std::size_t>(options.rows) * sizeof(std::int64_t) +
-           slots * (static_cast<std::size_t>(options.dim) * sizeof(Element) +
-                    static_cast<std::size_t>(layout.width(options.dim)) * sizeof(float));
+  /// What such a table will occupy with options.rows rows: whole slabs, the map of ids, which is between 3/10 and 3/5 full, and what the
+  /// policies remember.
+  static table_bytes bytes_for(table_options const& options, row_state_layout layout, Admission const& admission = {},
+                               Eviction const& eviction = {}) noexcept {
+    auto result = row_slabs<Element>::bytes_for(options, layout);
+    result.index = id_map::bytes_for(options.rows) + admission.bytes_for(options) + eviction.bytes_for(options.rows);
+    return result;
   }
-  std::size_t bytes() const noexcept {
-    std::size_t sum = ids_.bytes();
-    for (auto const& s : memories_) sum += s.weights.capacity_bytes() + s.states.capacity_bytes();
-    return sum;
-  }
+  std::size_t bytes() const noexcept { return rows_.bytes() + ids_.bytes() + admission_.bytes() + eviction_.bytes() + evicted_.bytes(); }
 
   table_options const& options() const noexcept { return options_; }
   std::int64_t dim() const noexcept { return options_.dim; }
-  /// Rows that exist; slots are 0 … rows() - 1, in the order in which ids came.
+  /// How many ids have rows. As long as none has left, their slots are 0 … rows() - 1, in the order in which they came.
   std::int64_t rows() const noexcept { return ids_.size(); }
-  row_state_layout state_layout() const noexcept { return layout_; }
+  std::int64_t slot_bound() const noexcept { return ids_.number_bound(); }
+  row_state_layout state_layout() const noexcept { return rows_.layout(); }
   step_count steps() const noexcept { return steps_; }
   void set_steps(step_count steps) noexcept { steps_ = steps; }
 
-  /// The id of each slot, (rows(),).
+  /// The id of each slot, (slot_bound(),); without meaning where no id has the slot.
   vector_view<std::int64_t const> ids() const noexcept { return ids_.ids(); }
+  /// Whether an id has this slot of [0, slot_bound()).
+  bool holds_slot(std::int64_t slot) const noexcept { return ids_.holds_number(slot); }
+  /// f(slot, id) for each row: with an eviction policy, the next to leave first; else slots ascending.
+  template <class F>
+  void for_each_row(F const& f) const {
+    if constexpr (Eviction::evicts)
+      eviction_.for_each([&](std::int64_t slot) { f(slot, ids_.ids()[slot]); });
+    else
+      for (std::int64_t slot = 0; slot < slot_bound(); ++slot)
+        if (holds_slot(slot)) f(slot, ids_.ids()[slot]);
+  }
 
-  Element* row(std::int64_t slot) noexcept { return at(slot).weights + (slot & slab_mask) * options_.dim; }
-  Element const* row(std::int64_t slot) const noexcept { return at(slot).weights + (slot & slab_mask) * options_.dim; }
-  float* state(std::int64_t slot) noexcept { return at(slot).states + (slot & slab_mask) * layout_.width(options_.dim); }
-  float const* state(std::int64_t slot) const noexcept { return at(slot).states + (slot & slab_mask) * layout_.width(options_.dim); }
+  Element* row(std::int64_t slot) noexcept { return rows_.row(slot); }
+  Element const* row(std::int64_t slot) const noexcept { return rows_.row(slot); }
+  float* state(std::int64_t slot) noexcept { return rows_.state(slot); }
+  float const* state(std::int64_t slot) const noexcept { return rows_.state(slot); }
 
-  /// Slots are given in the order of `ids`, whatever the thread count. What the table needs to grow comes from the memory it was built
-  /// with. Should that run out, the rows that already appeared stay, whole.
+  /// The next batch: what is located from now on belongs to it.
+  void begin_batch() noexcept { ++clock_.batch; }
+  /// What policies take for the time: at first the number of the batch, then what the caller says.
+  /// @throws tessera::error invalid_argument for a time before the present one.
+  void set_time(std::int64_t now) {
+    if (now < clock_.now().time)
+      throw error(errc::invalid_argument, "hash_table: time does not run backwards",
+                  {{"table", options_.id.value}, {"time", clock_.now().time}, {"new time", now}});
+    clock_.time = now;
+  }
+  table_clock clock() const noexcept { return clock_; }
+  void set_clock(table_clock clock) noexcept { clock_ = clock; }
+
+  /// Ids that have rows are used first, then the others get theirs, each in the order of `ids`, whatever the thread count. What the table
+  /// needs to grow comes from the memory it was built with. Should that run out, the rows that already appeared stay, whole.
   void locate(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
               vector_view<row_status> statuses = {}) {
     detail::check_locate_shapes("hash_table::locate", ids.size(), slots.size(), statuses.size());
-    find(exec, ids, slots);
-    auto const home = exec.with_memory(memory_);
-    auto const old_rows = rows();
-    try {
-      for (std::int64_t i = 0; i < ids.size(); ++i) {
-        bool inserted = false;
-        if (slots[i] < 0) {
-          if (rows() == capacity() && ids_.find(ids[i]) == id_map::absent) add_slab(home);
-          std::tie(slots[i], inserted) = ids_.insert(home, ids[i]);
-        }
-        if (!statuses.empty()) statuses[i] = inserted ? row_status::inserted : row_status::found;
-      }
-    } catch (...) {
-      initialise(exec, old_rows);
-      throw;
-    }
-    initialise(exec, old_rows);
+    give_rows<true>(exec, ids, slots, statuses);
+  }
+  /// The same without asking admission.
+  void insert(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
+              vector_view<row_status> statuses = {}) {
+    detail::check_locate_shapes("hash_table::insert", ids.size(), slots.size(), statuses.size());
+    give_rows<false>(exec, ids, slots, statuses);
   }
 
   void find(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const {
@@ -103,47 +129,141 @@ class hash_table {
     });
   }
 
- private:
-  static constexpr int slab_bits = 10;
-  static constexpr std::int64_t slab_rows = std::int64_t{1} << slab_bits;
-  static constexpr std::int64_t slab_mask = slab_rows - 1;
-  // What a lookup reads of a slab, apart from who owns it: 16 bytes, so that the list stays in the cache.
-  struct slab {
-    Element* weights;
-    float* states;
-  };
-  struct slab_memory {
-    buffer<Element> weights;
-    buffer<float> states;
-  };
-
-  slab const& at(std::int64_t slot) const noexcept { return slabs_[static_cast<std::size_t>(slot >> slab_bits)]; }
-
-  std::int64_t capacity() const noexcept { return static_cast<std::int64_t>(slabs_.size()) * slab_rows; }
-  void add_slab(host_exec const& exec) {
-    if (slabs_.size() == slabs_.capacity()) slabs_.reserve(2 * slabs_.size() + 16);  // so that the push_back below cannot throw
-    auto& memory = memories_.emplace_back(
-        slab_memory{buffer<Element>(exec, slab_rows * options_.dim), buffer<float>(exec, slab_rows * layout_.width(options_.dim))});
-    slabs_.push_back({memory.weights.data(), memory.states.data()});
+  /// Takes the rows of these ids away, in flight or not; an id without a row is passed over. Returns how many left.
+  std::int64_t erase(host_exec const&, vector_view<std::int64_t const> ids) {
+    auto const before = rows();
+    for (auto const id : ids)
+      if (auto const slot = ids_.erase(id); slot != id_map::absent) eviction_.removed(slot);
+    return before - rows();
   }
 
-  void initialise(host_exec const& exec, std::int64_t first_slot) {
-    for_each_piece(exec, rows() - first_slot, detail::rows_per_init_piece, [&](std::int64_t first, std::int64_t last) {
-      for (auto slot = first_slot + first; slot < first_slot + last; ++slot) {
-        for_each_initial_element(options_, ids_.ids()[slot], [row = this->row(slot)](std::int64_t i, float value) { row[i] = value; });
-        std::fill_n(state(slot), layout_.width(options_.dim), layout_.initial);
+  /// Lets up to `most` rows leave, in the order of the policy, as far as they may; returns how many did.
+  std::int64_t evict(host_exec const& exec, std::int64_t most) {
+    static_assert(Eviction::evicts, "hash_table: this policy lets no row leave");
+    auto const home = exec.with_memory(memory_);
+    std::int64_t count = 0;
+    while (count < most && evict_one(home)) ++count;
+    return count;
+  }
+  /// Lets all rows leave whose lifetime is over, as far as they may; returns how many did.
+  std::int64_t evict_expired(host_exec const& exec) {
+    static_assert(std::is_same_v<Eviction, evict_ttl>, "hash_table: with this policy no row expires");
+    return evict(exec, rows());
+  }
+
+  /// Whether the rows that are evicted from now on are kept for the caller until `clear_evicted`; at first they are not. Their memory is
+  /// the table's.
+  void keep_evicted(bool keep) noexcept { keeps_evicted_ = keep; }
+  /// Those rows, in the order in which they left.
+  evicted_rows_view evicted() const noexcept { return evicted_.view(); }
+  void clear_evicted() noexcept { evicted_.clear(); }
+
+  /// What the policies remember, for a checkpoint, as their concepts have it: of each row, restored in the order of `for_each_row`; and of
+  /// ids without rows.
+  void save_use(std::int64_t slot, std::int64_t* words) const { eviction_.save(slot, words); }
+  void restore_use(host_exec const& exec, std::int64_t slot, std::int64_t const* words) {
+    eviction_.restore(exec.with_memory(memory_), slot, words);
+  }
+  std::int64_t saved_sightings() const noexcept { return admission_.saved_rows(); }
+  void save_sightings(matrix_view<std::int64_t> words) const { admission_.save(words); }
+  void restore_sightings(host_exec const& exec, matrix_view<std::int64_t const> words) {
+    admission_.restore(exec.with_memory(memory_), words);
+  }
+
+ private:
+  static table_options const& checked_options(table_options const& options, row_state_layout layout) {
+    detail::check_table_options("hash_table", options, layout);
+    return options;
+  }
+
+  // While rows are given, a new slot stands as -2 - slot, so that its row can be initialised after, by many threads.
+  static constexpr std::int64_t marked(std::int64_t slot) noexcept { return -2 - slot; }
+  static constexpr bool is_marked(std::int64_t slot) noexcept { return slot <= -2; }
+
+  template <bool AskAdmission>
+  void give_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
+                 vector_view<row_status> statuses) {
+    find(exec, ids, slots);
+    auto const home = exec.with_memory(memory_);
+    if constexpr (Eviction::evicts) use(home, slots);
+    bool any_new = false;
+    try {
+      for (std::int64_t i = 0; i < ids.size(); ++i) {
+        auto status = row_status::found;
+        if (slots[i] < 0) {
+          slots[i] = give_row<AskAdmission>(home, ids[i], status);
+          any_new = any_new || is_marked(slots[i]);
+        }
+        if (!statuses.empty()) statuses[i] = status;
+      }
+    } catch (...) {
+      initialise(exec, ids, slots);
+      throw;
+    }
+    if (any_new) initialise(exec, ids, slots);
+  }
+
+  void use(host_exec const& home, vector_view<std::int64_t const> slots) {
+    constexpr std::int64_t ahead = 8;
+    for (std::int64_t i = 0; i < slots.size(); ++i) {
+      if (i + ahead < slots.size() && slots[i + ahead] >= 0) eviction_.prefetch(slots[i + ahead]);
+      if (slots[i] >= 0) eviction_.used(home, slots[i], clock_.now());
+    }
+  }
+
+  // The slot for an id that had none when the call began; marked when it is new.
+  template <bool AskAdmission>
+  std::int64_t give_row(host_exec const& home, std::int64_t id, row_status& status) {
+    if (auto const slot = ids_.find(id); slot != id_map::absent) return slot;
+    status = row_status::not_admitted;
+    if (AskAdmission && !admission_.admits(home, id, clock_.batch)) return -1;
+    bool const full = rows() >= options_.most_rows;
+    if (full && !evict_one(home)) return -1;
+    auto const slots = std::max(slot_bound(), rows() + 1);
+    rows_.reserve(home, slots);
+    eviction_.reserve(home, slots);
+    auto const slot = ids_.insert(home, id).first;
+    eviction_.inserted(slot, clock_.now());
+    admission_.admitted(id);
+    status = full ? row_status::evicted : row_status::inserted;
+    return marked(slot);
+  }
+
+  void initialise(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) {
+    for_each_piece(exec, ids.size(), detail::rows_per_init_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto i = first; i < last; ++i) {
+        if (!is_marked(slots[i])) continue;
+        slots[i] = marked(slots[i]);  // its own inverse
+        detail::initialise_row(options_, state_layout(), ids[i], row(slots[i]), state(slots[i]));
       }
     });
   }
 
+  bool evict_one(host_exec const& home) {
+    auto const slot = eviction_.victim(clock_.now(), clock_.batch - options_.batches_in_flight + 1);
+    if (slot < 0) return false;
+    auto const id = ids_.ids()[slot];
+    if (keeps_evicted_)
+      evicted_.push_back(home, id, vector_view<Element const>(row(slot), dim()),
+                         vector_view<float const>(state(slot), state_layout().width(dim())));
+    ids_.erase(id);
+    eviction_.removed(slot);
+    return true;
+  }
+
   table_options options_;
-  row_state_layout layout_;
   step_count steps_{};
+  table_clock clock_;
+  bool keeps_evicted_ = false;
   memory_ref<host_exec> memory_;
   id_map ids_;  // an id's number is its slot
-  std::vector<slab> slabs_;
-  std::vector<slab_memory> memories_;  // of the slabs
+  row_slabs<Element> rows_;
+  [[no_unique_address]] typename Admission::state admission_;
+  [[no_unique_address]] typename Eviction::state eviction_;
+  evicted_rows evicted_;
 };
-static_assert(row_store<hash_table<>>);
+static_assert(row_store<hash_table<>> && row_store<hash_table<float16>> && row_store<hash_table<bfloat16>>);
+static_assert(row_store<hash_table<float, admit_by_frequency, evict_lru>> &&
+              row_store<hash_table<float, admit_by_probability, evict_lfu>> && row_store<hash_table<float, admit_all, evict_ttl>>);
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <type_traits>
-#include <utility>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/multiply_add.hpp>
+#include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
@@ -36,32 +36,9 @@ struct pooled_feature {
   tessera::pooling pooling = tessera::pooling::sum;
 };
 
-/// What a backward needs of its forward. The caller owns it; any number may be in flight. The batch's memory must outlive it.
-struct pooled_lookup_saved {
-  keyed_jagged_view<std::int64_t const> batch;
-  buffer<std::int64_t> slots;  // one a value of the batch; unused where slots are ids
-
-  /// The slot of each value of the batch, from its first value on.
-  template <row_store Store>
-  std::int64_t const* slots_of() const noexcept {
-    if constexpr (Store::slots_are_ids) return batch.rows() == 0 ? nullptr : batch.values + batch.offsets[0];
-    return slots.data();
-  }
-};
-
 namespace detail {
 
-template <class Tables>
-using store_of = std::remove_cv_t<std::remove_pointer_t<decltype(std::declval<Tables&>().data())>>;
-
 inline constexpr std::int64_t prefetch_rows_ahead = 8;
-
-/// The same pointer, of which the compiler knows nothing: a loop over rows then takes one after the other, each in vectors. Left to
-/// itself, g++ 12 works on two rows at once and gathers their elements one by one.
-inline float const* opaque(float const* row) noexcept {
-  asm volatile("" : "+r"(row));
-  return row;
-}
 
 /// Samples a piece, so that a piece reads about 64 KiB of rows whatever the shape.
 constexpr std::int64_t bags_per_piece(std::int64_t bags, std::int64_t values, std::int64_t row_bytes) noexcept {
@@ -77,6 +54,8 @@ struct pooled_lookup_impl {
 // One feature's part of a call.
 template <class Store>
 struct bag_reader {
+  using element = typename Store::element;
+
   Store const& table;
   jagged_view<std::int64_t const> bags;  // ids
   std::int64_t const* slots;             // slots[p - first_position] belongs to bags.values[p]
@@ -85,68 +64,64 @@ struct bag_reader {
   std::int64_t weight_step;              // 0: one weight for all
   pooling mode;
   std::int64_t feature;
+  lookup_options const& options;
 
-  std::int64_t slot(std::int64_t position) const noexcept { return slots[position - first_position]; }
+  std::int64_t slot(std::int64_t position) const noexcept { return held_slot(table, slots[position - first_position]); }
 
   void prefetch(std::int64_t position) const noexcept {
-    if (slot(position) < 0) return;
-    if constexpr (Store::slots_are_ids)
-      if (!table.holds(slot(position))) return;
-    auto const* const row = reinterpret_cast<char const*>(table.row(slot(position)));
-    for (std::int64_t byte = 0; byte < table.dim() * static_cast<std::int64_t>(sizeof(typename Store::element)); byte += 64)
-      __builtin_prefetch(row + byte);
+    auto const s = slot(position);
+    if (s < 0) return;
+    auto const* const row = reinterpret_cast<char const*>(table.row(s));
+    for (std::int64_t byte = 0; byte < table.dim() * static_cast<std::int64_t>(sizeof(element)); byte += 64) __builtin_prefetch(row + byte);
   }
 
-  void check(std::int64_t bag) const {
-    if constexpr (Store::slots_are_ids)
-      for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
-        if (!table.holds(bags.values[p])) [[unlikely]]
-          throw error(errc::out_of_range, "pooled_lookup: id out of range",
-                      {{"feature", feature},
-                       {"table", table.options().id.value},
-                       {"row", bag},
-                       {"position", p - bags.begin_of(bag)},
-                       {"id", bags.values[p]},
-                       {"rows", table.rows()}});
+  // Whether all ids of a bag have rows.
+  bool complete(std::int64_t bag) const {
+    std::int64_t lacking = 0;
+    for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) lacking += slot(p) < 0;
+    if (lacking == 0) [[likely]]
+      return true;
+    if constexpr (Store::slots_are_ids) {
+      if (options.out_of_range == out_of_range_ids::refuse) refuse(bag);
+      count_out_of_range(options, lacking);
+    }
+    return false;
+  }
+  [[noreturn]] void refuse(std::int64_t bag) const {
+    auto p = bags.begin_of(bag);
+    while (slot(p) >= 0) ++p;
+    throw error(errc::out_of_range, "pooled_lookup: id out of range",
+                {{"feature", feature},
+                 {"table", table.options().id.value},
+                 {"row", bag},
+                 {"position", p - bags.begin_of(bag)},
+                 {"id", bags.values[p]},
+                 {"rows", table.rows()}});
   }
 
-  bool has_rows(std::int64_t bag) const noexcept {
-    if constexpr (!Store::slots_are_ids)
-      for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
-        if (slot(p) < 0) return false;
-    return true;
-  }
-
-  // Columns [first, first + Width) of one bag whose ids have rows; Width 0: `width` columns, of any bag. The sum runs over the bag in
+  // Columns [first, first + Width) of one bag whose ids all have rows; Width 0: `width` columns, of any bag. The sum runs over the bag in
   // order, column by column.
   template <int Width>
   void pool_columns(std::int64_t bag, std::int64_t first, std::int64_t width, float* out) const {
     constexpr std::size_t capacity = Width == 0 ? max_width : Width;
     auto const n = Width == 0 ? width : Width;
-    constexpr bool may_lack_rows = Width == 0 && !Store::slots_are_ids;  // apart, as its call costs the others their registers
+    constexpr bool may_lack_rows = Width == 0;  // apart, as its call costs the others their registers
     float sum[capacity];
     for (std::int64_t c = 0; c < n; ++c) sum[c] = 0;
-    float initial[may_lack_rows ? capacity : 1];
     for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) {
-      float const* row = nullptr;
-      if (!may_lack_rows || slot(p) >= 0) {
-        row = table.row(slot(p)) + first;
-      } else {
-        write_initial(table.options(), bags.values[p], first, n, initial);
-        row = initial;
-      }
       float const weight = weights[p * weight_step];
-      row = opaque(row);
-      for (std::int64_t c = 0; c < n; ++c) sum[c] = multiply_add(weight, row[c], sum[c]);
+      if (may_lack_rows && slot(p) < 0) {
+        if constexpr (Store::slots_are_ids) continue;  // reads as zeros
+        float initial[capacity];
+        write_initial<element>(table.options(), bags.values[p], first, n, initial);
+        for (std::int64_t c = 0; c < n; ++c) sum[c] = multiply_add(weight, initial[c], sum[c]);
+        continue;
+      }
+      auto const* const row = opaque(table.row(slots[p - first_position]) + first);
+      for (std::int64_t c = 0; c < n; ++c) sum[c] = multiply_add(weight, to_float(row[c]), sum[c]);
     }
     auto const scale = pooling_scale(mode, bags.length(bag));
     for (std::int64_t c = 0; c < n; ++c) out[c] = sum[c] * scale;
-  }
-
-  // A row that the store does not have yet reads as it would first appear.
-  [[gnu::noinline]] static void write_initial(table_options const& options, std::int64_t id, std::int64_t first, std::int64_t n,
-                                              float* to) noexcept {
-    for_each_initial_element(options, id, first, first + n, [&](std::int64_t i, float value) { to[i - first] = value; });
   }
 
   static constexpr int max_width = 128;
@@ -157,15 +132,14 @@ struct bag_reader {
     auto ahead = bags.begin_of(first_bag);
     for (auto bag = first_bag; bag < last_bag; ++bag) {
       for (auto const until = std::min(last_position, bags.end_of(bag) + prefetch_rows_ahead); ahead < until; ++ahead) prefetch(ahead);
-      check(bag);
       pool_bag(bag, out.row(bag));
     }
   }
 
   void pool_bag(std::int64_t bag, float* to) const {
     auto const dim = table.dim();
-    bool const complete = has_rows(bag);
-    switch (complete ? dim : 0) {
+    bool const all = complete(bag);
+    switch (all ? dim : 0) {
       case 4: return pool_columns<4>(bag, 0, 4, to);
       case 8: return pool_columns<8>(bag, 0, 8, to);
       case 16: return pool_columns<16>(bag, 0, 16, to);
@@ -173,7 +147,7 @@ struct bag_reader {
       case 64: return pool_columns<64>(bag, 0, 64, to);
       default: {
         std::int64_t column = 0;
-        for (; complete && column + max_width <= dim; column += max_width) pool_columns<max_width>(bag, column, max_width, to + column);
+        for (; all && column + max_width <= dim; column += max_width) pool_columns<max_width>(bag, column, max_width, to + column);
         for (; column < dim; column += max_width)
           pool_columns<0>(bag, column, std::min<std::int64_t>(max_width, dim - column), to + column);
       }
@@ -185,14 +159,15 @@ template <>
 struct pooled_lookup_impl<host_exec> {
   template <class Store>
   static void run(host_exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
-                  keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out) {
+                  keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
+                  lookup_options const& options) {
     static constexpr float one = 1;
-    auto const base = batch.rows() == 0 ? 0 : batch.offsets[0];
+    auto const base = first_value(batch);
     buffer<std::int64_t> first_piece(exec, batch.keys + 1);
     first_piece[0] = 0;
     auto const piece_bags = [&](std::int64_t key) {
       return bags_per_piece(batch.rows(key), batch.key(key).size(),
-                            tables[features[key].table].dim() * static_cast<std::int64_t>(sizeof(float)));
+                            tables[features[key].table].dim() * static_cast<std::int64_t>(sizeof(typename Store::element)));
     };
     for (std::int64_t key = 0; key < batch.keys; ++key)
       first_piece[key + 1] = first_piece[key] + divide_up(batch.rows(key), piece_bags(key));
@@ -201,88 +176,45 @@ struct pooled_lookup_impl<host_exec> {
       auto const bags = piece_bags(key);
       auto const first = (piece - first_piece[key]) * bags;
       bag_reader<Store> const reader{
-          tables[features[key].table], batch.key(key),        slots, base, batch.weighted() ? batch.weights : &one,
-          batch.weighted() ? 1 : 0,    features[key].pooling, key};
+          tables[features[key].table], batch.key(key),        slots, base,   batch.weighted() ? batch.weights : &one,
+          batch.weighted() ? 1 : 0,    features[key].pooling, key,   options};
       reader.pool(first, std::min(batch.rows(key), first + bags), out[key]);
     });
   }
-
-  // Every id of every feature to its slot, before any row is read.
-  template <bool Insert, class Store, class MaybeConstStore>
-  static void locate(host_exec const& exec, vector_view<MaybeConstStore> tables, vector_view<pooled_feature const> features,
-                     keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t>& slots) {
-    slots.resize(exec, batch.size());
-    auto const base = batch.rows() == 0 ? 0 : batch.offsets[0];
-    for (std::int64_t key = 0; key < batch.keys; ++key) {
-      auto const bags = batch.key(key);
-      if (bags.rows == 0) continue;
-      vector_view<std::int64_t const> const ids{bags.values + bags.offsets[0], bags.size()};
-      auto const to = slots.view().slice(bags.offsets[0] - base, bags.size());
-      if constexpr (Insert)
-        tables[features[key].table].locate(exec, ids, to, {});
-      else
-        tables[features[key].table].find(exec, ids, to);
-    }
-  }
 };
 
-template <class Store>
-void check_pooled_call(char const* call, vector_view<Store const> tables, vector_view<pooled_feature const> features,
-                       keyed_jagged_view<std::int64_t const> batch, std::int64_t matrices) {
-  if (features.size() != batch.keys || matrices != batch.keys)
-    throw error(errc::shape_mismatch, std::string(call) + ": one feature and one matrix a key of the batch",
-                {{"keys", batch.keys}, {"features", features.size()}, {"matrices", matrices}});
-  for (std::int64_t key = 0; key < batch.keys; ++key)
-    if (features[key].table < 0 || features[key].table >= tables.size())
-      throw error(errc::out_of_range, std::string(call) + ": no such table",
-                  {{"feature", key}, {"table", features[key].table}, {"tables", tables.size()}});
-}
-
-inline void check_pooled_matrix(char const* call, std::int64_t feature, std::int64_t rows, std::int64_t dim,
-                                matrix_view<float const> matrix) {
-  if (matrix.rows() != rows || matrix.columns() != dim || matrix.stride() < dim)
-    throw error(errc::shape_mismatch, std::string(call) + ": a matrix does not fit its feature",
-                {{"feature", feature}, {"rows", matrix.rows()}, {"rows expected", rows}, {"columns", matrix.columns()}, {"dim", dim}});
-}
-
 struct pooled_lookup_fn {
-  template <execution Exec, class Tables>
+  template <execution Exec, row_stores Tables>
   void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features, keyed_jagged_view<std::int64_t const> batch,
-                  vector_view<matrix_view<float> const> out, pooled_lookup_saved& saved) const {
-    using store = store_of<Tables>;
-    static_assert(row_store<store>);
+                  vector_view<matrix_view<float> const> out, lookup_saved& saved, lookup_options const& options = {}) const {
+    using store = element_in<Tables>;
     vector_view<store> const stores(tables);
-    check<store>({stores.data(), stores.size()}, features, batch, out);
-    pooled_lookup_saved filled{batch, std::move(saved.slots)};
-    saved.batch = {};  // what a throw leaves fits no batch
-    if constexpr (!store::slots_are_ids)
-      pooled_lookup_impl<Exec>::template locate<true, store>(exec, stores, features, batch, filled.slots);
-    pooled_lookup_impl<Exec>::run(exec, vector_view<store const>{stores.data(), stores.size()}, features, batch,
-                                  filled.template slots_of<store>(), out);
-    saved = std::move(filled);
+    vector_view<store const> const held(stores);
+    check(held, features, batch, out);
+    training_lookup(exec, stores, features, batch, saved,
+                    [&](std::int64_t const* slots) { pooled_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options); });
   }
 
-  template <execution Exec, class Tables>
+  template <execution Exec, row_stores Tables>
   void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
-                  keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out) const {
-    using store = store_of<Tables const>;
-    static_assert(row_store<store>);
+                  keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                  lookup_options const& options = {}) const {
+    using store = element_in<Tables const>;
     vector_view<store const> const stores(tables);
-    check<store>(stores, features, batch, out);
-    pooled_lookup_saved local{batch, {}};
-    if constexpr (!store::slots_are_ids)
-      pooled_lookup_impl<Exec>::template locate<false, store>(exec, stores, features, batch, local.slots);
-    pooled_lookup_impl<Exec>::run(exec, stores, features, batch, local.template slots_of<store>(), out);
+    check(stores, features, batch, out);
+    evaluation_lookup(exec, stores, features, batch, [&](std::int64_t const* slots) {
+      pooled_lookup_impl<Exec>::run(exec, stores, features, batch, slots, out, options);
+    });
   }
 
  private:
   template <class Store>
   static void check(vector_view<Store const> tables, vector_view<pooled_feature const> features,
                     keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out) {
-    check_pooled_call("pooled_lookup", tables, features, batch, out.size());
+    check_lookup_call("pooled_lookup", tables, features, batch, out.size());
     validate(batch, std::numeric_limits<std::int64_t>::max());  // how many values there are, the view does not know
     for (std::int64_t key = 0; key < batch.keys; ++key)
-      check_pooled_matrix("pooled_lookup", key, batch.rows(key), tables[features[key].table].dim(), out[key]);
+      check_lookup_matrix("pooled_lookup", key, batch.rows(key), tables[features[key].table].dim(), out[key]);
   }
 };
 
@@ -290,17 +222,18 @@ struct pooled_lookup_fn {
 
 /// Looks up and pools many features from many tables of any dims in one call: row r of out[k] is the pooled row r of key k.
 ///
-/// - training: `pooled_lookup(exec, tables, features, batch, out, saved)`. Hashed tables give new ids a row; `saved` is for
-///   `pooled_lookup_backward`.
-/// - evaluation: `pooled_lookup(exec, tables, features, batch, out)`. Changes nothing: an id without a row reads as the row it would get.
+/// - training: `pooled_lookup(exec, tables, features, batch, out, saved, options)`. Hashed tables give new ids a row; `saved` is for
+///   `pooled_lookup_backward` and its siblings.
+/// - evaluation: `pooled_lookup(exec, tables, features, batch, out, options)`. Changes nothing.
 ///
-/// `tables`: a container of one kind of row store. `features` (keys,): which table, and how to pool. `batch`: ids, optionally weighted
-/// (a row counts weight times); each key has its own number of rows. `out` (keys,): matrices (rows of the key, dim of its table) of any
-/// row stride, so that vectors land where the next layer reads them.
+/// An id that its store could hold but does not (not seen, not admitted) reads as the row it would get. `tables`: a container of one kind
+/// of row store. `features` (keys,): which table, and how to pool. `batch`: ids, optionally weighted (a row counts weight times); each key
+/// has its own number of rows. `out` (keys,): matrices (rows of the key, dim of its table) of any row stride, so that vectors land where
+/// the next layer reads them. `lookup_options`: what to do with ids that a dense table has no row for.
 /// @post each vector sums its bag in order, in float; the thread count changes nothing.
-/// @throws tessera::error shape_mismatch; out_of_range naming feature, table, row, position and id, when a dense table has no such row:
-/// no table has changed then; invalid_argument for offsets that decrease. Offsets past the end of the values cannot be seen here:
-/// `validate(batch, number of values)` refuses them.
+/// @throws tessera::error shape_mismatch; out_of_range naming feature, table, row, position and id, when a dense table has no such row and
+/// the options do not say otherwise: no table has changed then; invalid_argument for offsets that decrease. Offsets past the end of the
+/// values cannot be seen here: `validate(batch, number of values)` refuses them.
 inline constexpr detail::pooled_lookup_fn pooled_lookup{};
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -2,30 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <concepts>
 #include <cstdint>
-#include <type_traits>
 
 #include <tessera/core/config.hpp>
+#include <tessera/core/multiply_add.hpp>
 #include <tessera/core/optimizers.hpp>
-#include <tessera/core/types.hpp>
+#include <tessera/core/square_root.hpp>
 #include <tessera/core/update_rules.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
-/// How one touched row changes. A policy names how many floats of state a row has (`row_state`) and how many each of its elements
-/// (`element_state`), and computes
-/// - `begin_row(row_state, row_gradient)`, once a row: may change the row's state; returns what `update` needs, of any type;
-/// - `update(weight, element_state, stride, gradient, factor)`, once an element: state number k of the element is
-///   `element_state[k * stride]`.
-/// Rows that no id of the batch names do not change. Optionally `initial_state`: what every state starts at, 0 by default.
+/// How one touched row changes (see `optimizer_policy`); rows that no id of the batch names do not change.
 template <class O>
-concept row_optimizer = std::is_trivially_copyable_v<O> &&
-    requires(O const& o, float& weight, float* state, std::int64_t stride, float gradient, row_gradient const& row) {
-  { O::row_state } -> std::convertible_to<int>;
-  { O::element_state } -> std::convertible_to<int>;
-  o.update(weight, state, stride, gradient, o.begin_row(state, row));
-};
+concept row_optimizer = optimizer_policy<O>;
 
 /// The optimizer state beside each row of a table: first the row's floats, then the elements', one plane of `dim` a state.
 struct row_state_layout {
@@ -35,20 +24,17 @@ struct row_state_layout {
 
   template <row_optimizer O>
   static constexpr row_state_layout of(O const& optimizer) noexcept {
-    row_state_layout layout{O::row_state, O::element_state, 0};
-    if constexpr (requires { optimizer.initial_state; }) layout.initial = optimizer.initial_state;
-    return layout;
+    return {O::row_state, O::element_state, initial_state_of(optimizer)};
   }
   TESSERA_HOST_DEVICE constexpr std::int64_t width(std::int64_t dim) const noexcept { return per_row + per_element * dim; }
 };
-
-static_assert(row_optimizer<sgd> && row_optimizer<adagrad> && row_optimizer<adam>);
 
 /// Adagrad with one accumulator a row: s += mean(g^2), then w -= learning_rate * g / (sqrt(s) + epsilon), as FBGEMM's
 /// EXACT_ROWWISE_ADAGRAD.
 struct rowwise_adagrad {
   static constexpr int row_state = 1;
   static constexpr int element_state = 0;
+  static constexpr bool uses_sum_of_squares = true;
   float learning_rate = 0.01F;
   float epsilon = 1e-10F;
   float initial_state = 0;
@@ -62,5 +48,32 @@ struct rowwise_adagrad {
   }
 };
 static_assert(row_optimizer<rowwise_adagrad>);
+
+/// Adam with one second moment a row, of mean(g^2), as FBGEMM's PARTIAL_ROWWISE_ADAM: v = beta2 * v + (1 - beta2) * mean(g^2), the rest as
+/// `adam`. The step that corrects the moments is the table's, also for a row first touched late.
+struct rowwise_adam {
+  struct factors {
+    float beta1, rate;  // the rate over the root of the row's second moment
+  };
+  static constexpr int row_state = 1;
+  static constexpr int element_state = 1;
+  static constexpr bool uses_sum_of_squares = true;
+  float learning_rate = 0.001F;
+  float beta1 = 0.9F;
+  float beta2 = 0.999F;
+  float epsilon = 1e-8F;
+
+  TESSERA_HOST_DEVICE factors begin_row(float* state, row_gradient const& row) const noexcept {
+    auto const mean = row.sum_of_squares / static_cast<float>(row.dim);
+    *state = multiply_add(beta2, *state, (1.0F - beta2) * mean);
+    auto const root = square_root(*state * update_rules::adam_correction(beta2, row.step.value));
+    return {beta1, learning_rate * update_rules::adam_correction(beta1, row.step.value) / (root + epsilon)};
+  }
+  TESSERA_HOST_DEVICE void update(float& weight, float* state, std::int64_t, float gradient, factors const& f) const noexcept {
+    state[0] = multiply_add(1.0F - f.beta1, gradient - state[0], state[0]);
+    weight = update_rules::sgd(weight, state[0], f.rate);
+  }
+};
+static_assert(row_optimizer<rowwise_adam>);
 
 }  // namespace tessera::inline TESSERA_ABI

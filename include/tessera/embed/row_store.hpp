@@ -2,15 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/philox.hpp>
+#include <tessera/core/row_formats.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_optimizer.hpp>
@@ -27,14 +31,16 @@ enum class row_status : std::uint8_t {
   out_of_range,  ///< the store can never hold it; slot -1
 };
 
-/// One embedding table. Initial weights are uniform in [-init_bound, init_bound) and depend on (seed, id, row id, element) alone: not on
-/// the kind of store, its size, or how it is cut over machines.
+/// One embedding table. Initial weights are uniform in [-init_bound, init_bound), rounded to the nearest value that the store's elements
+/// have, and depend on (seed, id, row id, element) alone: not on the kind of store, its size, or how it is cut over machines.
 struct table_options {
   table_id id{};
   std::int64_t dim = 0;   // elements a row, at least 1
   std::int64_t rows = 0;  // dense: ids are 0 … rows - 1; hashed: how many to make room for at first
   float init_bound = 0.01F;
   random_seed seed{};
+  std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();  // hashed: at once
+  std::int64_t batches_in_flight = 1;  // hashed: rows located in so many batches, with the current one, do not leave by themselves
 };
 
 /// Elements [4 * index, 4 * index + 4) of an id's initial row.
@@ -60,6 +66,13 @@ namespace detail {
 
 inline constexpr std::int64_t rows_per_init_piece = 4096;
 
+// Initial weights (dim,) and optimizer state (width,) of an id.
+template <row_element Element>
+void initialise_row(table_options const& table, row_state_layout layout, std::int64_t id, Element* row, float* state) noexcept {
+  for_each_initial_element(table, id, [row](std::int64_t i, float value) { row[i] = round_to<Element>(value); });
+  std::fill_n(state, layout.width(table.dim), layout.initial);
+}
+
 inline void check_table_options(char const* store, table_options const& options, row_state_layout layout) {
   constexpr std::int64_t most_elements = std::int64_t{1} << 48;  // what an address space holds; keeps products of sizes exact
   auto const refuse = [&](char const* why, char const* option, auto value) {
@@ -72,6 +85,8 @@ inline void check_table_options(char const* store, table_options const& options,
   if (options.rows < 0) refuse("negative number of rows", "rows", options.rows);
   if (options.rows > most_elements / (options.dim + layout.width(options.dim)))
     refuse("more rows than memory can hold", "rows", options.rows);
+  if (options.most_rows < options.rows) refuse("fewer rows allowed than made room for", "most_rows", options.most_rows);
+  if (options.batches_in_flight < 1) refuse("the current batch is in flight", "batches_in_flight", options.batches_in_flight);
   if (!(options.init_bound >= 0 && options.init_bound <= std::numeric_limits<float>::max()))
     refuse("init_bound needs to be finite and not negative", "init_bound", options.init_bound);
 }
@@ -89,15 +104,22 @@ inline void check_locate_shapes(char const* call, std::int64_t ids, std::int64_t
 ///   stay valid until the store says otherwise. `statuses` may be empty. For one caller at a time.
 /// - `find(exec, ids, slots)`: the same without changing anything; -1 where there is no row.
 /// - `row(slot)`: (dim,), `state(slot)`: (state_layout().width(dim),).
+/// - `rows()`: how many it holds; `slot_bound()`: every slot lies in [0, slot_bound()); `for_each_row(f)`: f(slot, id) for each row held.
 /// - `slots_are_ids`: `locate` is the identity for ids in [0, rows()), and lookups skip it.
+/// - `begin_batch()`, where a store has it: a training lookup calls it once a table and call, before `locate`.
+///
+/// `locate` may give slot -1 to any id. A lookup then reads the row that the id would get, and no update happens.
 template <class S>
 concept row_store = requires(S& store, S const& held, host_exec const& exec, vector_view<std::int64_t const> ids,
-                             vector_view<std::int64_t> slots, vector_view<row_status> statuses, std::int64_t slot) {
-  typename S::element;
+                             vector_view<std::int64_t> slots, vector_view<row_status> statuses, std::int64_t slot,
+                             void (*f)(std::int64_t, std::int64_t)) {
+  requires row_element<typename S::element>;
   { S::slots_are_ids } -> std::convertible_to<bool>;
   { held.options() } -> std::convertible_to<table_options const&>;
   { held.dim() } -> std::same_as<std::int64_t>;
   { held.rows() } -> std::same_as<std::int64_t>;
+  { held.slot_bound() } -> std::same_as<std::int64_t>;
+  held.for_each_row(f);
   { held.state_layout() } -> std::convertible_to<row_state_layout>;
   { held.steps() } -> std::same_as<step_count>;
   store.set_steps(step_count{});
@@ -109,5 +131,35 @@ concept row_store = requires(S& store, S const& held, host_exec const& exec, vec
   { held.state(slot) } -> std::same_as<float const*>;
   { held.bytes() } -> std::same_as<std::size_t>;
 };
+
+namespace detail {
+
+template <class C>
+concept container = requires(C& c) {
+  { c.size() } -> std::convertible_to<std::size_t>;
+  *c.data();
+};
+template <class C>
+using element_in = std::remove_cv_t<std::remove_pointer_t<decltype(std::declval<C&>().data())>>;
+
+// What a container holds; anything else stands for itself.
+template <class T>
+struct one_of {
+  using type = T;
+};
+template <container T>
+struct one_of<T> {
+  using type = element_in<T>;
+};
+
+}  // namespace detail
+
+/// The tables of a call: a container of one kind of row store, as std::vector and vector_view are.
+template <class T>
+concept row_stores = detail::container<T> && row_store<detail::element_in<T>>;
+
+/// The optimizers of a call: one for all tables, or a container of one a table.
+template <class T>
+concept row_optimizers = row_optimizer<typename detail::one_of<T>::type>;
 
 }  // namespace tessera::inline TESSERA_ABI

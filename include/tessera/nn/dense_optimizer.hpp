@@ -3,9 +3,7 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstdint>
-#include <type_traits>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
@@ -15,26 +13,24 @@
 
 namespace tessera::inline TESSERA_ABI {
 
-/// An optimizer without state a row: `element_state` floats an element, `begin_row` once a step, `update` once an element.
+/// A policy that asks for nothing that only rows have.
 template <class O>
-concept dense_optimizer = std::is_trivially_copyable_v<O> && O::row_state == 0 &&
-                          requires(O const& o, float& weight, float* state, std::int64_t stride, float gradient, row_gradient const& row) {
-  { O::element_state } -> std::convertible_to<int>;
-  o.update(weight, state, stride, gradient, o.begin_row(state, row));
-};
-static_assert(dense_optimizer<sgd> && dense_optimizer<adagrad> && dense_optimizer<adam>);
+concept needs_no_row = O::row_state == 0 && !uses_sum_of_squares<O>;
+
+/// An optimizer of a block of parameters (see `optimizer_policy`): `begin_row` is called once a step.
+template <class O>
+concept dense_optimizer = optimizer_policy<O> && needs_no_row<O>;
 
 /// The optimizer state of a block of dense parameters: one plane of (parameters,) for each of the optimizer's states.
 class dense_optimizer_state {
  public:
   dense_optimizer_state() = default;
 
+  /// @throws tessera::error invalid_argument for a negative number of parameters.
   template <dense_optimizer Optimizer>
   dense_optimizer_state(host_exec const& exec, std::int64_t parameters, Optimizer const& optimizer)
       : planes_(exec, parameters * Optimizer::element_state), parameters_(parameters) {
-    float initial = 0;
-    if constexpr (requires { optimizer.initial_state; }) initial = optimizer.initial_state;
-    std::fill(planes_.begin(), planes_.end(), initial);
+    std::fill(planes_.begin(), planes_.end(), initial_state_of(optimizer));
   }
 
   std::int64_t parameters() const noexcept { return parameters_; }
@@ -60,6 +56,7 @@ struct dense_update_impl {
 template <>
 struct dense_update_impl<host_exec> {
   static constexpr std::int64_t piece = 1 << 14;
+  static constexpr int tile = 64;
 
   template <class Optimizer>
   static void run(host_exec const& exec, vector_view<float> parameters, vector_view<float const> gradient, float* state,
@@ -67,12 +64,24 @@ struct dense_update_impl<host_exec> {
     auto const factor = optimizer.begin_row(nullptr, row);
     auto const stride = parameters.size();
     for_each_piece(exec, parameters.size(), piece, [&](std::int64_t first, std::int64_t last) {
-      float* __restrict const weight = parameters.data();
-      float const* __restrict const g = gradient.data();
-      float* __restrict const s = state;
-      for (auto i = first; i < last; ++i)
-        optimizer.update(weight[i], Optimizer::element_state == 0 ? nullptr : s + i, stride, g[i], factor);
+      float* const weight = parameters.data();
+      float const* const g = gradient.data();
+      auto const state_of = [=](std::int64_t i) { return Optimizer::element_state == 0 ? nullptr : state + i; };
+      for (; first + tile <= last; first += tile) update_tile(optimizer, weight + first, g + first, state_of(first), stride, factor);
+      for (; first < last; ++first)
+        optimizer.update(weight[first], state_of(first), stride, gradient_for(optimizer, g[first], weight[first]), factor);
     });
+  }
+
+  // With the planes of state at a stride that the compiler knows: it cannot tell otherwise that they do not overlap, and gives up vectors.
+  template <class Optimizer, class Factor>
+  static void update_tile(Optimizer optimizer, float* __restrict weight, float const* __restrict gradient, float* __restrict state,
+                          std::int64_t stride, Factor factor) noexcept {
+    constexpr int states = Optimizer::element_state;
+    float planes[std::size_t{states > 0 ? states : 1} * tile];
+    for (int k = 0; k < states; ++k) std::copy_n(state + k * stride, tile, planes + k * tile);
+    for (int i = 0; i < tile; ++i) optimizer.update(weight[i], planes + i, tile, gradient_for(optimizer, gradient[i], weight[i]), factor);
+    for (int k = 0; k < states; ++k) std::copy_n(planes + k * tile, tile, state + k * stride);
   }
 };
 

@@ -91,11 +91,12 @@ inline void check_interaction(std::int64_t vectors, std::int64_t rows, std::int6
 }
 
 template <class T>
-void check_interaction_vectors(vector_view<matrix_view<T> const> vectors, std::int64_t rows, std::int64_t dim) {
+void check_interaction_vectors(char const* argument, vector_view<matrix_view<T> const> vectors, std::int64_t rows, std::int64_t dim) {
   for (std::int64_t v = 0; v < vectors.size(); ++v)
     if (vectors[v].rows() != rows || vectors[v].columns() != dim)
       throw error(errc::shape_mismatch, "dot_interaction: a vector block of another shape",
-                  {{"vector", v},
+                  {{"argument", argument},
+                   {"vector", v},
                    {"rows", vectors[v].rows()},
                    {"expected rows", rows},
                    {"columns", vectors[v].columns()},
@@ -107,7 +108,7 @@ struct dot_interaction_fn {
   void operator()(Exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> out) const {
     if (vectors.empty()) throw error(errc::invalid_argument, "dot_interaction: no vectors", {});
     check_interaction(vectors.size(), out.rows(), out.columns(), vectors[0].columns());
-    check_interaction_vectors(vectors, out.rows(), vectors[0].columns());
+    check_interaction_vectors("vectors", vectors, out.rows(), vectors[0].columns());
     dot_interaction_impl<Exec>::forward(exec, vectors, out);
   }
 };
@@ -118,11 +119,11 @@ struct dot_interaction_backward_fn {
                   vector_view<matrix_view<float> const> vector_gradients) const {
     if (vectors.empty()) throw error(errc::invalid_argument, "dot_interaction: no vectors", {});
     check_interaction(vectors.size(), gradient.rows(), gradient.columns(), vectors[0].columns());
-    check_interaction_vectors(vectors, gradient.rows(), vectors[0].columns());
+    check_interaction_vectors("vectors", vectors, gradient.rows(), vectors[0].columns());
     if (vector_gradients.size() != vectors.size())
       throw error(errc::shape_mismatch, "dot_interaction: one gradient a vector",
                   {{"vectors", vectors.size()}, {"gradients", vector_gradients.size()}});
-    check_interaction_vectors(vector_gradients, gradient.rows(), vectors[0].columns());
+    check_interaction_vectors("vector_gradients", vector_gradients, gradient.rows(), vectors[0].columns());
     dot_interaction_impl<Exec>::backward(exec, vectors, gradient, vector_gradients);
   }
 };
@@ -134,9 +135,11 @@ struct dot_interaction_backward_fn {
 ///
 /// `dot_interaction(exec, vectors, out)`: `vectors`: blocks (samples, dim) of any row stride, wherever they lie; `out` (samples,
 /// dot_interaction_width(vectors, dim)). Sums in float, over the elements in order.
+/// @throws tessera::error invalid_argument for no vectors, shape_mismatch naming the block that does not fit.
 inline constexpr detail::dot_interaction_fn dot_interaction{};
 
 /// The gradients of all vectors, overwritten. `dot_interaction_backward(exec, vectors, gradient of out, vector_gradients)`.
+/// @throws as the forward.
 inline constexpr detail::dot_interaction_backward_fn dot_interaction_backward{};
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -170,6 +170,8 @@ struct gemm_fn {
                    {"b columns", b.columns()},
                    {"c rows", c.rows()},
                    {"c columns", c.columns()}});
+    if (c.rows() > 1 && c.stride() < c.columns())
+      throw error(errc::shape_mismatch, "gemm: rows of c overlap", {{"c columns", c.columns()}, {"c stride", c.stride()}});
     if (c.rows() == 0 || c.columns() == 0) return;
     gemm_impl<Exec>::run(exec, policy, a, b, c, epilogue);
   }
@@ -181,7 +183,7 @@ struct gemm_fn {
 ///
 /// `gemm(exec, policy, a, b, c, epilogue)`: a (m, k), b (k, n), c (m, n), any row strides; `transposed(m)` for a transposed factor.
 /// c overlaps neither a nor b. Workspace: one the policy asks for a thread, from `exec`'s memory. The thread count changes no bit.
-/// @throws tessera::error shape_mismatch.
+/// @throws tessera::error shape_mismatch for extents that do not fit, or rows of c that overlap each other.
 inline constexpr detail::gemm_fn gemm{};
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/for_each_index.hpp>
+#include <tessera/core/philox.hpp>
+#include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/nn/gemm.hpp>
 
@@ -32,6 +35,7 @@ namespace detail {
 
 inline constexpr std::int64_t bias_columns_per_piece = 64;
 inline constexpr std::int64_t relu_rows_per_piece = 256;
+inline constexpr std::int64_t initialised_rows_per_piece = 64;
 
 template <class Exec>
 struct column_sums_impl {
@@ -51,6 +55,18 @@ struct column_sums_impl<host_exec> {
     });
   }
 };
+
+// weight(r, c) uniform in ±sqrt(6 / fan), a function of the rest alone: `matrix` tells apart the matrices of one stream.
+inline void initialise_weight(host_exec const& exec, matrix_view<float> weight, std::int64_t fan, random_seed seed, std::uint32_t stream,
+                              std::uint64_t matrix) {
+  auto const bound = std::sqrt(6.0F / static_cast<float>(fan));
+  for_each_index(exec, weight.rows(), initialised_rows_per_piece, [=](std::int64_t r) {
+    for (std::int64_t c = 0; c < weight.columns(); ++c) {
+      auto const block = philox(seed, matrix << 32 | static_cast<std::uint64_t>(r), ~stream, static_cast<std::uint32_t>(c / 4));
+      weight(r, c) = uniform_symmetric(block[static_cast<int>(c % 4)], bound);
+    }
+  });
+}
 
 inline void check_linear(std::int64_t in, std::int64_t out, linear_view<float const> layer) {
   if (layer.weight.columns() != in || layer.weight.rows() != out || layer.bias.size() != out)
@@ -128,6 +144,7 @@ struct relu_backward_fn {
 
 /// y = activation(x weight^T + bias), bias and activation applied while each tile of y is in the cache.
 /// `linear_forward(exec, gemm policy, x, layer, activation, y)`: x (samples, in), y (samples, out), any row strides.
+/// @throws tessera::error shape_mismatch, as all here.
 inline constexpr detail::linear_forward_fn linear_forward{};
 
 /// Gradients of a layer's parameters: weight = gradient^T x, bias = column sums of gradient, rows in order; both overwritten.

@@ -5,6 +5,7 @@
 #include <math.h>  // for host and device alike
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include <tessera/core/buffer.hpp>
@@ -30,6 +31,9 @@ namespace detail {
 
 inline constexpr std::int64_t loss_piece = 512;
 
+// At least 0, finite.
+TESSERA_HOST_DEVICE constexpr bool is_weight(float weight) noexcept { return weight >= 0 && weight <= std::numeric_limits<float>::max(); }
+
 template <class Exec>
 struct elementwise_loss_impl {
   static_assert(dependent_false<Exec>, "loss: no back end for this execution; for CUDA include <tessera/nn/loss.cuh>");
@@ -50,6 +54,15 @@ struct elementwise_loss_impl<host_exec> {
     for (auto const sum : sums) total += sum;
     return total;
   }
+
+  static double weight_sum(host_exec const& exec, char const* loss, vector_view<float const> weights) {
+    return run(exec, weights.size(), [=](std::int64_t i) {
+      if (!is_weight(weights[i]))
+        throw error(errc::invalid_argument, std::string(loss) + ": a weight that is negative or not finite",
+                    {{"position", i}, {"weight", weights[i]}});
+      return static_cast<double>(weights[i]);
+    });
+  }
 };
 
 inline void check_loss(char const* loss, std::int64_t predictions, std::int64_t targets, std::int64_t gradient) {
@@ -58,39 +71,103 @@ inline void check_loss(char const* loss, std::int64_t predictions, std::int64_t 
                 {{"predictions", predictions}, {"targets", targets}, {"gradient", gradient}});
 }
 
+// What a weighted mean divides by: the sum of the weights, n where there are none.
+template <class Exec>
+double weight_sum(Exec const& exec, char const* loss, vector_view<float const> weights, std::int64_t n) {
+  if (weights.empty()) return static_cast<double>(n);
+  if (weights.size() != n)
+    throw error(errc::shape_mismatch, std::string(loss) + ": one weight a prediction", {{"weights", weights.size()}, {"predictions", n}});
+  return elementwise_loss_impl<Exec>::weight_sum(exec, loss, weights);
+}
+
+// One prediction's part of a weighted cross entropy, and its gradient. A weight of 0 silences even a logit or label that is not finite.
+TESSERA_HOST_DEVICE inline double weighted_bce(float logit, float label, float weight, float scale, float& gradient) noexcept {
+  if (weight == 0) {
+    gradient = 0;
+    return 0;
+  }
+  auto const loss = logistic_loss(static_cast<double>(logit), static_cast<double>(label));  // before the write: gradient may be the logit
+  gradient = (sigmoid(logit) - label) * (weight * scale);
+  return static_cast<double>(weight) * loss;
+}
+
+TESSERA_HOST_DEVICE inline double weighted_square(float prediction, float target, float weight, float scale, float& gradient) noexcept {
+  if (weight == 0) {
+    gradient = 0;
+    return 0;
+  }
+  auto const difference = prediction - target;
+  gradient = difference * (weight * scale);
+  return static_cast<double>(weight) * (static_cast<double>(difference) * static_cast<double>(difference));
+}
+
 struct bce_with_logits_fn {
   template <execution Exec>
-  double operator()(Exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float> gradient) const {
+  double operator()(Exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float> gradient,
+                    vector_view<float const> weights = {}) const {
     check_loss("bce_with_logits", logits.size(), labels.size(), gradient.size());
-    if (logits.empty()) return 0;
-    auto const n = static_cast<double>(logits.size());
-    float const scale = 1.0F / static_cast<float>(logits.size());
-    return elementwise_loss_impl<Exec>::run(exec, logits.size(),
-                                            [&](std::int64_t i) {
-                                              auto const loss =
-                                                  logistic_loss(logits[i], labels[i]);  // before the write: gradient may be logits
-                                              gradient[i] = (sigmoid(logits[i]) - labels[i]) * scale;
-                                              return loss;
-                                            }) /
-           n;
+    auto const total = weight_sum(exec, "bce_with_logits", weights, logits.size());
+    float const scale = 1.0F / static_cast<float>(total);
+    auto const sum = elementwise_loss_impl<Exec>::run(exec, logits.size(), [=](std::int64_t i) {
+      return weighted_bce(logits[i], labels[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
+    });
+    return total > 0 ? sum / total : 0;
   }
 };
 
 struct mean_squared_error_fn {
   template <execution Exec>
-  double operator()(Exec const& exec, vector_view<float const> predictions, vector_view<float const> targets,
-                    vector_view<float> gradient) const {
+  double operator()(Exec const& exec, vector_view<float const> predictions, vector_view<float const> targets, vector_view<float> gradient,
+                    vector_view<float const> weights = {}) const {
     check_loss("mean_squared_error", predictions.size(), targets.size(), gradient.size());
-    if (predictions.empty()) return 0;
-    auto const n = static_cast<double>(predictions.size());
-    float const scale = 2.0F / static_cast<float>(predictions.size());
-    return elementwise_loss_impl<Exec>::run(exec, predictions.size(),
-                                            [&](std::int64_t i) {
-                                              auto const difference = predictions[i] - targets[i];
-                                              gradient[i] = difference * scale;
-                                              return static_cast<double>(difference) * static_cast<double>(difference);
-                                            }) /
-           n;
+    auto const total = weight_sum(exec, "mean_squared_error", weights, predictions.size());
+    float const scale = 2.0F / static_cast<float>(total);
+    auto const sum = elementwise_loss_impl<Exec>::run(exec, predictions.size(), [=](std::int64_t i) {
+      return weighted_square(predictions[i], targets[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
+    });
+    return total > 0 ? sum / total : 0;
+  }
+};
+
+struct multi_task_bce_fn {
+  template <execution Exec>
+  double operator()(Exec const& exec, matrix_view<float const> logits, matrix_view<float const> labels,
+                    vector_view<float const> task_weights, matrix_view<float> gradient, vector_view<double> losses) const {
+    check(logits, labels, task_weights, gradient, losses);
+    auto const samples = logits.rows();
+    double total = 0;
+    for (std::int64_t t = 0; t < logits.columns(); ++t) {
+      auto const count =
+          elementwise_loss_impl<Exec>::run(exec, samples, [=](std::int64_t s) { return is_missing(labels(s, t)) ? 0.0 : 1.0; });
+      float const task_weight = task_weights.empty() ? 1.0F : task_weights[t];
+      float const scale = task_weight * (1.0F / static_cast<float>(count));
+      auto const sum = elementwise_loss_impl<Exec>::run(exec, samples, [=](std::int64_t s) {
+        return weighted_bce(logits(s, t), labels(s, t), is_missing(labels(s, t)) ? 0.0F : 1.0F, scale, gradient(s, t));
+      });
+      losses[t] = count > 0 ? sum / count : 0;
+      total += static_cast<double>(task_weight) * losses[t];
+    }
+    return total;
+  }
+
+ private:
+  TESSERA_HOST_DEVICE static bool is_missing(float label) noexcept { return label != label; }
+
+  static void check(matrix_view<float const> logits, matrix_view<float const> labels, vector_view<float const> task_weights,
+                    matrix_view<float const> gradient, vector_view<double const> losses) {
+    for (auto const other : {labels, gradient})
+      if (other.rows() != logits.rows() || other.columns() != logits.columns())
+        throw error(
+            errc::shape_mismatch, "multi_task_bce: logits, labels and gradient differ in shape",
+            {{"logits rows", logits.rows()}, {"logits columns", logits.columns()}, {"rows", other.rows()}, {"columns", other.columns()}});
+    auto const tasks = logits.columns();
+    if (losses.size() != tasks || (!task_weights.empty() && task_weights.size() != tasks))
+      throw error(errc::shape_mismatch, "multi_task_bce: one weight and one loss a task",
+                  {{"tasks", tasks}, {"weights", task_weights.size()}, {"losses", losses.size()}});
+    for (std::int64_t t = 0; t < task_weights.size(); ++t)
+      if (!is_weight(task_weights[t]))
+        throw error(errc::invalid_argument, "multi_task_bce: a task's weight that is negative or not finite",
+                    {{"task", t}, {"weight", task_weights[t]}});
   }
 };
 
@@ -114,12 +191,27 @@ struct sigmoid_backward_fn {
 
 /// Mean binary cross entropy of sigmoid(logits), and its gradient by the logits: (sigmoid(logit) - label) / n.
 ///
-/// `bce_with_logits(exec, logits, labels, gradient) -> mean loss`: all (n,); labels in [0, 1]; `gradient` may be `logits`. Summed in double
-/// by fixed pieces. 0 for an empty batch. @throws tessera::error shape_mismatch.
+/// `bce_with_logits(exec, logits, labels, gradient, weights = {}) -> mean loss`: all (n,); labels in [0, 1]; `gradient` may be `logits`.
+/// `weights`, unless empty, make it the weighted mean: the sum of weight * loss, and each gradient times its weight, over the sum of the
+/// weights in place of n. Weights of 1 give the bits of none; a sample of weight 0 counts nothing, whatever its logit and label.
+/// Summed in double by fixed pieces. 0 for an empty batch or one without weight.
+/// @throws tessera::error shape_mismatch, invalid_argument naming the position of a weight that is negative or not finite; then nothing has
+/// been written.
 inline constexpr detail::bce_with_logits_fn bce_with_logits{};
 
-/// Mean squared error and its gradient 2 (prediction - target) / n; arguments and errors as `bce_with_logits`.
+/// Mean squared error and its gradient 2 (prediction - target) / n; arguments, weights and errors as `bce_with_logits`.
 inline constexpr detail::mean_squared_error_fn mean_squared_error{};
+
+/// Binary cross entropies of several tasks that share their samples, and the gradient of their weighted sum. A label that is NaN is missing:
+/// it contributes nothing and counts nothing.
+///
+/// `multi_task_bce(exec, logits, labels, task_weights, gradient, losses) -> sum of task weight * task loss`: logits, labels and gradient
+/// (samples, tasks) of any row strides, `gradient` may be `logits`; `task_weights` (tasks,), empty for 1 each, on the host; `losses`
+/// (tasks,), on the host, become each task's mean over its labels, without its weight; 0 for a task without labels. A task's gradient is
+/// task weight * (sigmoid(logit) - label) / the number of its labels; with one task, no weight and no label missing, these are the bits of
+/// `bce_with_logits`. Summed in double by fixed pieces.
+/// @throws tessera::error shape_mismatch, invalid_argument for a task's weight that is negative or not finite.
+inline constexpr detail::multi_task_bce_fn multi_task_bce{};
 
 /// probabilities = sigmoid(logits); both (n,), may be the same memory.
 inline constexpr detail::sigmoid_forward_fn sigmoid_forward{};

@@ -3,44 +3,103 @@
 #pragma once
 
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <limits>
+#include <string>
 
+#include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/nn/loss.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
-/// Log loss, normalised entropy and calibration of probabilities given as logits. Mergeable: adding two halves and merging gives the
-/// same counts as adding the whole.
+/// What is known of the samples seen so far. `add(…)` takes samples, each metric its own arguments, and adds all or, when it throws, nothing;
+/// `merge(other)` makes two of one kind into the metric of the samples of both; `clear()` forgets them and keeps the memory;
+/// `samples()` counts them. A copy of an empty one is an empty one with the same options.
+template <class M>
+concept metric = std::copyable<M> && requires(M& m, M const& other) {
+  m.merge(other);
+  m.clear();
+  { other.samples() } -> std::same_as<std::int64_t>;
+};
+
+namespace detail {
+
+inline void check_samples(char const* metric, std::int64_t predictions, std::int64_t labels, std::int64_t weights) {
+  if (predictions != labels || (weights != 0 && weights != labels))
+    throw error(errc::shape_mismatch, std::string(metric) + ": predictions, labels and weights differ in size",
+                {{"predictions", predictions}, {"labels", labels}, {"weights", weights}});
+}
+
+inline void check_label(char const* metric, float label, std::int64_t position) {
+  if (!(label >= 0 && label <= 1))
+    throw error(errc::invalid_argument, std::string(metric) + ": a label is outside [0, 1]", {{"position", position}, {"label", label}});
+}
+
+// The weight of a sample: 1 where there are no weights.
+inline double sample_weight(char const* metric, vector_view<float const> weights, std::int64_t i) {
+  if (weights.empty()) return 1;
+  if (!(weights[i] >= 0 && weights[i] <= std::numeric_limits<float>::max()))
+    throw error(errc::invalid_argument, std::string(metric) + ": a weight is negative or not finite",
+                {{"position", i}, {"weight", weights[i]}});
+  return static_cast<double>(weights[i]);
+}
+
+inline constexpr std::int64_t samples_per_sum = 512;
+
+// One pass by fixed pieces: `add(sums, i)` adds sample i to the sums of its piece; the pieces are joined in order.
+template <class Sums, class Add>
+Sums sum_samples(host_exec const& exec, std::int64_t n, Add const& add) {
+  buffer<Sums> pieces(exec, divide_up(n, samples_per_sum));
+  for_each_piece(exec, n, samples_per_sum, [&](std::int64_t first, std::int64_t last) {
+    Sums sums{};
+    for (auto i = first; i < last; ++i) add(sums, i);
+    pieces[first / samples_per_sum] = sums;
+  });
+  Sums total{};
+  for (auto const& sums : pieces) total += sums;
+  return total;
+}
+
+}  // namespace detail
+
+/// Log loss, normalised entropy and calibration of probabilities given as logits. Sums of double by fixed pieces: the number of threads
+/// changes no bit, the cut into batches or merged parts only the rounding.
 class click_metrics {
  public:
-  /// `logits` (n,), `labels` (n,) in [0, 1]. Summed in double by fixed pieces. @throws tessera::error shape_mismatch.
-  void add(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels) {
-    detail::check_loss("click_metrics", logits.size(), labels.size(), logits.size());
-    auto const sum = [&](auto const& of) { return detail::elementwise_loss_impl<host_exec>::run(exec, logits.size(), of); };
-    auto const loss = sum([&](std::int64_t i) { return logistic_loss(logits[i], labels[i]); });
-    auto const predicted = sum([&](std::int64_t i) { return 1.0 / (1.0 + std::exp(-static_cast<double>(logits[i]))); });
-    auto const positives = sum([&](std::int64_t i) { return static_cast<double>(labels[i]); });
-    loss_ += loss;  // only now: when memory runs out above, nothing has been added
-    predicted_ += predicted;
-    positives_ += positives;
+  /// `logits` (n,), finite; `labels` (n,) in [0, 1]; `weights` (n,), finite and not negative, or none: 1 each. One pass.
+  /// @throws tessera::error shape_mismatch; invalid_argument naming the first other value.
+  void add(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float const> weights = {}) {
+    detail::check_samples("click_metrics", logits.size(), labels.size(), weights.size());
+    sums_ += detail::sum_samples<sums>(exec, logits.size(), [=](sums& to, std::int64_t i) {
+      if (!std::isfinite(logits[i]))
+        throw error(errc::invalid_argument, "click_metrics: a logit is not finite", {{"position", i}, {"logit", logits[i]}});
+      detail::check_label("click_metrics", labels[i], i);
+      auto const weight = detail::sample_weight("click_metrics", weights, i);
+      auto const logit = static_cast<double>(logits[i]), label = static_cast<double>(labels[i]);
+      auto const e = std::exp(-std::fabs(logit));  // serves loss and probability, exact at both ends
+      to.weight += weight;
+      to.loss += weight * (std::fmax(logit, 0.0) - logit * label + std::log1p(e));
+      to.predicted += weight * ((logit >= 0 ? 1.0 : e) / (1.0 + e));
+      to.positives += weight * label;
+    });
     samples_ += logits.size();
   }
   void merge(click_metrics const& other) noexcept {
-    loss_ += other.loss_;
-    predicted_ += other.predicted_;
-    positives_ += other.positives_;
+    sums_ += other.sums_;
     samples_ += other.samples_;
   }
+  void clear() noexcept { *this = {}; }
 
   std::int64_t samples() const noexcept { return samples_; }
-  /// Share of positive labels; NaN without samples, like all below.
-  double base_rate() const noexcept { return positives_ / static_cast<double>(samples_); }
+  /// The sum of the weights.
+  double weight() const noexcept { return sums_.weight; }
+  /// Share of positive labels, by weight; NaN without samples, like all below.
+  double base_rate() const noexcept { return sums_.positives / sums_.weight; }
   /// Mean cross entropy, in nats.
-  double log_loss() const noexcept { return loss_ / static_cast<double>(samples_); }
+  double log_loss() const noexcept { return sums_.loss / sums_.weight; }
   /// Log loss over the entropy of the base rate (He et al., "Practical lessons from predicting clicks on ads at Facebook", 2014).
   /// NaN when all labels are the same.
   double normalised_entropy() const noexcept {
@@ -49,13 +108,133 @@ class click_metrics {
     return log_loss() / -(p * std::log(p) + (1 - p) * std::log1p(-p));
   }
   /// Clicks predicted over clicks seen; infinite when none was seen.
-  double calibration() const noexcept { return predicted_ / positives_; }
+  double calibration() const noexcept { return sums_.predicted / sums_.positives; }
 
  private:
-  double loss_ = 0;
-  double predicted_ = 0;
-  double positives_ = 0;
+  struct sums {
+    double weight = 0, loss = 0, predicted = 0, positives = 0;
+
+    void operator+=(sums const& other) noexcept {
+      weight += other.weight;
+      loss += other.loss;
+      predicted += other.predicted;
+      positives += other.positives;
+    }
+  };
+
+  sums sums_;
   std::int64_t samples_ = 0;
 };
+static_assert(metric<click_metrics>);
+
+/// Accuracy, precision and recall of the decision "positive from this probability on". Summed as click_metrics are.
+class threshold_metrics {
+ public:
+  /// @throws tessera::error invalid_argument for a probability outside [0, 1].
+  explicit threshold_metrics(double probability = 0.5) : logit_(std::log(probability / (1 - probability))) {
+    if (!(probability >= 0 && probability <= 1))
+      throw error(errc::invalid_argument, "threshold_metrics: the threshold is no probability", {{"probability", probability}});
+  }
+
+  /// Arguments and errors as click_metrics, but logits may be infinite. A label between 0 and 1 counts as positive by that share.
+  void add(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float const> weights = {}) {
+    detail::check_samples("threshold_metrics", logits.size(), labels.size(), weights.size());
+    sums_ += detail::sum_samples<sums>(exec, logits.size(), [=, threshold = logit_](sums& to, std::int64_t i) {
+      if (std::isnan(logits[i])) throw error(errc::invalid_argument, "threshold_metrics: a logit is not a number", {{"position", i}});
+      detail::check_label("threshold_metrics", labels[i], i);
+      auto const weight = detail::sample_weight("threshold_metrics", weights, i);
+      auto const positive = weight * static_cast<double>(labels[i]);
+      bool const decided = static_cast<double>(logits[i]) >= threshold;
+      (decided ? to.true_positives : to.false_negatives) += positive;
+      (decided ? to.false_positives : to.true_negatives) += weight - positive;
+    });
+    samples_ += logits.size();
+  }
+  /// @throws tessera::error invalid_argument when the thresholds differ.
+  void merge(threshold_metrics const& other) {
+    if (logit_ != other.logit_)
+      throw error(errc::invalid_argument, "threshold_metrics: thresholds differ, as logits", {{"this", logit_}, {"other", other.logit_}});
+    sums_ += other.sums_;
+    samples_ += other.samples_;
+  }
+  void clear() noexcept {
+    sums_ = {};
+    samples_ = 0;
+  }
+
+  std::int64_t samples() const noexcept { return samples_; }
+  /// Share of right decisions, by weight; NaN without samples.
+  double accuracy() const noexcept {
+    auto const right = sums_.true_positives + sums_.true_negatives;
+    return right / (right + sums_.false_positives + sums_.false_negatives);
+  }
+  /// Share of positives among those decided positive; NaN when none was.
+  double precision() const noexcept { return sums_.true_positives / (sums_.true_positives + sums_.false_positives); }
+  /// Share of those decided positive among the positives; NaN when there are none.
+  double recall() const noexcept { return sums_.true_positives / (sums_.true_positives + sums_.false_negatives); }
+
+ private:
+  struct sums {
+    double true_positives = 0, false_positives = 0, true_negatives = 0, false_negatives = 0;
+
+    void operator+=(sums const& other) noexcept {
+      true_positives += other.true_positives;
+      false_positives += other.false_positives;
+      true_negatives += other.true_negatives;
+      false_negatives += other.false_negatives;
+    }
+  };
+
+  double logit_;
+  sums sums_;
+  std::int64_t samples_ = 0;
+};
+static_assert(metric<threshold_metrics>);
+
+/// Mean squared and mean absolute error. Summed as click_metrics are.
+class regression_metrics {
+ public:
+  /// `predictions` (n,), `targets` (n,), finite; `weights` and errors as click_metrics.
+  void add(host_exec const& exec, vector_view<float const> predictions, vector_view<float const> targets,
+           vector_view<float const> weights = {}) {
+    detail::check_samples("regression_metrics", predictions.size(), targets.size(), weights.size());
+    sums_ += detail::sum_samples<sums>(exec, predictions.size(), [=](sums& to, std::int64_t i) {
+      auto const difference = static_cast<double>(predictions[i]) - static_cast<double>(targets[i]);
+      if (!std::isfinite(difference))
+        throw error(errc::invalid_argument, "regression_metrics: a prediction or target is not finite",
+                    {{"position", i}, {"prediction", predictions[i]}, {"target", targets[i]}});
+      auto const weight = detail::sample_weight("regression_metrics", weights, i);
+      to.weight += weight;
+      to.square += weight * difference * difference;
+      to.absolute += weight * std::fabs(difference);
+    });
+    samples_ += predictions.size();
+  }
+  void merge(regression_metrics const& other) noexcept {
+    sums_ += other.sums_;
+    samples_ += other.samples_;
+  }
+  void clear() noexcept { *this = {}; }
+
+  std::int64_t samples() const noexcept { return samples_; }
+  /// NaN without samples, like the next.
+  double mean_squared_error() const noexcept { return sums_.square / sums_.weight; }
+  double mean_absolute_error() const noexcept { return sums_.absolute / sums_.weight; }
+
+ private:
+  struct sums {
+    double weight = 0, square = 0, absolute = 0;
+
+    void operator+=(sums const& other) noexcept {
+      weight += other.weight;
+      square += other.square;
+      absolute += other.absolute;
+    }
+  };
+
+  sums sums_;
+  std::int64_t samples_ = 0;
+};
+static_assert(metric<regression_metrics>);
 
 }  // namespace tessera::inline TESSERA_ABI

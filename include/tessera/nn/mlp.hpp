@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,7 +12,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
-#include <tessera/core/philox.hpp>
+#include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/nn/gemm.hpp>
 #include <tessera/nn/linear.hpp>
@@ -28,8 +27,7 @@ struct mlp_saved {
   buffer<float> hidden;  // the hidden layers' outputs, one layer after the other
 };
 
-/// Shape and start of an MLP. Weights are uniform with the variance 2 / in that keeps ReLU layers' signals level (He et al., ICCV 2015),
-/// without a ReLU behind them 2 / (in + out); biases are 0.
+/// Shape and start of an MLP. Weights are uniform in ±1 / sqrt(in), as torch.nn.Linear's; biases are 0.
 struct mlp_options {
   std::vector<std::int64_t> widths;  // of the input, each hidden layer and the output: at least two
   activation last = activation::identity;
@@ -44,20 +42,34 @@ struct mlp_options {
 /// Linear layers with a ReLU between them. Holds parameters only, all in one block, layer by layer, weight before bias. Move-only.
 class mlp {
  public:
+  /// How many parameters an MLP of these widths has.
   /// @throws tessera::error invalid_argument for fewer than two widths, one below 1, or more parameters than can be counted.
-  mlp(host_exec const& exec, mlp_options const& options) : widths_(options.widths), last_(options.last) {
-    if (widths_.size() < 2) throw error(errc::invalid_argument, "mlp: an input and an output width", {{"widths", widths_.size()}});
+  static std::int64_t parameter_count(std::vector<std::int64_t> const& widths) {
+    if (widths.size() < 2) throw error(errc::invalid_argument, "mlp: an input and an output width", {{"widths", widths.size()}});
     std::int64_t count = 0;
-    for (std::size_t l = 0; l < widths_.size(); ++l) {
-      if (widths_[l] < 1 || widths_[l] > largest_width)
-        throw error(errc::invalid_argument, "mlp: a width",
-                    {{"position", l}, {"width", widths_[l]}, {"least", 1}, {"most", largest_width}});
-      if (l > 0 && (count += (widths_[l - 1] + 1) * widths_[l]) > most_parameters)
+    for (std::size_t l = 0; l < widths.size(); ++l) {
+      if (widths[l] < 1 || widths[l] > largest_width)
+        throw error(errc::invalid_argument, "mlp: a width", {{"position", l}, {"width", widths[l]}, {"least", 1}, {"most", largest_width}});
+      if (l > 0 && (count += (widths[l - 1] + 1) * widths[l]) > most_parameters)
         throw error(errc::invalid_argument, "mlp: too many parameters",
                     {{"position", l}, {"parameters", count}, {"most", most_parameters}});
     }
-    parameters_.resize(exec, count);
-    for (std::int64_t l = 0; l < layers(); ++l) initialise(exec, l, options);
+    return count;
+  }
+
+  /// @throws as `parameter_count`.
+  mlp(host_exec const& exec, mlp_options const& options)
+      : widths_(options.widths), last_(options.last), own_(exec, parameter_count(options.widths)), parameters_(own_.view()) {
+    initialise(exec, options);
+  }
+  /// The same with its parameters in the caller's `memory` (parameter_count,), which outlives it: several networks in one block are one for
+  /// an optimizer or a gradient exchange. @throws as `parameter_count`, and shape_mismatch.
+  mlp(host_exec const& exec, mlp_options const& options, vector_view<float> memory)
+      : widths_(options.widths), last_(options.last), parameters_(memory) {
+    if (memory.size() != parameter_count(widths_))
+      throw error(errc::shape_mismatch, "mlp: memory for the parameters",
+                  {{"size", memory.size()}, {"parameters", parameter_count(widths_)}});
+    initialise(exec, options);
   }
 
   std::int64_t layers() const noexcept { return static_cast<std::int64_t>(widths_.size()) - 1; }
@@ -66,10 +78,11 @@ class mlp {
   std::vector<std::int64_t> const& widths() const noexcept { return widths_; }
 
   /// All parameters; gradients and optimizer states have the same layout.
-  vector_view<float> parameters() noexcept { return parameters_.view(); }
-  vector_view<float const> parameters() const noexcept { return parameters_.view(); }
+  vector_view<float> parameters() noexcept { return parameters_; }
+  vector_view<float const> parameters() const noexcept { return parameters_; }
 
-  std::size_t bytes() const noexcept { return parameters_.capacity_bytes(); }
+  /// Of the parameters; 0 where they lie in the caller's memory.
+  std::size_t bytes() const noexcept { return own_.capacity_bytes(); }
 
   /// One layer's part of a block laid out like `parameters()`.
   template <class T>
@@ -97,12 +110,7 @@ class mlp {
     saved.x = x;
     saved.y = y;
     saved.hidden.resize(exec, x.rows() * hidden_width());
-    auto from = x;
-    for (std::int64_t l = 0; l < layers(); ++l) {
-      auto const to = l + 1 == layers() ? y : hidden(saved, l);
-      linear_forward(exec, policy, from, layer(parameters(), l), activation_of(l), to);
-      from = to;
-    }
+    forward(exec, policy, x, y, saved.hidden.view());
   }
 
   /// Gradients of the forward that filled `saved`. `gradient` (samples, output width) is that of y and is overwritten with that of the
@@ -111,26 +119,46 @@ class mlp {
   template <execution Exec, gemm_policy Gemm>
   void backward(Exec const& exec, Gemm const& policy, mlp_saved& saved, matrix_view<float> gradient, vector_view<float> parameter_gradient,
                 matrix_view<float> x_gradient = {}) const {
+    backward(exec, policy, saved.x, saved.y, saved.hidden.view(), gradient, parameter_gradient, x_gradient);
+  }
+
+  /// Floats a sample that a backward needs of its forward beside x and y: the hidden layers' widths together.
+  std::int64_t hidden_width() const noexcept {
+    std::int64_t sum = 0;
+    for (std::int64_t l = 0; l + 1 < layers(); ++l) sum += out(l);
+    return sum;
+  }
+
+  /// `forward` with what it saves in the caller's `hidden` (samples * hidden_width(),). @throws tessera::error shape_mismatch.
+  template <execution Exec, gemm_policy Gemm>
+  void forward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, vector_view<float> hidden) const {
+    check_saved(x, y, hidden);
+    auto from = x;
+    for (std::int64_t l = 0; l < layers(); ++l) {
+      auto const to = l + 1 == layers() ? y : hidden_layer(hidden, x.rows(), l);
+      linear_forward(exec, policy, from, layer(parameters(), l), activation_of(l), to);
+      from = to;
+    }
+  }
+
+  /// `backward` of that forward. @throws tessera::error shape_mismatch.
+  template <execution Exec, gemm_policy Gemm>
+  void backward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float const> y, vector_view<float> hidden,
+                matrix_view<float> gradient, vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {
     if (parameter_gradient.size() != parameters_.size())
       throw error(errc::shape_mismatch, "mlp: gradient block", {{"size", parameter_gradient.size()}, {"parameters", parameters_.size()}});
-    auto const samples = saved.x.rows();
-    if (saved.x.columns() != input_width() || saved.y.columns() != output_width() || saved.hidden.size() != samples * hidden_width())
-      throw error(errc::shape_mismatch, "mlp: saved by no forward, or by that of another shape",
-                  {{"samples", samples},
-                   {"input columns", saved.x.columns()},
-                   {"output columns", saved.y.columns()},
-                   {"hidden floats", saved.hidden.size()},
-                   {"expected", samples * hidden_width()}});
+    check_saved(x, y, hidden);
+    auto const samples = x.rows();
     if (gradient.rows() != samples || gradient.columns() != output_width())
       throw error(
           errc::shape_mismatch, "mlp: gradient of the output",
           {{"rows", gradient.rows()}, {"expected rows", samples}, {"columns", gradient.columns()}, {"expected columns", output_width()}});
     auto const widest = *std::max_element(widths_.begin(), widths_.end());
     buffer<float> scratch(exec, 2 * samples * widest);
-    if (last_ == activation::relu) relu_backward(exec, saved.y, gradient);
+    if (last_ == activation::relu) relu_backward(exec, y, gradient);
     matrix_view<float const> layer_gradient = gradient;
     for (auto l = layers() - 1; l >= 0; --l) {
-      matrix_view<float const> const from = l == 0 ? saved.x : matrix_view<float const>(hidden(saved, l - 1));
+      matrix_view<float const> const from = l == 0 ? x : matrix_view<float const>(hidden_layer(hidden, samples, l - 1));
       linear_backward_parameters(exec, policy, from, layer_gradient, layer(parameter_gradient, l));
       if (l == 0 && x_gradient.rows() == 0) return;
       auto const to = l == 0 ? x_gradient : matrix_view<float>{scratch.data() + (l % 2) * samples * widest, samples, in(l)};
@@ -147,36 +175,34 @@ class mlp {
   std::int64_t in(std::int64_t l) const noexcept { return widths_[static_cast<std::size_t>(l)]; }
   std::int64_t out(std::int64_t l) const noexcept { return widths_[static_cast<std::size_t>(l) + 1]; }
   activation activation_of(std::int64_t l) const noexcept { return l + 1 == layers() ? last_ : activation::relu; }
-  std::int64_t hidden_width() const noexcept {
-    std::int64_t sum = 0;
-    for (std::int64_t l = 0; l + 1 < layers(); ++l) sum += out(l);
-    return sum;
-  }
-  matrix_view<float> hidden(mlp_saved& saved, std::int64_t layer) const noexcept {
+  matrix_view<float> hidden_layer(vector_view<float> hidden, std::int64_t samples, std::int64_t layer) const noexcept {
     std::int64_t before = 0;
     for (std::int64_t l = 0; l < layer; ++l) before += out(l);
-    return {saved.hidden.data() + saved.x.rows() * before, saved.x.rows(), out(layer)};
+    return {hidden.data() + samples * before, samples, out(layer)};
+  }
+  void check_saved(matrix_view<float const> x, matrix_view<float const> y, vector_view<float const> hidden) const {
+    if (x.columns() != input_width() || y.columns() != output_width() || y.rows() != x.rows() || hidden.size() != x.rows() * hidden_width())
+      throw error(errc::shape_mismatch, "mlp: input, output or what a forward saved of another shape",
+                  {{"samples", x.rows()},
+                   {"input columns", x.columns()},
+                   {"output rows", y.rows()},
+                   {"output columns", y.columns()},
+                   {"hidden floats", hidden.size()},
+                   {"expected", x.rows() * hidden_width()}});
   }
 
-  void initialise(host_exec const& exec, std::int64_t l, mlp_options const& options) {
-    auto const view = layer(parameters(), l);
-    auto const fan = activation_of(l) == activation::relu ? in(l) : in(l) + out(l);
-    auto const bound = std::sqrt(6.0F / static_cast<float>(fan));
-    for_each_piece(exec, out(l), 64, [&](std::int64_t first, std::int64_t last) {
-      for (auto r = first; r < last; ++r) {
-        for (std::int64_t c = 0; c < in(l); ++c) {
-          auto const block = philox(options.seed, static_cast<std::uint64_t>(l) << 32 | static_cast<std::uint64_t>(r), ~options.stream,
-                                    static_cast<std::uint32_t>(c / 4));
-          view.weight(r, c) = uniform_symmetric(block[static_cast<int>(c % 4)], bound);
-        }
-        view.bias[r] = 0;
-      }
-    });
+  void initialise(host_exec const& exec, mlp_options const& options) {
+    for (std::int64_t l = 0; l < layers(); ++l) {
+      auto const view = layer(parameters(), l);
+      detail::initialise_weight(exec, view.weight, 6 * in(l), options.seed, options.stream, static_cast<std::uint64_t>(l));
+      std::fill(view.bias.begin(), view.bias.end(), 0.0F);
+    }
   }
 
   std::vector<std::int64_t> widths_;
   activation last_;
-  buffer<float> parameters_;
+  buffer<float> own_;
+  vector_view<float> parameters_;  // in `own_`, or in the caller's memory
 };
 
 }  // namespace tessera::inline TESSERA_ABI

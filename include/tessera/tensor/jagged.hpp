@@ -33,9 +33,19 @@ struct jagged_view {
   TESSERA_HOST_DEVICE constexpr vector_view<T> row(std::int64_t row) const noexcept { return {values + offsets[row], length(row)}; }
   /// Values in all rows.
   TESSERA_HOST_DEVICE constexpr std::int64_t size() const noexcept { return rows == 0 ? 0 : offsets[rows] - offsets[0]; }
+  /// Where the values of the first row begin in `values`.
+  TESSERA_HOST_DEVICE constexpr std::int64_t first_value() const noexcept { return rows == 0 ? 0 : offsets[0]; }
+  /// The values of all rows, (size(),), in place.
+  TESSERA_HOST_DEVICE constexpr vector_view<T> all_values() const noexcept { return {rows == 0 ? values : values + offsets[0], size()}; }
   /// Rows [first, first + count), in place.
-  TESSERA_HOST_DEVICE constexpr jagged_view slice(std::int64_t first, std::int64_t count) const noexcept {
+  TESSERA_HOST_DEVICE constexpr jagged_view slice(std::int64_t first, std::int64_t count) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) detail::check_part("jagged_view rows", first, count, rows);
     return {values, offsets + first, count};
+  }
+  /// The same rows of other values: those of a gradient, say. `others` (>= offsets[rows],).
+  template <class U>
+  TESSERA_HOST_DEVICE constexpr jagged_view<U, Offset> with_values(U* others) const noexcept {
+    return {others, offsets, rows};
   }
 
   template <class U>
@@ -81,6 +91,14 @@ class jagged {
     return result;
   }
 
+  /// Room for so many rows and values. The caller writes `offsets()`, from 0 to `values` in order, and the values.
+  static jagged with_room(host_exec const& exec, std::int64_t rows, std::int64_t values) {
+    jagged result;
+    result.offsets_.resize(exec, rows + 1);
+    result.values_.resize(exec, values);
+    return result;
+  }
+
   /// `values` (offsets[rows],), `offsets` (rows + 1,) from 0, both copied. @throws tessera::error as `validate`, and shape_mismatch when
   /// there are no offsets or more values than they reach.
   static jagged from_offsets(host_exec const& exec, vector_view<T const> values, vector_view<Offset const> offsets) {
@@ -109,6 +127,8 @@ class jagged {
   std::int64_t rows() const noexcept { return offsets_.empty() ? 0 : offsets_.size() - 1; }
   std::int64_t size() const noexcept { return values_.size(); }
   std::size_t bytes() const noexcept { return values_.capacity_bytes() + offsets_.capacity_bytes(); }
+  /// (rows + 1,), to be written after `with_room`.
+  vector_view<Offset> offsets() noexcept { return offsets_.view(); }
   jagged_view<T, Offset> view() noexcept { return {values_.data(), offsets_.data(), rows()}; }
   jagged_view<T const, Offset> view() const noexcept { return {values_.data(), offsets_.data(), rows()}; }
 

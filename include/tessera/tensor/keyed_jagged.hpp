@@ -20,30 +20,48 @@
 
 namespace tessera::inline TESSERA_ABI {
 
-/// A batch of sparse features (KJT), key-major: all rows of key 0, then of key 1, … Every key counts its own rows. Trivially copyable;
-/// keys are integers here, their names stay with the owner.
+/// A batch of sparse features (KJT), key-major: all rows of key 0, then of key 1, … Every key counts its own rows. A view of some of the
+/// keys shares all memory with the whole, so first_row[0] need not be 0. Trivially copyable; keys are integers here, their names stay with
+/// the owner.
 template <class T, class Offset = std::int64_t>
 struct keyed_jagged_view {
-  T* values = nullptr;                      // (offsets[rows],) over all keys
+  T* values = nullptr;                      // (>= offsets[first_row[keys]],)
   float const* weights = nullptr;           // one a value, or nullptr: unweighted, as any batch without values may be
-  Offset const* offsets = nullptr;          // (rows of all keys + 1,)
-  std::int64_t const* first_row = nullptr;  // (keys + 1,): key k has rows [first_row[k], first_row[k + 1]); first_row[0] = 0
+  Offset const* offsets = nullptr;          // (> first_row[keys],), non-decreasing: row r is values[offsets[r], offsets[r + 1])
+  std::int64_t const* first_row = nullptr;  // (keys + 1,), non-decreasing: key k has rows [first_row[k], first_row[k + 1])
   std::int64_t keys = 0;
 
   TESSERA_HOST_DEVICE constexpr std::int64_t rows(std::int64_t key) const noexcept { return first_row[key + 1] - first_row[key]; }
-  TESSERA_HOST_DEVICE constexpr std::int64_t rows() const noexcept { return keys == 0 ? 0 : first_row[keys]; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t rows() const noexcept { return keys == 0 ? 0 : first_row[keys] - first_row[0]; }
   TESSERA_HOST_DEVICE constexpr bool weighted() const noexcept { return weights != nullptr; }
-  /// The rows of every key, one key after the other.
-  TESSERA_HOST_DEVICE constexpr jagged_view<T, Offset> flat() const noexcept { return {values, offsets, rows()}; }
+  /// The rows of every key, one key after the other; those of key k start at row first_row[k] - first_row[0].
+  TESSERA_HOST_DEVICE constexpr jagged_view<T, Offset> flat() const noexcept {
+    return {values, rows() == 0 ? offsets : offsets + first_row[0], rows()};
+  }
+  /// The weights of every key's rows. @pre weighted().
+  TESSERA_HOST_DEVICE constexpr jagged_view<float const, Offset> flat_weights() const noexcept { return flat().with_values(weights); }
   /// The rows of one key, in place.
   TESSERA_HOST_DEVICE constexpr jagged_view<T, Offset> key(std::int64_t key) const noexcept {
-    return flat().slice(first_row[key], rows(key));
+    return {values, rows(key) == 0 ? offsets : offsets + first_row[key], rows(key)};
   }
   /// The weights of one key's rows, in place. @pre weighted().
   TESSERA_HOST_DEVICE constexpr jagged_view<float const, Offset> key_weights(std::int64_t key) const noexcept {
-    return {weights, offsets + first_row[key], rows(key)};
+    return this->key(key).with_values(weights);
   }
+  /// Values in all rows.
   TESSERA_HOST_DEVICE constexpr std::int64_t size() const noexcept { return flat().size(); }
+  /// Where the values of the first row begin in `values`, and its weights in `weights`.
+  TESSERA_HOST_DEVICE constexpr std::int64_t first_value() const noexcept { return flat().first_value(); }
+  /// Keys [first, first + count), in place.
+  TESSERA_HOST_DEVICE constexpr keyed_jagged_view slice_keys(std::int64_t first, std::int64_t count) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) detail::check_part("keyed_jagged_view keys", first, count, keys);
+    return {values, weights, offsets, first_row + first, count};
+  }
+  /// The same rows of other values, unweighted: those of a gradient, say. `others` as long as this view's.
+  template <class U>
+  TESSERA_HOST_DEVICE constexpr keyed_jagged_view<U, Offset> with_values(U* others) const noexcept {
+    return {others, nullptr, offsets, first_row, keys};
+  }
 
   template <class U>
     requires(std::same_as<U, T const> && !std::is_const_v<T>)
@@ -65,7 +83,17 @@ struct feature_rows {
       : key(std::move(key)), rows(std::move(rows)), weights(std::move(weights)) {}
 };
 
-/// Owns a batch of sparse features and the names of its keys. Move-only.
+namespace detail {
+
+// How an error calls a key: by its name where there is one, else by its number.
+inline std::string key_label(std::vector<std::string> const* names, std::int64_t key) {
+  return names == nullptr || names->empty() ? std::to_string(key) : (*names)[static_cast<std::size_t>(key)];
+}
+
+}  // namespace detail
+
+/// Owns a batch of sparse features, and the names of its keys unless it is unnamed: what an operation makes of a view is, and has no memory
+/// but the execution's. Move-only.
 template <class T = std::int64_t, class Offset = std::int64_t>
 class keyed_jagged {
  public:
@@ -99,61 +127,69 @@ class keyed_jagged {
                         weighted ? vector_view<float const>(weights) : vector_view<float const>{});
   }
 
-  /// `values` (sum of lengths,), `lengths` (rows of all keys,), `rows_per_key` (keys,), `weights` (values,) or none; all copied.
-  /// @throws tessera::error naming what disagrees.
+  /// `keys` (keys,), or none: unnamed. `values` (sum of lengths,), `lengths` (rows of all keys,), `rows_per_key` (keys,), `weights`
+  /// (values,) or none; all copied. @throws tessera::error naming what disagrees.
   static keyed_jagged from_lengths(host_exec const& exec, std::vector<std::string> keys, vector_view<T const> values,
                                    vector_view<Offset const> lengths, vector_view<std::int64_t const> rows_per_key,
                                    vector_view<float const> weights = {}) {
-    check_weights(values, weights);
-    auto rows = jagged<T, Offset>::from_lengths(exec, values, lengths);
-    jagged<float, Offset> row_weights;
-    if (!weights.empty()) row_weights = jagged<float, Offset>::from_lengths(exec, weights, lengths);
-    return from_parts(exec, std::move(keys), std::move(rows), rows_per_key, std::move(row_weights));
+    return from_parts(exec, std::move(keys), jagged<T, Offset>::from_lengths(exec, values, lengths), rows_per_key, weights);
   }
 
   /// As `from_lengths`, with `offsets` (rows of all keys + 1,) from 0.
   static keyed_jagged from_offsets(host_exec const& exec, std::vector<std::string> keys, vector_view<T const> values,
                                    vector_view<Offset const> offsets, vector_view<std::int64_t const> rows_per_key,
                                    vector_view<float const> weights = {}) {
-    check_weights(values, weights);
-    auto rows = jagged<T, Offset>::from_offsets(exec, values, offsets);
-    jagged<float, Offset> row_weights;
-    if (!weights.empty()) row_weights = jagged<float, Offset>::from_offsets(exec, weights, offsets);
-    return from_parts(exec, std::move(keys), std::move(rows), rows_per_key, std::move(row_weights));
+    return from_parts(exec, std::move(keys), jagged<T, Offset>::from_offsets(exec, values, offsets), rows_per_key, weights);
   }
 
-  /// Takes over the rows of all keys, and their weights where there are any (an empty `weights`: none).
+  /// Takes over the rows of all keys; `weights` (values,) or none, copied; the rest as `from_lengths`.
   static keyed_jagged from_parts(host_exec const& exec, std::vector<std::string> keys, jagged<T, Offset> rows,
-                                 vector_view<std::int64_t const> rows_per_key, jagged<float, Offset> weights = {}) {
+                                 vector_view<std::int64_t const> rows_per_key, vector_view<float const> weights = {}) {
     keyed_jagged result;
-    result.keys_ = std::move(keys);
-    auto const key_count = static_cast<std::int64_t>(result.keys_.size());
-    for (auto key = result.keys_.begin(); key != result.keys_.end(); ++key)
-      if (std::find(result.keys_.begin(), key, *key) != key)
-        throw error(errc::invalid_argument, "keyed_jagged: a key twice", {{"key", *key}});
-    if (rows_per_key.size() != key_count)
-      throw error(errc::shape_mismatch, "keyed_jagged: one row count a key", {{"keys", key_count}, {"row counts", rows_per_key.size()}});
-    result.first_row_.resize(exec, key_count + 1);
-    lengths_to_offsets(exec, rows_per_key, result.first_row_.view());
-    if (rows.rows() != result.first_row_[key_count])
-      throw error(errc::shape_mismatch, "keyed_jagged: row counts do not sum to the number of rows",
-                  {{"sum", result.first_row_[key_count]}, {"rows", rows.rows()}});
-    if (weights.rows() > 0 && (weights.rows() != rows.rows() || weights.size() != rows.size()))
-      throw error(errc::shape_mismatch, "keyed_jagged: one weight a value", {{"values", rows.size()}, {"weights", weights.size()}});
-    for (std::int64_t row = 0; row < weights.rows(); ++row)
-      if (weights.view().length(row) != rows.view().length(row))
-        throw error(errc::shape_mismatch, "keyed_jagged: a row and its weights differ in length",
-                    {{"row", row}, {"values", rows.view().length(row)}, {"weights", weights.view().length(row)}});
-    result.rows_ = std::move(rows);
-    result.weights_ = std::move(weights);
+    result.set_rows(exec, std::move(rows), rows_per_key);
+    if (!weights.empty() && weights.size() != result.rows_.size())
+      throw error(errc::shape_mismatch, "keyed_jagged: one weight a value", {{"values", result.rows_.size()}, {"weights", weights.size()}});
+    result.weights_.resize(exec, weights.size());
+    std::copy(weights.begin(), weights.end(), result.weights_.begin());
+    return std::move(result).named(std::move(keys));
+  }
+
+  /// Unnamed rows of these `lengths` (rows of all keys,), whose values, and weights where `weighted`, the caller will write.
+  static keyed_jagged with_lengths(host_exec const& exec, vector_view<Offset const> lengths, vector_view<std::int64_t const> rows_per_key,
+                                   bool weighted = false) {
+    keyed_jagged result;
+    result.set_rows(exec, jagged<T, Offset>::with_lengths(exec, lengths), rows_per_key);
+    if (weighted) result.weights_.resize(exec, result.rows_.size());
     return result;
   }
 
+  /// Room for so many unnamed keys, rows and values. The caller writes `first_row()` and `offsets()`, each from 0 and in order, the values,
+  /// and the weights where `weighted`.
+  static keyed_jagged with_room(host_exec const& exec, std::int64_t keys, std::int64_t rows, std::int64_t values, bool weighted = false) {
+    keyed_jagged result;
+    result.first_row_.resize(exec, keys + 1);
+    result.rows_ = jagged<T, Offset>::with_room(exec, rows, values);
+    if (weighted) result.weights_.resize(exec, values);
+    return result;
+  }
+
+  /// The same batch under these names; none: unnamed. @throws tessera::error shape_mismatch unless there is one a key, invalid_argument for
+  /// a name twice.
+  keyed_jagged named(std::vector<std::string> keys) && {
+    if (!keys.empty() && static_cast<std::int64_t>(keys.size()) != key_count())
+      throw error(errc::shape_mismatch, "keyed_jagged: one row count a key", {{"keys", keys.size()}, {"row counts", key_count()}});
+    for (auto key = keys.begin(); key != keys.end(); ++key)
+      if (std::find(keys.begin(), key, *key) != key) throw error(errc::invalid_argument, "keyed_jagged: a key twice", {{"key", *key}});
+    keys_ = std::move(keys);
+    return std::move(*this);
+  }
+
+  /// The names, one a key, or none of an unnamed batch.
   std::vector<std::string> const& keys() const noexcept { return keys_; }
   /// Without the names.
-  std::size_t bytes() const noexcept { return rows_.bytes() + weights_.bytes() + first_row_.capacity_bytes(); }
+  std::size_t bytes() const noexcept { return rows_.bytes() + weights_.capacity_bytes() + first_row_.capacity_bytes(); }
 
-  /// The number of a key. @throws tessera::error out_of_range for an unknown name. Not for a step: do it once.
+  /// The number of a key. @throws tessera::error out_of_range for an unknown name, any of an unnamed batch. Not for a step: do it once.
   std::int64_t key_index(std::string_view key) const {
     auto const found = std::find(keys_.begin(), keys_.end(), key);
     if (found == keys_.end()) throw error(errc::out_of_range, "keyed_jagged: no such key", {{"key", key}});
@@ -161,21 +197,31 @@ class keyed_jagged {
   }
 
   keyed_jagged_view<T, Offset> view() noexcept {
-    return {rows_.view().values, weights_.view().values, rows_.view().offsets, first_row_.data(), static_cast<std::int64_t>(keys_.size())};
+    return {rows_.view().values, weights_.data(), rows_.view().offsets, first_row_.data(), key_count()};
   }
   keyed_jagged_view<T const, Offset> view() const noexcept {
-    return {rows_.view().values, weights_.view().values, rows_.view().offsets, first_row_.data(), static_cast<std::int64_t>(keys_.size())};
+    return {rows_.view().values, weights_.data(), rows_.view().offsets, first_row_.data(), key_count()};
   }
+  /// One a value, or none: unweighted.
+  vector_view<float> weights() noexcept { return weights_.view(); }
+  vector_view<Offset> offsets() noexcept { return rows_.offsets(); }            // (rows of all keys + 1,)
+  vector_view<std::int64_t> first_row() noexcept { return first_row_.view(); }  // (keys + 1,)
 
  private:
-  static void check_weights(vector_view<T const> values, vector_view<float const> weights) {
-    if (!weights.empty() && weights.size() != values.size())
-      throw error(errc::shape_mismatch, "keyed_jagged: one weight a value", {{"values", values.size()}, {"weights", weights.size()}});
+  std::int64_t key_count() const noexcept { return first_row_.empty() ? 0 : first_row_.size() - 1; }
+
+  void set_rows(host_exec const& exec, jagged<T, Offset> rows, vector_view<std::int64_t const> rows_per_key) {
+    first_row_.resize(exec, rows_per_key.size() + 1);
+    lengths_to_offsets(exec, rows_per_key, first_row_.view());
+    if (rows.rows() != first_row_[rows_per_key.size()])
+      throw error(errc::shape_mismatch, "keyed_jagged: row counts do not sum to the number of rows",
+                  {{"sum", first_row_[rows_per_key.size()]}, {"rows", rows.rows()}});
+    rows_ = std::move(rows);
   }
 
-  std::vector<std::string> keys_;
+  std::vector<std::string> keys_;  // or none
   jagged<T, Offset> rows_;         // of all keys
-  jagged<float, Offset> weights_;  // the same rows; without rows: unweighted
+  buffer<float> weights_;          // one a value, or none
   buffer<std::int64_t> first_row_;
 };
 
@@ -186,8 +232,7 @@ void validate(keyed_jagged_view<T, Offset> view, std::int64_t value_count) {
   if (view.keys < 0) throw error(errc::invalid_argument, "keyed_jagged: negative number of keys", {{"keys", view.keys}});
   if (view.keys == 0) return;
   if (view.first_row == nullptr) throw error(errc::invalid_argument, "keyed_jagged: no row counts", {{"keys", view.keys}});
-  if (view.first_row[0] != 0)
-    throw error(errc::invalid_argument, "keyed_jagged: the first key does not start at row 0", {{"first row", view.first_row[0]}});
+  if (view.first_row[0] < 0) throw error(errc::invalid_argument, "keyed_jagged: negative first row", {{"first row", view.first_row[0]}});
   for (std::int64_t key = 0; key < view.keys; ++key)
     if (view.rows(key) < 0)
       throw error(errc::invalid_argument, "keyed_jagged: negative number of rows", {{"key", key}, {"rows", view.rows(key)}});
@@ -197,12 +242,12 @@ void validate(keyed_jagged_view<T, Offset> view, std::int64_t value_count) {
 /// Same rows per key with the same values and weights; names are the owners' affair.
 template <class T, class U, class Offset>
 bool equal(keyed_jagged_view<T, Offset> a, keyed_jagged_view<U, Offset> b) {
-  if (a.keys != b.keys || a.weighted() != b.weighted()) return false;
+  if (a.keys != b.keys) return false;
   for (std::int64_t key = 0; key < a.keys; ++key)
     if (a.rows(key) != b.rows(key)) return false;
   if (!equal(a.flat(), b.flat())) return false;
-  return !a.weighted() || equal(jagged_view<float const, Offset>{a.weights, a.offsets, a.rows()},
-                                jagged_view<float const, Offset>{b.weights, b.offsets, b.rows()});
+  if (a.size() == 0) return true;
+  return a.weighted() == b.weighted() && (!a.weighted() || equal(a.flat_weights(), b.flat_weights()));
 }
 
 template <class T, class Offset>
@@ -210,14 +255,13 @@ bool operator==(keyed_jagged<T, Offset> const& a, keyed_jagged<T, Offset> const&
   return a.keys() == b.keys() && equal(a.view(), b.view());
 }
 
-/// Prints {user: [[1, 2], []], item: [[3]]}.
+/// Prints {user: [[1, 2], []], item: [[3]]}; without names {0: [[1, 2], []], 1: [[3]]}.
 template <class T, class Offset>
 std::ostream& operator<<(std::ostream& out, keyed_jagged<T, Offset> const& batch) {
   out << '{';
-  for (std::size_t key = 0; key < batch.keys().size(); ++key) {
-    auto const k = static_cast<std::int64_t>(key);
-    out << (key > 0 ? ", " : "") << batch.keys()[key] << ": " << batch.view().key(k);
-    if (batch.view().weighted()) out << " weights " << batch.view().key_weights(k);
+  for (std::int64_t key = 0; key < batch.view().keys; ++key) {
+    out << (key > 0 ? ", " : "") << detail::key_label(&batch.keys(), key) << ": " << batch.view().key(key);
+    if (batch.view().weighted()) out << " weights " << batch.view().key_weights(key);
   }
   return out << '}';
 }

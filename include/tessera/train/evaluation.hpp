@@ -10,11 +10,10 @@
 #include <tessera/data/batch.hpp>
 #include <tessera/nn/auc.hpp>
 #include <tessera/nn/metrics.hpp>
-#include <tessera/train/dlrm.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
-/// What a model is worth on a data set. Mergeable, as its parts are.
+/// What a model is worth on a data set, each sample counting once. Mergeable, as its parts are.
 struct evaluation {
   exact_auc auc;
   click_metrics clicks;
@@ -23,14 +22,24 @@ struct evaluation {
     auc.add(logits, labels);
     clicks.add(exec, logits, labels);
   }
+  void merge(evaluation const& other) {
+    auc.merge(other.auc);
+    clicks.merge(other.clicks);
+  }
+  void clear() noexcept {
+    auc.clear();
+    clicks.clear();
+  }
+  std::int64_t samples() const noexcept { return clicks.samples(); }
 };
+static_assert(metric<evaluation>);
 
 /// Predicts one epoch of a reader without changing the model; calls `seen(batch, logits)` for each batch.
 /// `Reader`: `next(exec, batch_view&)` as batch_reader has it.
 template <execution Exec, class Model, class Reader, class Seen>
 evaluation evaluate(Exec const& exec, Model const& model, Reader& reader, Seen const& seen) {
   evaluation result;
-  dlrm_saved saved;
+  typename Model::saved_type saved;
   for (batch_view batch; reader.next(exec, batch);) {
     vector_view<float const> const logits = model.predict(exec, batch, saved);
     result.add(exec, logits, batch.labels);

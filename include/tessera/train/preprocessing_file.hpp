@@ -35,7 +35,8 @@ inline manifest_section save_preprocessing(std::string const& folder, preprocess
   nlohmann::json const described{{"dense", options.dense == dense_scaling::log ? "log" : "standard"},
                                  {"dense_as_category", options.dense_as_category},
                                  {"min_count", options.min_count},
-                                 {"hash_size", options.hash_size}};
+                                 {"hash_size", options.hash_size},
+                                 {"vocabulary_limit", options.vocabulary_limit}};
   auto const path = folder + "/preprocessing.safetensors";
   safetensors_writer out(path, std::move(tensors), {{"options", print_json(described, path)}});
   out.append("dense_columns", vector_view(state.dense_columns));
@@ -59,7 +60,8 @@ inline preprocessing load_preprocessing(host_exec const& exec, std::string const
   state.options = {.dense = scaling == "log" ? dense_scaling::log : dense_scaling::standard,
                    .dense_as_category = json_boolean(options, "dense_as_category", in.path()),
                    .min_count = json_integer(options, "min_count", in.path()),
-                   .hash_size = json_integer(options, "hash_size", in.path())};
+                   .hash_size = json_integer(options, "hash_size", in.path()),
+                   .vocabulary_limit = json_integer(options, "vocabulary_limit", in.path())};
   auto const read = [&](std::string const& tensor, auto& values) {
     values.resize(static_cast<std::size_t>(in.at(tensor).elements()));
     in.read(tensor, 0, vector_view(values));

@@ -2,72 +2,231 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/for_each_index.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/data/batch.hpp>
+#include <tessera/embed/pooled_lookup_backward.hpp>
+#include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_order.hpp>
 #include <tessera/nn/dense_optimizer.hpp>
+#include <tessera/nn/gradient_clipping.hpp>
 #include <tessera/nn/loss.hpp>
-#include <tessera/train/dlrm.hpp>
+#include <tessera/train/click_model.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
-/// Everything beside the model that a training run carries from step to step: gradients, dense optimizer state, what a forward saves.
+namespace detail {
+
+template <class... Optimizers>
+inline constexpr bool are_row_optimizers = (row_optimizer<Optimizers> && ...);
+template <class... Optimizers>
+inline constexpr bool are_row_optimizers<std::variant<Optimizers...>> = are_row_optimizers<Optimizers...>;
+template <class... Optimizers>
+inline constexpr bool are_dense_optimizers = (dense_optimizer<Optimizers> && ...);
+template <class... Optimizers>
+inline constexpr bool are_dense_optimizers<std::variant<Optimizers...>> = are_dense_optimizers<Optimizers...>;
+
+}  // namespace detail
+
+/// An optimizer of rows, or a std::variant of some, of which one is chosen at run time.
+template <class O>
+concept row_optimizer_choice = row_optimizer<O> || detail::are_row_optimizers<O>;
+
+/// An optimizer of dense parameters, or a std::variant of some.
+template <class O>
+concept dense_optimizer_choice = dense_optimizer<O> || detail::are_dense_optimizers<O>;
+
+/// Calls f with the optimizer that is chosen.
+template <class Choice, class F>
+decltype(auto) with_optimizer(Choice& choice, F const& f) {
+  if constexpr (requires { choice.index(); })
+    return std::visit(f, choice);
+  else
+    return f(choice);
+}
+
+struct trainer_options {
+  float clip_norm = 0;  // gradients, of dense parameters and rows together, whose norm is larger are scaled down to it; 0: none are
+};
+
+/// Everything beside the model that a training run carries from step to step: gradients, dense optimizer states, what a forward saves.
 /// What grows with the batch comes from the memory of the execution of the step, which outlives the trainer; with an `arena` there a step
 /// allocates nothing once batches have stopped growing.
-template <class Model, row_optimizer RowOptimizer, dense_optimizer DenseOptimizer>
+template <class Model, row_optimizer_choice RowOptimizer, dense_optimizer_choice DenseOptimizer>
 class trainer {
  public:
   /// Refers to the model. Its tables were built for this kind of row optimizer.
-  trainer(host_exec const& exec, Model& model, RowOptimizer const& row_optimizer, DenseOptimizer const& dense_optimizer)
+  trainer(host_exec const& exec, Model& model, RowOptimizer const& row_optimizer, DenseOptimizer const& dense_optimizer,
+          trainer_options const& options = {})
       : model_(&model),
-        row_optimizer_(row_optimizer),
+        row_optimizers_(model.tables().size(), row_optimizer),
         dense_optimizer_(dense_optimizer),
-        bottom_gradient_(exec, model.bottom().parameters().size()),
-        top_gradient_(exec, model.top().parameters().size()),
-        bottom_state_(exec, model.bottom().parameters().size(), dense_optimizer),
-        top_state_(exec, model.top().parameters().size(), dense_optimizer) {}
+        options_(options),
+        gradient_(exec, model.parameter_count()) {
+    if (!(options.clip_norm >= 0)) throw error(errc::invalid_argument, "trainer: clip_norm", {{"clip_norm", options.clip_norm}});
+    for (auto const& group : model.groups())
+      with_optimizer(dense_optimizer_, [&](auto const& optimizer) { dense_states_.emplace_back(exec, group.values.size(), optimizer); });
+  }
 
   /// Beside the model: gradients and dense optimizer states, without what a step saves.
   std::size_t bytes() const noexcept {
-    return bottom_gradient_.capacity_bytes() + top_gradient_.capacity_bytes() + bottom_state_.bytes() + top_state_.bytes();
+    auto sum = gradient_.capacity_bytes();
+    for (auto const& state : dense_states_) sum += state.bytes();
+    return sum;
   }
 
   Model& model() noexcept { return *model_; }
   Model const& model() const noexcept { return *model_; }
-  /// May be exchanged between steps, for a schedule.
-  RowOptimizer& row_optimizer() noexcept { return row_optimizer_; }
+  /// One a table, all of one kind; may change between steps, for a schedule or a rate of a table's own.
+  std::vector<RowOptimizer>& row_optimizers() noexcept { return row_optimizers_; }
   DenseOptimizer& dense_optimizer() noexcept { return dense_optimizer_; }
-  /// Of the bottom and of the top MLP, in this order.
-  std::array<dense_optimizer_state*, 2> dense_states() noexcept { return {&bottom_state_, &top_state_}; }
+
+  struct named_state {
+    std::string_view group;
+    dense_optimizer_state* state;
+  };
+  /// Of each group of dense parameters that is not empty.
+  std::vector<named_state> dense_states() {
+    std::vector<named_state> all;
+    auto const groups = model_->groups();
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      if (!groups[g].values.empty()) all.push_back({groups[g].name, &dense_states_[g]});
+    return all;
+  }
 
   /// One step of binary cross entropy: forward, loss, backward, update. Returns the batch's mean loss before the update; `logits()` are
-  /// those the loss was computed from.
+  /// those the loss was computed from: progressive metrics need no forward of their own. What was accumulated before is part of the step.
   template <execution Exec>
   double step(Exec const& exec, batch_view const& batch) {
-    auto const logits = model_->forward(exec, batch, saved_);
-    logit_gradient_.resize(exec, logits.size());
-    auto const loss = bce_with_logits(exec, logits, batch.labels, logit_gradient_.view());
-    model_->backward(exec, saved_, logit_gradient_.view(), bottom_gradient_.view(), top_gradient_.view(), row_optimizer_);
-    dense_update(exec, model_->bottom().parameters(), bottom_gradient_.view(), bottom_state_, dense_optimizer_);
-    dense_update(exec, model_->top().parameters(), top_gradient_.view(), top_state_, dense_optimizer_);
+    row_order unsorted;
+    return step(exec, batch, unsorted);
+  }
+
+  /// The same with what `sort_ahead` has made for the batch; `sorted` is then of no batch.
+  template <execution Exec>
+  double step(Exec const& exec, batch_view const& batch, row_order& sorted) {
+    if (options_.clip_norm > 0 || accumulated_ > 0) {
+      auto const loss = accumulate(exec, batch, 1, sorted);
+      update(exec);
+      return loss;
+    }
+    auto const loss = backward(exec, batch, 1, gradient_.view(), sorted);
+    update_dense(exec);
+    with_row_optimizers(exec, [&](auto const& optimizers) { model_->update_rows(exec, saved_, optimizers); });
     return loss;
+  }
+
+  /// The step without its update: adds `share` times the gradients of the batch's mean loss to what earlier calls have added. A batch of
+  /// n samples in micro-batches of n_i takes n_i / n as the share of each, then `update`. Returns the mean loss of the micro-batch.
+  template <execution Exec>
+  double accumulate(Exec const& exec, batch_view const& batch, float share = 1) {
+    row_order unsorted;
+    return accumulate(exec, batch, share, unsorted);
+  }
+  template <execution Exec>
+  double accumulate(Exec const& exec, batch_view const& batch, float share, row_order& sorted) {
+    bool const first = accumulated_ == 0;
+    if (!first) gradient_of_batch_.resize(exec, gradient_.size());
+    auto const loss = backward(exec, batch, share, first ? gradient_.view() : gradient_of_batch_.view(), sorted);
+    auto& rows = first ? row_gradients_ : row_gradients_of_batch_;
+    model_->gradients_of_rows(exec, saved_, rows);
+    if (!first) {
+      add_row_gradients(exec, row_gradients_, rows);
+      auto const sum = gradient_.view();
+      auto const more = std::as_const(gradient_of_batch_).view();
+      for_each_index(exec, sum.size(), parameters_per_piece, [=](std::int64_t i) { sum[i] += more[i]; });
+    }
+    ++accumulated_;
+    return loss;
+  }
+
+  /// Updates the model with what has been accumulated, clipped; that counts as one step. Nothing happens where nothing has been.
+  template <execution Exec>
+  void update(Exec const& exec) {
+    if (std::exchange(accumulated_, 0) == 0) return;
+    if (options_.clip_norm > 0) {
+      vector_view<float> const gradients[] = {gradient_.view(), row_gradients_.values()};
+      clip_global_norm(exec, {gradients, 2}, static_cast<double>(options_.clip_norm));
+    }
+    update_dense(exec);
+    with_row_optimizers(exec, [&](auto const& optimizers) { tessera::update_rows(exec, model_->tables(), row_gradients_, optimizers); });
   }
 
   vector_view<float const> logits() const noexcept { return saved_.logits.view(); }
 
  private:
+  static constexpr std::int64_t parameters_per_piece = 1 << 14;
+
+  // Forward, loss and backward down to the pooled vectors; the loss counts `share` times.
+  template <execution Exec>
+  double backward(Exec const& exec, batch_view const& batch, float share, vector_view<float> gradient, row_order& sorted) {
+    auto const logits = model_->forward(exec, batch, saved_);
+    std::swap(saved_.lookup.order, sorted);
+    sorted.clear();
+    logit_gradient_.resize(exec, logits.size());
+    auto const of_logits = logit_gradient_.view();
+    auto const loss = bce_with_logits(exec, logits, batch.labels, of_logits, batch.weights);
+    if (share != 1) for_each_index(exec, of_logits.size(), parameters_per_piece, [=](std::int64_t i) { of_logits[i] *= share; });
+    model_->backward(exec, saved_, of_logits, gradient);
+    return loss;
+  }
+
+  template <execution Exec>
+  void update_dense(Exec const& exec) {
+    auto const groups = model_->groups();
+    std::int64_t first = 0;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      auto const gradient = std::as_const(gradient_).view().slice(first, groups[g].values.size());
+      first += gradient.size();
+      with_optimizer(dense_optimizer_,
+                     [&](auto const& optimizer) { dense_update(exec, groups[g].values, gradient, dense_states_[g], optimizer); });
+    }
+  }
+
+  // Calls f with the tables' optimizers, as a container of their own type.
+  template <execution Exec, class F>
+  void with_row_optimizers(Exec const& exec, F const& f) {
+    if constexpr (row_optimizer<RowOptimizer>) {
+      f(row_optimizers_);
+    } else {
+      std::visit(
+          [&](auto const& first) {
+            buffer<std::remove_cvref_t<decltype(first)>> chosen(exec, static_cast<std::int64_t>(row_optimizers_.size()));
+            for (std::int64_t t = 0; t < chosen.size(); ++t) {
+              auto const* const of_table = std::get_if<std::remove_cvref_t<decltype(first)>>(&row_optimizers_[static_cast<std::size_t>(t)]);
+              if (of_table == nullptr)
+                throw error(errc::incompatible, "trainer: tables with optimizers of different kinds", {{"table", t}});
+              chosen[t] = *of_table;
+            }
+            f(chosen);
+          },
+          row_optimizers_.front());
+    }
+  }
+
   Model* model_;
-  RowOptimizer row_optimizer_;
+  std::vector<RowOptimizer> row_optimizers_;
   DenseOptimizer dense_optimizer_;
-  buffer<float> bottom_gradient_, top_gradient_;
-  dense_optimizer_state bottom_state_, top_state_;
-  dlrm_saved saved_;
+  trainer_options options_;
+  std::vector<dense_optimizer_state> dense_states_;  // of each group
+  typename Model::saved_type saved_;
   buffer<float> logit_gradient_;
+  buffer<float> gradient_;  // of the dense parameters, group after group
+  row_gradients row_gradients_;
+  std::int64_t accumulated_ = 0;  // batches whose gradients are in the two above
+  buffer<float> gradient_of_batch_;
+  row_gradients row_gradients_of_batch_;
 };
 
 }  // namespace tessera::inline TESSERA_ABI

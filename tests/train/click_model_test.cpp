@@ -7,13 +7,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/nn/gemm_eigen.hpp>
-#include <tessera/train/dlrm.hpp>
+#include <tessera/train/click_model.hpp>
 #include <tessera/train/trainer.hpp>
 
 #include "../support/counting_memory.hpp"
@@ -23,6 +24,7 @@
 namespace {
 
 using namespace tessera;
+using tessera_tests::serial_host;
 using json = nlohmann::json;
 
 void check_close(vector_view<float const> found, std::vector<float> const& expected) {
@@ -104,12 +106,13 @@ void reproduces_the_debug_run() {
   system_memory memory;
   host_exec const exec(team, memory);
   sgd const rate{data["learning_rate"].get<float>()};
-  dlrm<Store, eigen_gemm> model(exec, dlrm_options(4, {3}, {4, 2}), tables_of<Store>(exec, {4, 3, 2}, 2, rate, {}), {{0}, {1}, {2}});
+  dlrm<Store, eigen_gemm> model(exec, click_model_options(4, {3}, {4, 2}), tables_of<Store>(exec, {4, 3, 2}, 2, rate, {}), {{0}, {1}, {2}});
   set_parameters(exec, model, data["before"]);
-  dense_optimizer_state bottom_state(exec, model.bottom().parameters().size(), rate),
-      top_state(exec, model.top().parameters().size(), rate);
-  buffer<float> bottom_gradient(exec, bottom_state.parameters()), top_gradient(exec, top_state.parameters());
-  dlrm_saved saved;
+  auto const of_bottom = model.bottom().parameters().size(), of_top = model.top().parameters().size();
+  REQUIRE(model.parameter_count() == of_bottom + of_top);
+  dense_optimizer_state bottom_state(exec, of_bottom, rate), top_state(exec, of_top, rate);
+  buffer<float> gradients(exec, model.parameter_count());
+  typename dlrm<Store, eigen_gemm>::saved_type saved;
   for (auto const& given : data["batches"]) {
     std::vector<feature_rows<std::int64_t>> features;
     for (auto const& bags : given["ids"])
@@ -126,33 +129,47 @@ void reproduces_the_debug_run() {
     auto const loss = mean_squared_error(exec, probabilities, labels, gradient);
     CHECK(std::abs(loss - given["loss"].get<double>()) < 2e-5);
     sigmoid_backward(exec, probabilities, gradient);
-    model.backward(exec, saved, gradient, bottom_gradient.view(), top_gradient.view(), rate);
-    dense_update(exec, model.bottom().parameters(), bottom_gradient.view(), bottom_state, rate);
-    dense_update(exec, model.top().parameters(), top_gradient.view(), top_state, rate);
+    model.backward(exec, saved, gradient, gradients.view());
+    model.update_rows(exec, saved, rate);
+    dense_update(exec, model.bottom().parameters(), gradients.view().slice(0, of_bottom), bottom_state, rate);
+    dense_update(exec, model.top().parameters(), gradients.view().slice(of_bottom, of_top), top_state, rate);
   }
   check_parameters(exec, model, data["after"]);
 }
 
 // Trains on random clicks and returns every number that could differ: dense parameters, then predictions on ids seen and unseen.
-template <class Store>
-std::vector<float> trained(auto& team, std::int64_t steps) {
+template <class Store, class Interaction>
+std::vector<float> trained(auto& team, std::int64_t steps, typename Interaction::options const& interaction,
+                           trainer_options const& options) {
+  using model_type = click_model<Store, eigen_gemm, Interaction>;
   system_memory memory;
   host_exec const exec(team, memory);
   arena workspace(memory);
   auto const step_exec = exec.with_memory(workspace);
   rowwise_adagrad const rows{0.05F};
   adam const dense{0.01F};
-  dlrm<Store, eigen_gemm> model(exec, dlrm_options(5, {32}, {24, 8}, random_seed{3}),
-                                tables_of<Store>(exec, {50, 7, 1000}, 12, rows, random_seed{5}), {{0}, {1, pooling::mean}, {2}, {0}});
-  trainer run(exec, model, rows, dense);
+  model_type model(exec, click_model_options(5, {32}, {24, 8}, random_seed{3}),
+                   tables_of<Store>(exec, {50, 7, 1000}, 12, rows, random_seed{5}), {{0}, {1, pooling::mean}, {2}, {0}}, interaction);
+  trainer run(exec, model, rows, dense, options);
   tessera_tests::click_batches clicks(5, {50, 7, 1000, 50}, random_seed{11});
   for (std::int64_t i = 0; i < steps; ++i) run.step(step_exec, clicks.next(exec, i % 3 == 2 ? 17 : 96));
-  std::vector<float> result(model.bottom().parameters().begin(), model.bottom().parameters().end());
-  result.insert(result.end(), model.top().parameters().begin(), model.top().parameters().end());
-  dlrm_saved saved;
+  std::vector<float> result;
+  for (auto const& group : model.groups()) result.insert(result.end(), group.values.begin(), group.values.end());
+  typename model_type::saved_type saved;
   auto const logits = model.predict(exec, clicks.next(exec, 300), saved);
   result.insert(result.end(), logits.begin(), logits.end());
   return result;
+}
+
+template <class Interaction>
+void differs_in_no_bit(typename Interaction::options const& interaction = {}, trainer_options const& options = {}) {
+  serial_team one;
+  auto const expected = trained<dense_table<>, Interaction>(one, 20, interaction, options);
+  for (int const threads : {2, 3}) {
+    thread_pool pool(threads);
+    CHECK(trained<dense_table<>, Interaction>(pool, 20, interaction, options) == expected);
+    CHECK(trained<hash_table<>, Interaction>(pool, 20, interaction, options) == expected);
+  }
 }
 
 }  // namespace
@@ -163,11 +180,62 @@ TEST_CASE("the reference's debug run comes out the same, losses and parameters")
 }
 
 TEST_CASE("the number of threads and the kind of store change no bit of training") {
-  serial_team one;
-  auto const expected = trained<dense_table<>>(one, 20);
-  for (int const threads : {2, 3}) {
-    thread_pool pool(threads);
-    CHECK(trained<dense_table<>>(pool, 20) == expected);
-    CHECK(trained<hash_table<>>(pool, 20) == expected);
+  SUBCASE("DLRM") { differs_in_no_bit<dot_products>(); }
+  SUBCASE("DCN") { differs_in_no_bit<cross_layers>({.layers = 2}); }
+  SUBCASE("DCN of low rank") { differs_in_no_bit<cross_layers>({.layers = 2, .rank = 7}); }
+  SUBCASE("DCN, clipped") { differs_in_no_bit<cross_layers>({.layers = 2}, {.clip_norm = 0.05F}); }
+  SUBCASE("DeepFM") { differs_in_no_bit<factorization>(); }
+}
+
+TEST_CASE_TEMPLATE("the dense parameters are those of the groups, by name", Interaction, dot_products, cross_layers, factorization) {
+  serial_host host;
+  auto const exec = host.exec();
+  click_model<dense_table<>, eigen_gemm, Interaction> model(
+      exec, click_model_options(5, {7}, {6}), tables_of<dense_table<>>(exec, {3, 4}, 5, sgd{}, {}), {{0}, {1}, {1, pooling::mean}});
+  std::int64_t count = 0, in_blocks = 0;
+  std::vector<std::string> names;
+  for (auto const& group : model.groups()) {
+    count += group.values.size();
+    names.emplace_back(group.name);
+    float const* at = group.values.begin();
+    for (auto const& block : model.blocks()) {  // each group's blocks follow each other in its memory
+      if (!block.name.starts_with(names.back() + ".")) continue;
+      CHECK(block.values.data() == at);
+      at += block.values.size();
+      in_blocks += block.values.size();
+    }
+    CHECK(at == group.values.end());
   }
+  CHECK(names == std::vector<std::string>{"bottom", "interaction", "top"});
+  CHECK(count == model.parameter_count());
+  CHECK(in_blocks == count);
+  CHECK(model.groups()[1].values.empty() == !std::is_same_v<Interaction, cross_layers>);
+  CHECK(model.bytes() >= static_cast<std::size_t>(count) * sizeof(float) + model.tables()[0].bytes() + model.tables()[1].bytes());
+}
+
+TEST_CASE("what makes no model is refused") {
+  serial_host host;
+  auto const exec = host.exec();
+  using model_type = deepfm<dense_table<>, eigen_gemm>;
+  click_model_options const options(5, {7}, {6});
+  auto const refused = [&](std::vector<dense_table<>> tables, std::vector<pooled_feature> const& features, errc code) {
+    try {
+      model_type const model(exec, options, std::move(tables), features);
+      FAIL("no error");
+    } catch (error const& e) {
+      CHECK(e.code() == code);
+    }
+  };
+  refused({}, {}, errc::invalid_argument);
+  refused(tables_of<dense_table<>>(exec, {3, 4}, 5, sgd{}, {}), {{2}}, errc::out_of_range);
+  refused(tables_of<dense_table<>>(exec, {3, 4}, 5, sgd{}, {}), {{-1}}, errc::out_of_range);
+  refused(tables_of<dense_table<>>(exec, {3}, 1, sgd{}, {}), {{0}}, errc::invalid_argument);  // one factor and a weight at least
+  auto tables = tables_of<dense_table<>>(exec, {3}, 5, sgd{}, {});
+  tables.push_back(std::move(tables_of<dense_table<>>(exec, {3}, 5, sgd{}, {})[0]));
+  refused(std::move(tables), {{0}, {1}}, errc::invalid_argument);  // two of one id
+  tables = tables_of<dense_table<>>(exec, {3, 3}, 5, sgd{}, {});
+  tables[1] = std::move(tables_of<dense_table<>>(exec, {3, 3}, 6, sgd{}, {})[1]);
+  refused(std::move(tables), {{0}, {1}}, errc::shape_mismatch);
+  CHECK_THROWS_AS((dcn<dense_table<>, eigen_gemm>(exec, options, tables_of<dense_table<>>(exec, {3}, 5, sgd{}, {}), {{0}}, {.rank = 11})),
+                  error);
 }

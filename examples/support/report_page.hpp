@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/tessera_files.hpp>
+
+#include "click_job.hpp"
+#include "running_figures.hpp"
+
+namespace examples {
+
+/// How often each row of each table was read in training.
+class access_counts {
+ public:
+  template <class Model>
+  explicit access_counts(Model const& model) {
+    for (auto const& table : model.tables()) counts_.emplace_back(static_cast<std::size_t>(table.rows()));
+  }
+
+  template <class Model>
+  void add(Model const& model, tessera::batch_view const& batch) {
+    for (std::int64_t key = 0; key < batch.sparse.keys; ++key) {
+      auto& counts = counts_[static_cast<std::size_t>(model.features()[static_cast<std::size_t>(key)].table)];
+      for (auto const id : batch.sparse.key(key).all_values()) ++counts[static_cast<std::size_t>(id)];
+    }
+  }
+
+  /// The counts of a table, most read first.
+  std::vector<std::int64_t> sorted(std::size_t table) const {
+    auto counts = counts_[table];
+    std::sort(counts.begin(), counts.end(), std::greater<>());
+    return counts;
+  }
+
+ private:
+  std::vector<std::vector<std::int64_t>> counts_;
+};
+
+/// The page that --report asks for: curves, calibration, options, and the tables with how unevenly their rows are read.
+template <class Model>
+class report_page {
+ public:
+  report_page(job const& j, Model const& model) : j_(j), model_(model) {
+    if (wanted()) accesses_.emplace(model);
+  }
+
+  bool wanted() const { return !j_.s.report.empty(); }
+
+  void add(tessera::batch_view const& batch, double loss) {
+    if (!wanted()) return;
+    accesses_->add(model_, batch);
+    mean_loss_.add(loss);
+  }
+  /// Whether a point of the training curves is due: a few hundred over the whole run.
+  bool due(std::int64_t step) const {
+    auto const steps = j_.s.epochs * tessera::divide_up(j_.train->rows(), j_.s.batch_size);
+    return wanted() && step % std::max<std::int64_t>(1, steps / 300) == 0;
+  }
+  void add_point(std::int64_t step, double auc) {
+    train_loss_.add(step, mean_loss_.take());
+    train_auc_.add(step, auc);
+  }
+  void add_test(std::int64_t step, json const& result) {
+    test_loss_.add(step, result["logloss"].get<double>());
+    test_auc_.add(step, result["auc"].get<double>());
+    last_ = result;
+  }
+
+  void write(tessera::calibration_curve const& calibration) const {
+    if (!wanted()) return;
+    tessera::html_page page("Training of a " + j_.s.model + ": test AUC " + text("%.4f", last_["auc"].get<double>()));
+    page.table({"test", "AUC", "log loss", "normalised entropy", "predicted / seen clicks", "samples"},
+               {{j_.s.test, figure("auc"), figure("logloss"), figure("ne"), figure("calibration"), std::to_string(j_.test->rows())}});
+    page.heading("Curves");
+    page.paragraph(
+        "Training: before each batch is learned from; the AUC is that of the last 32,768 to 65,536 samples. Test: after each epoch.");
+    page.charts({{"Log loss", "step", "nats", {train_loss_.line("training"), test_loss_.line("test", true)}},
+                 {"AUC", "step", "AUC", {train_auc_.line("training"), test_auc_.line("test", true)}}});
+    page.heading("Calibration on the test data");
+    page.paragraph(text("Samples in %zu bins of the predicted probability. Expected calibration error: %.4f.", calibration.bins().size(),
+                        calibration.expected_error()));
+    page.charts({calibration_chart(calibration), histogram(calibration)});
+    write_tables(page);
+    page.heading("Options");
+    page.table({"option", "value"}, options());
+    whole_file file("--report", j_.s.report);
+    file.text << page.text();
+    file.commit();
+  }
+
+ private:
+  struct curve {
+    std::vector<double> x, y;
+
+    void add(std::int64_t step, double value) {
+      x.push_back(static_cast<double>(step));
+      y.push_back(value);
+    }
+    tessera::chart_series line(char const* name, bool points = false) const { return {name, x, y, points}; }
+  };
+
+  std::string figure(char const* name) const { return last_[name].is_number() ? text("%.4f", last_[name].get<double>()) : "-"; }
+
+  static tessera::line_chart calibration_chart(tessera::calibration_curve const& calibration) {
+    curve seen;
+    for (auto const& bin : calibration.bins()) {
+      if (bin.samples == 0) continue;
+      seen.x.push_back(bin.mean_predicted());
+      seen.y.push_back(bin.mean_clicks());
+    }
+    tessera::line_chart chart("Calibration", "predicted probability", "share of clicks",
+                              {seen.line("model", true), {"perfect", {0, 1}, {0, 1}, false, true}});
+    chart.y_least = 0;
+    chart.y_most = 1;
+    return chart;
+  }
+  static tessera::line_chart histogram(tessera::calibration_curve const& calibration) {
+    curve share;
+    auto const bins = static_cast<double>(calibration.bins().size());
+    for (std::size_t b = 0; b < calibration.bins().size(); ++b) {
+      share.x.push_back((static_cast<double>(b) + 0.5) / bins);
+      share.y.push_back(static_cast<double>(calibration.bins()[b].samples) / static_cast<double>(calibration.samples()));
+    }
+    tessera::line_chart chart("Predictions", "predicted probability", "share of samples", {share.line("samples", true)});
+    chart.y_least = 0;
+    return chart;
+  }
+
+  void write_tables(tessera::html_page& page) const {
+    page.heading("Embedding tables");
+    page.paragraph("Share of the reads in training that go to the most read rows, and of the rows that were never read.");
+    std::vector<std::vector<std::string>> rows;
+    std::vector<tessera::chart_series> skew;
+    auto const percent = [](double part, double whole) { return whole > 0 ? text("%.1f %%", 100 * part / whole) : std::string("-"); };
+    for (std::size_t t = 0; t < model_.tables().size(); ++t) {
+      auto const& table = model_.tables()[t];
+      auto const counts = accesses_->sorted(t);
+      auto const reads = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+      auto const of_most_read = [&](double share) {
+        auto const most = static_cast<std::int64_t>(share * static_cast<double>(counts.size()) + 0.999);
+        return static_cast<double>(std::accumulate(counts.begin(), counts.begin() + most, std::int64_t{0}));
+      };
+      auto const never = std::count(counts.begin(), counts.end(), 0);
+      auto const bytes = Model::store::bytes_for(table.options(), table.state_layout());
+      auto const name = j_.preprocess->sparse_name(static_cast<std::int64_t>(t));
+      rows.push_back({name, std::to_string(table.rows()), std::to_string(table.dim()), megabytes(bytes.weights), megabytes(bytes.state),
+                      std::to_string(reads), percent(of_most_read(0.01), static_cast<double>(reads)),
+                      percent(of_most_read(0.1), static_cast<double>(reads)),
+                      percent(static_cast<double>(never), static_cast<double>(counts.size()))});
+      if (table.rows() >= 100 && reads > 0) skew.push_back(skew_line(name, counts, reads));
+    }
+    page.table({"feature", "rows", "dim", "weights MB", "optimizer MB", "reads", "top 1 %", "top 10 %", "never"}, rows);
+    if (skew.empty()) return;
+    if (skew.size() > 6) skew.erase(skew.begin() + 6, skew.end());
+    page.charts({{"Access skew (tables of at least 100 rows, the first six)", "share of rows, most read first", "share of reads", skew}});
+  }
+
+  static tessera::chart_series skew_line(std::string const& name, std::vector<std::int64_t> const& counts, std::int64_t reads) {
+    curve line;
+    constexpr std::size_t points = 100;
+    std::int64_t sum = 0;
+    std::size_t next = 0;
+    for (std::size_t point = 0; point <= points; ++point) {
+      for (auto const until = counts.size() * point / points; next < until; ++next) sum += counts[next];
+      line.x.push_back(static_cast<double>(point) / points);
+      line.y.push_back(static_cast<double>(sum) / static_cast<double>(reads));
+    }
+    return {name, line.x, line.y};
+  }
+
+  static std::string megabytes(std::size_t bytes) { return text("%.3f", static_cast<double>(bytes) / 1e6); }
+
+  std::vector<std::vector<std::string>> options() const {
+    std::vector<std::vector<std::string>> rows;
+    std::string files;
+    for (auto const& file : j_.s.train) files += (files.empty() ? "" : ", ") + file;
+    rows.push_back({"--train", files});
+    rows.push_back({"--test", j_.s.test});
+    for_each_kept(j_.s, [&](char const* name, auto const& value, bool) {
+      json const v = value;
+      rows.push_back({std::string("--") + name, v.is_string()         ? v.get<std::string>()
+                                                : v.is_number_float() ? text("%g", v.get<double>())
+                                                                      : v.dump()});
+    });
+    rows.push_back({"--threads", std::to_string(j_.s.threads)});
+    return rows;
+  }
+
+  job const& j_;
+  Model const& model_;
+  std::optional<access_counts> accesses_;
+  running_mean mean_loss_;
+  curve train_loss_, train_auc_, test_loss_, test_auc_;
+  json last_;
+};
+
+}  // namespace examples

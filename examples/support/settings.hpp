@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace examples {
+
+std::string text(char const* format, auto... values) {
+  char line[256];
+  std::snprintf(line, sizeof line, format, values...);
+  return line;
+}
+
+/// What the command line says.
+struct settings {
+  // What a checkpoint keeps, and a command line that goes on from it cannot change.
+  std::string model = "dlrm";
+  std::int64_t embedding_dim = 16;
+  std::vector<std::int64_t> bottom{64, 32};
+  std::vector<std::int64_t> top{128, 64};
+  std::int64_t hash_size = 0;
+  std::int64_t min_count = 1;
+  std::string dense = "standard";
+  std::string dense_as_category = "on";
+  std::string embedding_init = "0.1";
+  std::string embedding_optimizer = "rowwise-adagrad";
+  std::string optimizer = "adam";
+  std::int64_t cross_layers = 3;
+  std::int64_t cross_rank = 0;
+  std::string row_format = "fp32";
+  std::uint64_t seed = 1;
+  bool progressive = false;
+
+  // What a checkpoint keeps too, and a command line may change.
+  float embedding_lr = 0.03F;
+  float embedding_weight_decay = 0;
+  float lr = 0.003F;
+  std::string lr_schedule = "constant";
+  std::int64_t warmup_steps = 0;
+  std::int64_t decay_start = 0;
+  std::int64_t decay_steps = 0;
+  float clip_norm = 0;
+  std::int64_t batch_size = 128;
+  std::int64_t epochs = 3;
+
+  // What each call says anew.
+  std::vector<std::string> train;
+  std::string test;
+  int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  std::string checkpoint;
+  std::int64_t checkpoint_every = 0;
+  bool resume = false;
+  bool eval_only = false;
+  std::string metrics;
+  std::string predict;
+  std::string report;
+  std::string pipeline = "on";
+};
+
+/// Calls f(name of the option, value, whether a later command line may change it) for what a checkpoint keeps.
+template <class Settings, class F>
+void for_each_kept(Settings& s, F const& f) {
+  f("model", s.model, false);
+  f("embedding-dim", s.embedding_dim, false);
+  f("bottom", s.bottom, false);
+  f("top", s.top, false);
+  f("hash-size", s.hash_size, false);
+  f("min-count", s.min_count, false);
+  f("dense", s.dense, false);
+  f("dense-as-category", s.dense_as_category, false);
+  f("embedding-init", s.embedding_init, false);
+  f("embedding-optimizer", s.embedding_optimizer, false);
+  f("optimizer", s.optimizer, false);
+  f("cross-layers", s.cross_layers, false);
+  f("cross-rank", s.cross_rank, false);
+  f("row-format", s.row_format, false);
+  f("seed", s.seed, false);
+  f("progressive", s.progressive, false);
+  f("embedding-lr", s.embedding_lr, true);
+  f("embedding-weight-decay", s.embedding_weight_decay, true);
+  f("lr", s.lr, true);
+  f("lr-schedule", s.lr_schedule, true);
+  f("warmup-steps", s.warmup_steps, true);
+  f("decay-start", s.decay_start, true);
+  f("decay-steps", s.decay_steps, true);
+  f("clip-norm", s.clip_norm, true);
+  f("batch-size", s.batch_size, true);
+  f("epochs", s.epochs, true);
+}
+
+}  // namespace examples

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/tessera_files.hpp>
+
+#include "click_job.hpp"
+#include "report_page.hpp"
+#include "running_figures.hpp"
+
+namespace examples {
+
+template <class Trainer>
+void save(job const& j, Trainer& run, tessera::reader_position const& p) {
+  json options;
+  for_each_kept(j.s, [&](char const* name, auto const& value, bool) { options[name] = value; });
+  json const position{{"epoch", p.epoch}, {"block", p.block},           {"offset", p.offset},
+                      {"batch", p.batch}, {"samples", j.train->rows()}, {"fingerprint", j.train->fingerprint()}};
+  tessera::save_checkpoint(j.exec, j.s.checkpoint, run, {p.batch, options, position}, 2, [&](std::string const& folder) {
+    return std::vector<tessera::manifest_section>{tessera::save_preprocessing(folder, *j.preprocess)};
+  });
+}
+
+/// Goes back to where the checkpoint was saved; the training data must be the same.
+template <class Trainer>
+void resume(job const& j, Trainer& run, tessera::batch_reader& reader) {
+  auto const saved = [&](char const* name) {
+    return tessera::json_integer(j.start->state.position, name, j.start->folder + "/manifest.json");
+  };
+  for (auto const& [name, found] : {std::pair("samples", j.train->rows()), std::pair("fingerprint", std::int64_t{j.train->fingerprint()})})
+    if (found != saved(name))
+      throw tessera::error(tessera::errc::incompatible, "option --train: the checkpoint is of a run on other data",
+                           {{name, found}, {"of the checkpoint", saved(name)}});
+  tessera::load_trainer(j.exec, *j.start, run);
+  reader.seek({saved("epoch"), saved("block"), saved("offset"), saved("batch")});
+  drop_metrics_behind(j.s.metrics, reader.position());
+  std::printf("resumed from %s\n", j.start->folder.c_str());
+}
+
+/// What a run tells a person and its metrics file of the batches it trains on.
+class training_report {
+ public:
+  explicit training_report(job const& j) : j_(j), metrics_(j.s.metrics, j.s.resume), figures_(j.s.progressive) {}
+
+  metrics_file& metrics() { return metrics_; }
+  double recent_auc() const { return figures_.recent_auc(j_.exec); }
+  json progressive() const { return figures_.to_json(j_.exec); }
+
+  void add(double loss, tessera::vector_view<float const> logits, tessera::vector_view<float const> labels) {
+    shown_loss_.add(loss);
+    written_loss_.add(loss);
+    figures_.add(j_.exec, logits, labels);
+  }
+  void show(tessera::progress& bar, std::int64_t epoch, std::int64_t samples) {
+    if (!bar.due()) return;
+    bar.show(samples, text("epoch %lld/%lld  loss %.4f  auc %.4f", static_cast<long long>(epoch + 1), static_cast<long long>(j_.s.epochs),
+                           shown_loss_.take(), recent_auc()));
+  }
+  void write(std::int64_t step, std::int64_t epoch, std::int64_t samples) {
+    if (!metrics_.is_open() || step % 100 != 0) return;
+    json line{{"event", "train"},   {"step", step}, {"epoch", epoch}, {"samples", samples}, {"loss", written_loss_.take()},
+              {"auc", recent_auc()}};
+    if (j_.s.progressive) line.update(progressive());
+    metrics_.write(line);
+  }
+  /// After the last batch, where all were tested first.
+  void conclude(std::int64_t step, std::int64_t epoch) {
+    if (!j_.s.progressive) return;
+    auto line = progressive();
+    auto const figure = [&](char const* name) { return line[name].get<double>(); };
+    std::printf("progressive auc=%.4f logloss=%.4f window_auc=%.4f window_logloss=%.4f samples=%lld\n", figure("progressive_auc"),
+                figure("progressive_logloss"), figure("window_auc"), figure("window_logloss"),
+                static_cast<long long>(line["tested"].get<std::int64_t>()));
+    line.update({{"event", "progressive"}, {"step", step}, {"epoch", epoch}});
+    metrics_.write(line);
+  }
+
+ private:
+  job const& j_;
+  metrics_file metrics_;
+  progressive_figures figures_;
+  running_mean shown_loss_, written_loss_;
+};
+
+/// Epochs from where the reader stands; the step of a batch read ahead takes what was sorted for it.
+template <class Model, class Trainer, class Reader>
+void train_epochs(job const& j, tessera::host_exec const& step_exec, Model const& model, Trainer& run, Reader& reader) {
+  training_report report(j);
+  report_page page(j, model);
+  tessera::calibration_curve calibration;
+  json result;
+  std::int64_t trained = 0, saved_at = -1;
+  double training_seconds = 0;
+  while (reader.position().epoch < j.s.epochs) {
+    auto const epoch = reader.position().epoch;
+    auto const before = reader.epoch_samples();  // not 0 where a run goes on in the midst of an epoch
+    auto samples = before;
+    tessera::progress bar(stdout, isatty(STDOUT_FILENO) != 0, j.train->rows(), before);
+    auto const started = std::chrono::steady_clock::now();
+    for (tessera::batch_view batch; reader.next(step_exec, batch);) {
+      auto const step = reader.position().batch;
+      set_learning_rates(j.s, run, tessera::step_count{step});
+      double loss = 0;
+      if constexpr (requires { reader.prepared(); })
+        loss = run.step(step_exec, batch, reader.prepared());
+      else
+        loss = run.step(step_exec, batch);
+      if (!std::isfinite(loss))
+        throw tessera::error(tessera::errc::invalid_argument, "training diverged, the loss is no number: lower --lr or --embedding-lr",
+                             {{"step", step}});
+      samples += batch.samples();
+      report.add(loss, run.logits(), batch.labels);
+      report.show(bar, epoch, samples);
+      report.write(step, epoch, samples);
+      page.add(batch, loss);
+      if (page.due(step)) page.add_point(step, report.recent_auc());
+      if (j.s.checkpoint_every > 0 && step % j.s.checkpoint_every == 0) {
+        save(j, run, reader.position());
+        saved_at = step;
+      }
+    }
+    training_seconds += seconds_since(started);
+    trained += samples - before;
+    bar.clear();
+    if (trained > 0) report.conclude(reader.position().batch, epoch);
+    result = test(j, model, epoch + 1 == j.s.epochs, &calibration);
+    result["epoch"] = epoch;
+    if (trained > 0) result["samples_per_second"] = static_cast<double>(trained) / training_seconds;
+    write_test(report.metrics(), result, reader.position().batch);
+    page.add_test(reader.position().batch, result);
+    std::printf("epoch %lld/%lld: %stest auc %.4f logloss %.4f, %.0f samples/s\n", static_cast<long long>(epoch + 1),
+                static_cast<long long>(j.s.epochs), trained > 0 ? text("train auc %.4f, ", report.recent_auc()).c_str() : "",
+                result["auc"].get<double>(), result["logloss"].get<double>(), result["samples_per_second"].get<double>());
+  }
+  if (!j.s.checkpoint.empty() && saved_at != reader.position().batch) save(j, run, reader.position());
+  if (result.is_null()) {  // resumed behind the last epoch
+    result = test(j, model, true, &calibration);
+    page.add_test(reader.position().batch, result);
+  }
+  page.write(calibration);
+  print_test(result);
+}
+
+template <class Model>
+void train(job const& j) {
+  tessera::system_memory memory;
+  tessera::arena workspace(memory);
+  auto const rows = choose_row_optimizer(j.s);
+  auto model = make_model<Model>(j, rows);
+  tessera::trainer run(j.exec, model, rows, choose_dense_optimizer(j.s), {.clip_norm = j.s.clip_norm});
+  tessera::batch_reader reader(j.exec, *j.train, *j.preprocess,
+                               {.batch_size = j.s.batch_size, .seed = tessera::random_seed{j.s.seed}, .shuffle = !j.s.progressive});
+  if (j.start) resume(j, run, reader);
+  if (j.s.threads < 2 || j.s.pipeline == "off") return train_epochs(j, j.exec.with_memory(workspace), model, run, reader);
+  tessera::serial_team alone;
+  tessera::thread_pool others(j.s.threads - 1);
+  tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), reader, {}, tessera::sort_ahead(model));
+  train_epochs(j, tessera::host_exec(others, workspace), model, run, ahead);
+}
+
+template <class Element>
+void run_job(job const& j) {
+  using store = tessera::dense_table<Element>;
+  auto const run = [&](auto model) {
+    using model_type = typename decltype(model)::type;
+    j.s.eval_only ? evaluate_only<model_type>(j) : train<model_type>(j);
+  };
+  if (j.s.model == "dcn") return run(std::type_identity<tessera::dcn<store, tessera::eigen_gemm>>());
+  if (j.s.model == "deepfm") return run(std::type_identity<tessera::deepfm<store, tessera::eigen_gemm>>());
+  run(std::type_identity<tessera::dlrm<store, tessera::eigen_gemm>>());
+}
+
+}  // namespace examples

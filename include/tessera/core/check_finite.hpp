@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/float_bits.hpp>
+#include <tessera/core/row_formats.hpp>
+#include <tessera/core/view.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Neither infinite nor NaN; says so under -ffast-math too.
+template <class T>
+  requires(row_element<T> || std::same_as<T, double>)
+TESSERA_HOST_DEVICE constexpr bool is_finite(T value) noexcept {
+  if constexpr (std::same_as<T, double>)
+    return (__builtin_bit_cast(std::uint64_t, value) & 0x7FF0000000000000) != 0x7FF0000000000000;
+  else
+    return (detail::float_bits(to_float(value)) & detail::float_infinity) != detail::float_infinity;
+}
+
+namespace detail {
+
+template <class Exec>
+struct check_finite_impl {
+  static_assert(dependent_false<Exec>, "check_finite: no back end for this execution; for CUDA include <tessera/core/check_finite.cuh>");
+};
+
+template <>
+struct check_finite_impl<host_exec> {
+  static constexpr std::int64_t values_per_piece = 1 << 14;
+
+  // Call refuse(…) for the first that is not finite, which throws.
+  template <class T, class Refuse>
+  static void run(host_exec const& exec, vector_view<T> values, Refuse const& refuse) {
+    for_each_piece(exec, values.size(), values_per_piece, [&](std::int64_t first, std::int64_t last) {
+      if (auto const i = first_not_finite(values.data() + first, last - first); i >= 0) refuse(first + i);
+    });
+  }
+  template <class T, class Refuse>
+  static void run(host_exec const& exec, matrix_view<T> values, Refuse const& refuse) {
+    auto const rows = std::max<std::int64_t>(1, values_per_piece / std::max<std::int64_t>(1, values.columns()));
+    for_each_piece(exec, values.rows(), rows, [&](std::int64_t first, std::int64_t last) {
+      for (auto r = first; r < last; ++r)
+        if (auto const c = first_not_finite(values.row(r), values.columns()); c >= 0) refuse(r, c);
+    });
+  }
+
+ private:
+  template <class T>
+  static std::int64_t first_not_finite(T const* values, std::int64_t n) noexcept {
+    bool all = true;  // without a way out, the loop runs in vectors
+    for (std::int64_t i = 0; i < n; ++i) all &= is_finite(values[i]);
+    for (std::int64_t i = 0; !all && i < n; ++i)
+      if (!is_finite(values[i])) return i;
+    return -1;
+  }
+};
+
+struct check_finite_fn {
+  template <execution Exec, class T>
+  void operator()(Exec const& exec, std::string_view what, vector_view<T> values) const {
+    check_finite_impl<Exec>::run(exec, values, [&](std::int64_t i) {
+      throw error(errc::invalid_argument, sentence(what), {{"index", i}, {"value", value_of(values[i])}});
+    });
+  }
+  template <execution Exec, class T>
+  void operator()(Exec const& exec, std::string_view what, matrix_view<T> values) const {
+    check_finite_impl<Exec>::run(exec, values, [&](std::int64_t r, std::int64_t c) {
+      throw error(errc::invalid_argument, sentence(what), {{"row", r}, {"column", c}, {"value", value_of(values(r, c))}});
+    });
+  }
+
+ private:
+  static std::string sentence(std::string_view what) { return std::string(what) + ": a value is not finite"; }
+  template <class T>
+  static double value_of(T value) noexcept {
+    if constexpr (std::same_as<T, double>)
+      return value;
+    else
+      return static_cast<double>(to_float(value));
+  }
+};
+
+}  // namespace detail
+
+/// Refuses infinities and NaN, which no primitive looks for by itself: for gradients before an update, say, or a table's rows after one.
+///
+/// `check_finite(exec, what, values)`: a vector_view or a matrix_view, any row stride, of float, double, float16 or bfloat16; `what` is
+/// what the error calls it. One pass, nothing written.
+/// @throws tessera::error invalid_argument with index, or row and column, and value of the first that is not finite.
+inline constexpr detail::check_finite_fn check_finite{};
+
+}  // namespace tessera::inline TESSERA_ABI

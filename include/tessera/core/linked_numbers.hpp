@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/execution.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// The ends of a list that `linked_numbers` holds.
+struct number_list {
+  std::int64_t first = -1;
+  std::int64_t last = -1;
+  constexpr bool empty() const noexcept { return first < 0; }
+};
+
+/// Doubly linked lists over the numbers 0, 1, 2, …, with a value beside each number's links. A number is in one list at most; which one, the
+/// caller knows. Every change takes the same time however long the lists are. For one thread.
+template <class Value>
+class linked_numbers {
+ public:
+  static constexpr std::int64_t none = -1;
+
+  /// Makes room for the numbers below `count`, by doubling.
+  void reserve(host_exec const& exec, std::int64_t count) { grow(exec, nodes_, count); }
+  std::int64_t capacity() const noexcept { return nodes_.size(); }
+
+  Value& operator[](std::int64_t number) noexcept { return nodes_[number].value; }
+  Value const& operator[](std::int64_t number) const noexcept { return nodes_[number].value; }
+  std::int64_t next(std::int64_t number) const noexcept { return nodes_[number].next; }
+  std::int64_t previous(std::int64_t number) const noexcept { return nodes_[number].previous; }
+  void prefetch(std::int64_t number) const noexcept { __builtin_prefetch(&nodes_[number], 1); }
+
+  void push_back(number_list& list, std::int64_t number) noexcept { insert_after(list, list.last, number); }
+  /// Behind `place`, or in front of all where that is `none`.
+  void insert_after(number_list& list, std::int64_t place, std::int64_t number) noexcept {
+    auto const behind = place == none ? list.first : nodes_[place].next;
+    nodes_[number].previous = place;
+    nodes_[number].next = behind;
+    (place == none ? list.first : nodes_[place].next) = number;
+    (behind == none ? list.last : nodes_[behind].previous) = number;
+  }
+  void remove(number_list& list, std::int64_t number) noexcept {
+    auto const [before, behind, value] = nodes_[number];
+    (before == none ? list.first : nodes_[before].next) = behind;
+    (behind == none ? list.last : nodes_[behind].previous) = before;
+  }
+
+  std::size_t bytes() const noexcept { return nodes_.capacity_bytes(); }
+  static constexpr std::size_t bytes_for(std::int64_t count) noexcept { return static_cast<std::size_t>(count) * sizeof(node); }
+
+ private:
+  struct node {
+    std::int64_t previous;
+    std::int64_t next;
+    Value value;
+  };
+  buffer<node> nodes_;
+};
+
+}  // namespace tessera::inline TESSERA_ABI

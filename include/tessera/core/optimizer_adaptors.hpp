@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/multiply_add.hpp>
+#include <tessera/core/optimizers.hpp>
+#include <tessera/core/square_root.hpp>
+
+/// Weight decay and clipping around any optimizer: policies that hold another as `optimizer` and nest. The outermost acts first:
+/// `with_value_clipping{with_weight_decay{adam{}, 1e-5F}, 1}` clips the gradient, then adds the decay. State is that of what is wrapped.
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+// A factor of an adaptor beside that of what it wraps.
+template <class Factor>
+struct scale_and {
+  float scale;
+  Factor factor;
+};
+template <class Factor>
+TESSERA_HOST_DEVICE scale_and<Factor> with_scale(float scale, Factor const& factor) noexcept {
+  return {scale, factor};
+}
+
+}  // namespace detail
+
+/// g += decay * w before anything else, as `weight_decay` of torch.optim.SGD, Adagrad and Adam (the L2 penalty decay / 2 * |w|^2). Rows
+/// decay when they are touched.
+template <optimizer_policy O>
+struct with_weight_decay {
+  static constexpr int row_state = O::row_state;
+  static constexpr int element_state = O::element_state;
+  static constexpr bool uses_sum_of_squares = tessera::uses_sum_of_squares<O>;
+  O optimizer{};
+  float decay = 0;
+
+  TESSERA_HOST_DEVICE float gradient_of(float gradient, float weight) const noexcept {
+    return detail::gradient_for(optimizer, multiply_add(decay, weight, gradient), weight);
+  }
+  TESSERA_HOST_DEVICE auto begin_row(float* state, row_gradient const& row) const noexcept { return optimizer.begin_row(state, row); }
+  template <class Factor>
+  TESSERA_HOST_DEVICE void update(float& weight, float* state, std::int64_t stride, float gradient, Factor const& factor) const noexcept {
+    optimizer.update(weight, state, stride, gradient, factor);
+  }
+};
+template <class O>
+with_weight_decay(O, float) -> with_weight_decay<O>;
+
+/// Each element of the gradient is brought into [-limit, limit]; NaN stays. @pre limit >= 0.
+template <optimizer_policy O>
+struct with_value_clipping {
+  static constexpr int row_state = O::row_state;
+  static constexpr int element_state = O::element_state;
+  static constexpr bool uses_sum_of_squares = tessera::uses_sum_of_squares<O>;
+  O optimizer{};
+  float limit = 1;
+
+  TESSERA_HOST_DEVICE float gradient_of(float gradient, float weight) const noexcept {
+    return detail::gradient_for(optimizer, update_rules::clip(gradient, limit), weight);
+  }
+  TESSERA_HOST_DEVICE auto begin_row(float* state, row_gradient const& row) const noexcept { return optimizer.begin_row(state, row); }
+  template <class Factor>
+  TESSERA_HOST_DEVICE void update(float& weight, float* state, std::int64_t stride, float gradient, Factor const& factor) const noexcept {
+    optimizer.update(weight, state, stride, gradient, factor);
+  }
+};
+template <class O>
+with_value_clipping(O, float) -> with_value_clipping<O>;
+
+/// w -= learning_rate * decay * w, then the wrapped update, which the decay does not pass through: around Adam, AdamW, as torch.optim.AdamW.
+/// Rows decay when they are touched. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019, algorithm 2.
+template <optimizer_policy O>
+struct with_decoupled_weight_decay {
+  static constexpr int row_state = O::row_state;
+  static constexpr int element_state = O::element_state;
+  static constexpr bool uses_sum_of_squares = tessera::uses_sum_of_squares<O>;
+  O optimizer{};
+  float decay = 0;
+
+  TESSERA_HOST_DEVICE float gradient_of(float gradient, float weight) const noexcept requires(detail::changes_gradients<O>) {
+    return optimizer.gradient_of(gradient, weight);
+  }
+  TESSERA_HOST_DEVICE auto begin_row(float* state, row_gradient const& row) const noexcept {
+    return detail::with_scale(multiply_add(-learning_rate_of(optimizer), decay, 1.0F), optimizer.begin_row(state, row));
+  }
+  template <class Factor>
+  TESSERA_HOST_DEVICE void update(float& weight, float* state, std::int64_t stride, float gradient,
+                                  detail::scale_and<Factor> const& factor) const noexcept {
+    weight *= factor.scale;
+    optimizer.update(weight, state, stride, gradient, factor.factor);
+  }
+};
+template <class O>
+with_decoupled_weight_decay(O, float) -> with_decoupled_weight_decay<O>;
+
+/// A row's summed gradient is scaled down to the Euclidean norm `max_norm` where it is longer. For rows alone: a block of dense parameters
+/// has no norm of its own (`clip_global_norm`). A row whose norm is infinite loses its gradient, or turns NaN where an element is infinite.
+/// Weight decay or value clipping inside it act on the scaled gradient. @pre max_norm >= 0.
+template <optimizer_policy O>
+struct with_row_clipping {
+  static_assert(!detail::changes_gradients<O> || !tessera::uses_sum_of_squares<O>,
+                "with_row_clipping: decay or clipping inside it would change the norm that a row-wise optimizer there needs; put them "
+                "outside, as in with_weight_decay{with_row_clipping{rowwise_adagrad{}, 1}, 1e-5F}");
+  static constexpr int row_state = O::row_state;
+  static constexpr int element_state = O::element_state;
+  static constexpr bool uses_sum_of_squares = true;
+  O optimizer{};
+  float max_norm = 1;
+
+  TESSERA_HOST_DEVICE auto begin_row(float* state, row_gradient row) const noexcept {
+    auto const norm = square_root(row.sum_of_squares);
+    bool const longer = norm > max_norm;
+    if (longer) row.sum_of_squares = max_norm * max_norm;
+    return detail::with_scale(longer ? max_norm / norm : 1.0F, optimizer.begin_row(state, row));
+  }
+  template <class Factor>
+  TESSERA_HOST_DEVICE void update(float& weight, float* state, std::int64_t stride, float gradient,
+                                  detail::scale_and<Factor> const& factor) const noexcept {
+    optimizer.update(weight, state, stride, detail::gradient_for(optimizer, gradient * factor.scale, weight), factor.factor);
+  }
+};
+template <class O>
+with_row_clipping(O, float) -> with_row_clipping<O>;
+
+static_assert(optimizer_policy<with_weight_decay<adam>> && optimizer_policy<with_value_clipping<sgd>> &&
+              optimizer_policy<with_decoupled_weight_decay<with_weight_decay<adam>>> && optimizer_policy<with_row_clipping<adagrad>>);
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// The AUC to expect of a ranking by the true logits, whose labels are 1 with probability sigmoid(logit): no ranking can expect more.
+///
+/// `logits` (n,). Expected pairs in order over expected pairs, which is the expected AUC but for a share of 1/n; ties count half. NaN for
+/// fewer than two samples. Workspace: n floats from `exec`'s memory. @throws tessera::error invalid_argument naming a NaN.
+inline double expected_auc(host_exec const& exec, vector_view<float const> logits) {
+  buffer<float> sorted(exec, logits.size());
+  for (std::int64_t i = 0; i < logits.size(); ++i) {
+    if (std::isnan(logits[i])) throw error(errc::invalid_argument, "expected_auc: a logit is not a number", {{"position", i}});
+    sorted[i] = logits[i];
+  }
+  std::sort(sorted.begin(), sorted.end());
+  double in_order = 0, clicks = 0, others = 0, with_itself = 0;
+  for (std::int64_t i = 0; i < sorted.size();) {
+    double tied_clicks = 0, tied_others = 0, tied_with_itself = 0;
+    for (auto const logit = sorted[i]; i < sorted.size() && sorted[i] == logit; ++i) {
+      auto const p = 1 / (1 + std::exp(-static_cast<double>(logit)));
+      tied_clicks += p;
+      tied_others += 1 - p;
+      tied_with_itself += p * (1 - p);
+    }
+    in_order += tied_clicks * others + (tied_clicks * tied_others - tied_with_itself) / 2;
+    clicks += tied_clicks;
+    others += tied_others;
+    with_itself += tied_with_itself;
+  }
+  return sorted.size() < 2 ? std::numeric_limits<double>::quiet_NaN() : in_order / (clicks * others - with_itself);
+}
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/data/batch.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Where the next batch begins: what a checkpoint saves to go on from.
+struct reader_position {
+  std::int64_t epoch = 0;
+  std::int64_t block = 0;   // ordinal in the epoch's order; the number of blocks behind the last batch of an epoch
+  std::int64_t offset = 0;  // samples of that block before
+  std::int64_t batch = 0;   // batches of the run before: the next batch's id
+
+  friend bool operator==(reader_position const&, reader_position const&) = default;
+};
+
+/// Where batches come from, epoch after epoch, for one thread at a time.
+/// - `next(exec, batch)`: the next batch, shown until the following call: true; or the end of an epoch: false, and the call after that
+///   begins the next epoch. When it throws, the position is what it was.
+/// - `position()`: of the batch that `next` gives next; `seek(position)` goes on from there, or throws and changes nothing.
+/// - `epoch_samples()`: samples that this epoch had before the next batch.
+template <class R>
+concept reader = requires(R& r, R const& constant, host_exec const& exec, batch_view& batch, reader_position position) {
+  { r.next(exec, batch) } -> std::same_as<bool>;
+  { constant.position() } -> std::same_as<reader_position>;
+  { constant.epoch_samples() } -> std::same_as<std::int64_t>;
+  r.seek(position);
+};
+
+}  // namespace tessera::inline TESSERA_ABI

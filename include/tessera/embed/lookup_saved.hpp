@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/row_order.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// What a lookup does with an id that its store can never hold.
+enum class out_of_range_ids : std::uint8_t {
+  refuse,  ///< an error that names it; nothing has changed then
+  zero,    ///< it reads as zeros, counts in its bag's length, and gets no gradient
+};
+
+struct lookup_options {
+  out_of_range_ids out_of_range = out_of_range_ids::refuse;
+  std::int64_t* out_of_range_count = nullptr;  ///< grows by the number of such ids, where given
+};
+
+/// What a backward needs of its forward. The caller owns it; any number may be in flight. The batch's memory must outlive it, and so
+/// must the rows: a store may evict only what no lookup in flight names.
+struct lookup_saved {
+  keyed_jagged_view<std::int64_t const> batch;
+  buffer<std::int64_t> slots;  // one a value of the batch; unused where slots are ids
+  row_order order{};           // made by `prepare_backward`; else each backward makes its own
+
+  std::size_t bytes() const noexcept { return slots.capacity_bytes() + order.bytes(); }
+
+  /// The slot of each value of the batch, from its first value on.
+  template <row_store Store>
+  std::int64_t const* slots_of() const noexcept {
+    if constexpr (Store::slots_are_ids) return batch.size() == 0 ? nullptr : batch.values + detail::first_value(batch);
+    return slots.data();
+  }
+};
+
+namespace detail {
+
+/// A feature names its table, or is the number of its table.
+template <class Feature>
+constexpr std::int64_t table_of(Feature const& feature) noexcept {
+  if constexpr (requires { feature.table; })
+    return feature.table;
+  else
+    return feature;
+}
+
+/// The row that a slot names, or a negative number: an id that a dense table does not hold, one that a hashed store did not admit.
+template <class Store>
+std::int64_t held_slot(Store const& store, std::int64_t slot) noexcept {
+  if constexpr (Store::slots_are_ids) return store.holds(slot) ? slot : -1;
+  return slot;
+}
+
+/// The same pointer, of which the compiler knows nothing: a loop over rows then takes one after the other, each in vectors. Left to
+/// itself, g++ 12 works on two rows at once and gathers their elements one by one.
+template <class Element>
+Element const* opaque(Element const* row) noexcept {
+  asm volatile("" : "+r"(row));
+  return row;
+}
+
+// Elements [first, first + n) of a row that the store does not have (yet), as it would first appear.
+template <class Element>
+[[gnu::noinline]] void write_initial(table_options const& options, std::int64_t id, std::int64_t first, std::int64_t n,
+                                     float* to) noexcept {
+  for_each_initial_element(options, id, first, first + n,
+                           [&](std::int64_t i, float value) { to[i - first] = to_float(round_to<Element>(value)); });
+}
+
+template <class Store, class Feature>
+void check_lookup_call(char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
+                       keyed_jagged_view<std::int64_t const> batch, std::int64_t matrices) {
+  if (features.size() != batch.keys || matrices != batch.keys)
+    throw error(errc::shape_mismatch, std::string(call) + ": one feature and one matrix a key of the batch",
+                {{"keys", batch.keys}, {"features", features.size()}, {"matrices", matrices}});
+  for (std::int64_t key = 0; key < batch.keys; ++key)
+    if (auto const table = table_of(features[key]); table < 0 || table >= tables.size())
+      throw error(errc::out_of_range, std::string(call) + ": no such table",
+                  {{"feature", key}, {"table", table}, {"tables", tables.size()}});
+}
+
+inline void check_lookup_matrix(char const* call, std::int64_t feature, std::int64_t rows, std::int64_t dim,
+                                matrix_view<float const> matrix) {
+  if (matrix.rows() != rows || matrix.columns() != dim || matrix.stride() < dim)
+    throw error(errc::shape_mismatch, std::string(call) + ": a matrix does not fit its feature",
+                {{"feature", feature}, {"rows", matrix.rows()}, {"rows expected", rows}, {"columns", matrix.columns()}, {"dim", dim}});
+}
+
+/// What a backward is given fits what a forward saved.
+template <class Store>
+void check_saved(char const* call, lookup_saved const& saved) {
+  if (!Store::slots_are_ids && saved.slots.size() != saved.batch.size())
+    throw error(errc::shape_mismatch, std::string(call) + ": one slot a value; was it saved by a lookup in such tables?",
+                {{"values", saved.batch.size()}, {"slots", saved.slots.size()}});
+  if (saved.order.ready() && saved.order.values() != saved.batch.size())
+    throw error(errc::shape_mismatch, std::string(call) + ": the order was prepared for another batch",
+                {{"values", saved.batch.size()}, {"values of the order", saved.order.values()}});
+}
+
+// The slots still name the rows of these ids; a negative slot names none. `of` number `number`: whose ids they are.
+template <class Store>
+void check_rows_stay(host_exec const& exec, char const* call, char const* of, std::int64_t number, Store const& table,
+                     vector_view<std::int64_t const> ids, std::int64_t const* slots) {
+  buffer<std::int64_t> found(exec, ids.size());
+  table.find(exec, ids, found.view());
+  for (std::int64_t i = 0; i < ids.size(); ++i)
+    if (slots[i] >= 0 && slots[i] != found[i])
+      throw error(errc::out_of_range, std::string(call) + ": an id's row is no longer where it was",
+                  {{of, number}, {"position", i}, {"id", ids[i]}, {"slot", slots[i]}, {"slot now", found[i]}});
+}
+
+// In a checked build: what a forward saved is as it left it, and so are the rows that it read.
+template <class Store, class Feature>
+void check_saved_rows(host_exec const& exec, char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
+                      lookup_saved const& saved) {
+  if constexpr (checked) {
+    auto const batch = saved.batch;
+    validate(batch, std::numeric_limits<std::int64_t>::max());
+    if constexpr (!Store::slots_are_ids)
+      for (std::int64_t key = 0; key < batch.keys; ++key) {
+        auto const bags = batch.key(key);
+        if (bags.rows == 0) continue;
+        auto const first = bags.offsets[0] - first_value(batch);
+        check_rows_stay(exec, call, "feature", key, tables[table_of(features[key])], {bags.values + bags.offsets[0], bags.size()},
+                        saved.slots.data() + first);
+      }
+  }
+}
+
+// Every id of every feature to its slot, before any row is read.
+template <bool Insert, class Stores, class Feature>
+void locate_all(host_exec const& exec, Stores tables, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
+                buffer<std::int64_t>& slots) {
+  if constexpr (Insert)
+    for (auto& table : tables)
+      if constexpr (requires { table.begin_batch(); }) table.begin_batch();
+  slots.resize(exec, batch.size());
+  auto const base = first_value(batch);
+  for (std::int64_t key = 0; key < batch.keys; ++key) {
+    auto const bags = batch.key(key);
+    if (bags.rows == 0) continue;
+    vector_view<std::int64_t const> const ids{bags.values + bags.offsets[0], bags.size()};
+    auto const to = slots.view().slice(bags.offsets[0] - base, bags.size());
+    if constexpr (Insert)
+      tables[table_of(features[key])].locate(exec, ids, to, {});
+    else
+      tables[table_of(features[key])].find(exec, ids, to);
+  }
+}
+
+template <class Store, class Feature>
+void sort_rows(host_exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features, lookup_saved const& saved,
+               row_order& order) {
+  auto const* const slots = saved.template slots_of<Store>();
+  order.sort(
+      exec, tables, saved.batch, [&](std::int64_t key) { return table_of(features[key]); },
+      [slots](Store const& store, std::int64_t position) { return held_slot(store, slots[position]); });
+}
+
+/// Calls f(detail::row_sort) with the order that was prepared, or with one made for the call.
+template <class Store, class Feature, class F>
+void with_order(host_exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features, lookup_saved const& saved,
+                F const& f) {
+  if (saved.order.ready()) return saved.order.visit(f);
+  row_order order;
+  sort_rows(exec, tables, features, saved, order);
+  order.visit(f);
+}
+
+/// What a forward does around its reading of rows: `read(slots)`. Fills `saved` only when nothing has thrown.
+template <class Store, class Feature, class Read>
+void training_lookup(host_exec const& exec, vector_view<Store> tables, vector_view<Feature const> features,
+                     keyed_jagged_view<std::int64_t const> batch, lookup_saved& saved, Read const& read) {
+  lookup_saved filled{batch, std::move(saved.slots), std::move(saved.order)};
+  filled.order.clear();
+  saved.batch = {};  // what a throw leaves fits no batch
+  if constexpr (!Store::slots_are_ids) locate_all<true>(exec, tables, features, batch, filled.slots);
+  read(filled.template slots_of<Store>());
+  saved = std::move(filled);
+}
+
+template <class Store, class Feature, class Read>
+void evaluation_lookup(host_exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
+                       keyed_jagged_view<std::int64_t const> batch, Read const& read) {
+  lookup_saved local{batch, {}, {}};
+  if constexpr (!Store::slots_are_ids) locate_all<false>(exec, tables, features, batch, local.slots);
+  read(local.template slots_of<Store>());
+}
+
+inline void count_out_of_range(lookup_options const& options, std::int64_t ids) noexcept {
+  if (options.out_of_range_count != nullptr) std::atomic_ref(*options.out_of_range_count).fetch_add(ids, std::memory_order_relaxed);
+}
+
+struct prepare_backward_fn {
+  template <execution Exec, row_stores Tables, class Feature>
+  void operator()(Exec const& exec, Tables const& tables, vector_view<Feature> features, lookup_saved& saved) const {
+    using store = element_in<Tables const>;
+    vector_view<store const> const held(tables);
+    vector_view<std::remove_const_t<Feature> const> const of_keys(features);
+    check_lookup_call("prepare_backward", held, of_keys, saved.batch, saved.batch.keys);
+    check_saved<store>("prepare_backward", saved);
+    check_saved_rows(exec, "prepare_backward", held, of_keys, saved);
+    sort_rows(exec, held, of_keys, saved, saved.order);
+  }
+};
+
+}  // namespace detail
+
+/// Sorts the ids of a lookup by row, which its backward would otherwise do first: `prepare_backward(exec, tables, features, saved)`. It
+/// reads no row, so it may run while other batches are computed. `features` as in the forward that filled `saved`.
+/// @throws tessera::error shape_mismatch, out_of_range; in a checked build also, as each backward, for rows that have left their table.
+inline constexpr detail::prepare_backward_fn prepare_backward{};
+
+}  // namespace tessera::inline TESSERA_ABI

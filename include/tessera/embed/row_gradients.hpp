@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/row_updates.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// The summed gradients of the rows that a batch names, each row once, table by table, slots ascending: handed out instead of an update,
+/// to be clipped, sent, or added up over micro-batches. Slots are valid as long as the store keeps the rows. Move-only.
+class row_gradients {
+ public:
+  std::int64_t tables() const noexcept { return first_row_.empty() ? 0 : first_row_.size() - 1; }
+  std::int64_t rows(std::int64_t table) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) detail::check_index("row_gradients table", table, tables());
+    return first_row_[table + 1] - first_row_[table];
+  }
+  /// Of a table's rows, (rows(table),), ascending, and their ids.
+  vector_view<std::int64_t const> slots(std::int64_t table) const noexcept(!checks_indices) {
+    auto const count = rows(table);
+    return slots_.view().slice(first_row_[table], count);
+  }
+  vector_view<std::int64_t const> ids(std::int64_t table) const noexcept(!checks_indices) {
+    auto const count = rows(table);
+    return ids_.view().slice(first_row_[table], count);
+  }
+  /// (rows(table), dim).
+  matrix_view<float> values(std::int64_t table) noexcept(!checks_indices) {
+    auto const count = rows(table);
+    return {values_.data() + first_value_[table], count, dims_[table]};
+  }
+  matrix_view<float const> values(std::int64_t table) const noexcept(!checks_indices) {
+    auto const count = rows(table);
+    return {values_.data() + first_value_[table], count, dims_[table]};
+  }
+  /// Of all rows of all tables, one after the other.
+  vector_view<float> values() noexcept { return values_.view(); }
+  vector_view<float const> values() const noexcept { return values_.view(); }
+
+  std::size_t bytes() const noexcept {
+    return slots_.capacity_bytes() + ids_.capacity_bytes() + values_.capacity_bytes() + first_row_.capacity_bytes() +
+           first_value_.capacity_bytes() + dims_.capacity_bytes();
+  }
+
+  /// @private Makes room: `rows(t)` rows of `dim(t)` for each table; then the parts to be written.
+  template <class Rows, class Dim>
+  void resize(host_exec const& exec, std::int64_t tables, Rows const& rows, Dim const& dim) {
+    first_row_.resize(exec, tables + 1);
+    first_value_.resize(exec, tables + 1);
+    dims_.resize(exec, tables);
+    first_row_[0] = first_value_[0] = 0;
+    for (std::int64_t t = 0; t < tables; ++t) {
+      dims_[t] = dim(t);
+      first_row_[t + 1] = first_row_[t] + rows(t);
+      first_value_[t + 1] = first_value_[t] + rows(t) * dim(t);
+    }
+    slots_.resize(exec, first_row_[tables]);
+    ids_.resize(exec, first_row_[tables]);
+    values_.resize(exec, first_value_[tables]);
+  }
+  std::int64_t dim(std::int64_t table) const noexcept(!checks_indices) { return dims_[table]; }
+  /// @private
+  void set_row(std::int64_t table, std::int64_t row, std::int64_t slot, std::int64_t id) noexcept(!checks_indices) {
+    slots_[first_row_[table] + row] = slot;
+    ids_[first_row_[table] + row] = id;
+  }
+
+ private:
+  buffer<std::int64_t> first_row_;    // (tables + 1,)
+  buffer<std::int64_t> first_value_;  // (tables + 1,)
+  buffer<std::int64_t> dims_;         // (tables,)
+  buffer<std::int64_t> slots_, ids_;
+  buffer<float> values_;
+};
+
+namespace detail {
+
+/// Sums the gradient of each row that the batch names into `out`.
+template <class Index, class Store>
+void sum_sorted_rows(host_exec const& exec, vector_view<Store const> tables, row_sort<Index> const& sorted, lookup_saved const& saved,
+                     row_contribution const* contributions, row_gradients& out) {
+  run_pieces<Index> const pieces(exec, sorted, tables);
+  buffer<std::int64_t> first_row(exec, pieces.count());  // of each piece, within its table
+  exec.run(pieces.count(), [&](std::int64_t piece) {
+    std::int64_t rows = 0;
+    pieces.for_each_run(piece, [&](auto const&, auto const&, std::int64_t) { ++rows; });
+    first_row[piece] = rows;
+  });
+  buffer<std::int64_t> rows(exec, tables.size());
+  std::int64_t widest = 0;
+  for (std::int64_t t = 0; t < tables.size(); ++t) {
+    rows[t] = 0;
+    for (auto piece = pieces.first_piece[t]; piece < pieces.first_piece[t + 1]; ++piece)
+      rows[t] += std::exchange(first_row[piece], rows[t]);
+    widest = std::max(widest, tables[t].dim());
+  }
+  out.resize(
+      exec, tables.size(), [&](std::int64_t t) { return rows[t]; }, [&](std::int64_t t) { return tables[t].dim(); });
+  buffer<float> scratch(exec, widest * pieces.count());
+  auto const* const ids = saved.batch.values + first_value(saved.batch);
+  exec.run(pieces.count(), [&](std::int64_t piece) {
+    auto const t = pieces.table_of(piece);
+    auto const values = out.values(t);
+    auto row = first_row[piece];
+    with_static_dim(values.columns(), [&](auto dim) {
+      pieces.for_each_run(piece, [&](slot_run<Index> const& run, auto const&, std::int64_t) {
+        out.set_row(t, row, run.slot, ids[run.positions[0]]);
+        sum_contributions<dim()>(contributions, run.positions, run.count, values.columns(), values.row(row),
+                                 scratch.data() + widest * piece);
+        ++row;
+      });
+    });
+  });
+}
+
+/// As update_rows_of, into `out` instead of the tables.
+template <class Store, class Feature, class Contribute>
+void sum_rows_of(host_exec const& exec, char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
+                 lookup_saved const& saved, row_gradients& out, Contribute const& contribute) {
+  check_saved_rows(exec, call, tables, features, saved);
+  buffer<row_contribution> contributions(exec, saved.batch.size());
+  contribute(contributions.view());
+  with_order(exec, tables, features, saved,
+             [&](auto const& sorted) { sum_sorted_rows(exec, tables, sorted, saved, contributions.data(), out); });
+}
+
+inline constexpr std::int64_t gradient_rows_per_piece = 256;
+
+template <class Exec>
+struct update_rows_impl {
+  static_assert(dependent_false<Exec>, "update_rows: no back end for this execution; for CUDA include <tessera/embed/row_gradients.cuh>");
+};
+
+template <>
+struct update_rows_impl<host_exec> {
+  template <class Store, class Optimizer>
+  static void run(host_exec const& exec, vector_view<Store> tables, row_gradients const& gradients,
+                  vector_view<Optimizer const> optimizers) {
+    for (std::int64_t t = 0; t < tables.size(); ++t) {
+      auto& table = tables[t];
+      auto const& optimizer = of_table(optimizers, t);
+      auto const dim = table.dim();
+      auto const values = gradients.values(t);
+      auto const slots = gradients.slots(t), ids = gradients.ids(t);
+      buffer<float> scratch(exec, 2 * dim * divide_up(slots.size(), gradient_rows_per_piece));
+      for_each_piece(exec, slots.size(), gradient_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+        float* const gradient = scratch.data() + 2 * dim * (first / gradient_rows_per_piece);
+        for (auto i = first; i < last; ++i) {
+          std::copy_n(values.row(i), dim, gradient);
+          update_row<0>(optimizer, table, slots[i], ids[i], gradient, gradient + dim);
+        }
+      });
+    }
+  }
+};
+
+struct update_rows_fn {
+  template <execution Exec, row_stores Tables, row_optimizers Optimizers>
+  void operator()(Exec const& exec, Tables& tables, row_gradients const& gradients, Optimizers const& optimizers) const {
+    using store = element_in<Tables>;
+    vector_view<store> const stores(tables);
+    auto const each = per_table(optimizers);
+    check_optimizers("update_rows", vector_view<store const>(stores), each);
+    if (gradients.tables() != stores.size())
+      throw error(errc::shape_mismatch, "update_rows: gradients of other tables",
+                  {{"tables", stores.size()}, {"tables of the gradients", gradients.tables()}});
+    for (std::int64_t t = 0; t < stores.size(); ++t) {
+      if (gradients.dim(t) != stores[t].dim())
+        throw error(errc::shape_mismatch, "update_rows: gradients of another dim",
+                    {{"table", t}, {"dim", stores[t].dim()}, {"dim of the gradients", gradients.dim(t)}});
+      if (auto const slots = gradients.slots(t); !slots.empty() && slots[slots.size() - 1] >= stores[t].slot_bound())
+        throw error(errc::out_of_range, "update_rows: no such slot",
+                    {{"table", t}, {"slot", slots[slots.size() - 1]}, {"bound", stores[t].slot_bound()}});
+    }
+    if constexpr (checked)
+      for (std::int64_t t = 0; t < stores.size(); ++t)
+        check_rows_stay(exec, "update_rows", "table", t, std::as_const(stores[t]), gradients.ids(t), gradients.slots(t).data());
+    count_step(stores);
+    update_rows_impl<Exec>::run(exec, stores, gradients, each);
+  }
+};
+
+struct add_row_gradients_fn {
+  // into += more: rows that either has, slots ascending; a row that both have is the sum, `into` first.
+  template <execution Exec>
+  void operator()(Exec const& exec, row_gradients& into, row_gradients const& more) const {
+    auto const tables = more.tables();
+    if (into.tables() != 0 && into.tables() != tables)
+      throw error(errc::shape_mismatch, "add_row_gradients: gradients of other tables", {{"tables", into.tables()}, {"more", tables}});
+    bool const first = into.tables() == 0;
+    buffer<std::int64_t> rows(exec, tables);
+    for (std::int64_t t = 0; t < tables; ++t) {
+      if (!first && into.dim(t) != more.dim(t))
+        throw error(errc::shape_mismatch, "add_row_gradients: gradients of another dim",
+                    {{"table", t}, {"dim", into.dim(t)}, {"more", more.dim(t)}});
+      rows[t] = 0;
+      merge(slots(into, first, t), more.slots(t), [&](std::int64_t, std::int64_t) { ++rows[t]; });
+    }
+    row_gradients sum;
+    sum.resize(
+        exec, tables, [&](std::int64_t t) { return rows[t]; }, [&](std::int64_t t) { return more.dim(t); });
+    exec.run(tables, [&](std::int64_t t) {
+      std::int64_t row = 0;
+      auto const dim = more.dim(t);
+      merge(slots(into, first, t), more.slots(t), [&](std::int64_t a, std::int64_t b) {
+        auto const& from = a >= 0 ? std::as_const(into) : more;
+        sum.set_row(t, row, from.slots(t)[a >= 0 ? a : b], from.ids(t)[a >= 0 ? a : b]);
+        float* const to = sum.values(t).row(row++);
+        std::copy_n(from.values(t).row(a >= 0 ? a : b), dim, to);
+        if (a < 0 || b < 0) return;
+        auto const* const other = more.values(t).row(b);
+        for (std::int64_t c = 0; c < dim; ++c) to[c] += other[c];
+      });
+    });
+    into = std::move(sum);
+  }
+
+ private:
+  static vector_view<std::int64_t const> slots(row_gradients const& of, bool none, std::int64_t table) {
+    return none ? vector_view<std::int64_t const>{} : of.slots(table);
+  }
+  // Calls f(position in a or -1, position in b or -1) for each slot that either has.
+  template <class F>
+  static void merge(vector_view<std::int64_t const> a, vector_view<std::int64_t const> b, F const& f) {
+    std::int64_t i = 0, j = 0;
+    while (i < a.size() || j < b.size()) {
+      bool const from_a = j == b.size() || (i < a.size() && a[i] <= b[j]), from_b = i == a.size() || (j < b.size() && b[j] <= a[i]);
+      f(from_a ? i : -1, from_b ? j : -1);
+      i += from_a;
+      j += from_b;
+    }
+  }
+};
+
+}  // namespace detail
+
+/// One optimizer step with summed gradients: `update_rows(exec, tables, gradients, optimizers)`; `optimizers`: one for all tables or a
+/// container of one a table; every table was built with this kind. What `pooled_lookup_backward` does at once, bit for bit, when nothing
+/// has changed the gradients in between. Each table's step count grows by one. @throws tessera::error shape_mismatch, incompatible,
+/// out_of_range; in a checked build also for a row that has left its table.
+inline constexpr detail::update_rows_fn update_rows{};
+
+/// Adds up gradients over micro-batches: `add_row_gradients(exec, into, more)`; `into` may be empty at first. Sums `into` + `more`, row by
+/// row. @throws tessera::error shape_mismatch.
+inline constexpr detail::add_row_gradients_fn add_row_gradients{};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/row_formats.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/table_bytes.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Rows and their optimizer states by slot, uninitialised, in slabs of 1024 that never move. Move-only.
+template <row_element Element>
+class row_slabs {
+ public:
+  row_slabs(std::int64_t dim, row_state_layout layout) noexcept : dim_(dim), width_(layout.width(dim)), layout_(layout) {}
+
+  std::int64_t dim() const noexcept { return dim_; }
+  row_state_layout layout() const noexcept { return layout_; }
+
+  Element* row(std::int64_t slot) noexcept { return at(slot).weights + (slot & slab_mask) * dim_; }
+  Element const* row(std::int64_t slot) const noexcept { return at(slot).weights + (slot & slab_mask) * dim_; }
+  float* state(std::int64_t slot) noexcept { return at(slot).states + (slot & slab_mask) * width_; }
+  float const* state(std::int64_t slot) const noexcept { return at(slot).states + (slot & slab_mask) * width_; }
+
+  /// Makes room for the slots below `slots`.
+  void reserve(host_exec const& exec, std::int64_t slots) {
+    while (static_cast<std::int64_t>(slabs_.size()) * slab_rows < slots) {
+      if (slabs_.size() == slabs_.capacity()) slabs_.reserve(2 * slabs_.size() + 16);  // so that the push_back below cannot throw
+      auto& memory = memories_.emplace_back(slab_memory{buffer<Element>(exec, slab_rows * dim_), buffer<float>(exec, slab_rows * width_)});
+      slabs_.push_back({memory.weights.data(), memory.states.data()});
+    }
+  }
+
+  std::size_t bytes() const noexcept {
+    std::size_t sum = 0;
+    for (auto const& s : memories_) sum += s.weights.capacity_bytes() + s.states.capacity_bytes();
+    return sum;
+  }
+  /// What room for options.rows rows takes.
+  static table_bytes bytes_for(table_options const& options, row_state_layout layout) noexcept {
+    auto const slots = static_cast<std::size_t>(divide_up(options.rows, slab_rows) * slab_rows);
+    return {.weights = slots * static_cast<std::size_t>(options.dim) * sizeof(Element),
+            .state = slots * static_cast<std::size_t>(layout.width(options.dim)) * sizeof(float)};
+  }
+
+ private:
+  static constexpr int slab_bits = 10;
+  static constexpr std::int64_t slab_rows = std::int64_t{1} << slab_bits;
+  static constexpr std::int64_t slab_mask = slab_rows - 1;
+  // What a lookup reads of a slab, apart from who owns it: 16 bytes, so that the list stays in the cache.
+  struct slab {
+    Element* weights;
+    float* states;
+  };
+  struct slab_memory {
+    buffer<Element> weights;
+    buffer<float> states;
+  };
+
+  slab const& at(std::int64_t slot) const noexcept { return slabs_[static_cast<std::size_t>(slot >> slab_bits)]; }
+
+  std::int64_t dim_, width_;
+  row_state_layout layout_;
+  std::vector<slab> slabs_;
+  std::vector<slab_memory> memories_;  // of the slabs
+};
+
+}  // namespace tessera::inline TESSERA_ABI

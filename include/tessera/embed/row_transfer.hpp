@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/row_formats.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/row_store.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+inline constexpr std::int64_t moved_rows_per_piece = 256;
+
+template <class Store>
+void check_row_transfer(char const* call, Store const& store, std::int64_t ids, matrix_view<float const> weights,
+                        matrix_view<float const> states, std::int64_t statuses) {
+  auto const refuse = [&](char const* what, std::int64_t rows, std::int64_t columns, std::int64_t expected) {
+    throw error(errc::shape_mismatch, std::string(call) + ": " + what,
+                {{"table", store.options().id.value}, {"ids", ids}, {"rows", rows}, {"columns", columns}, {"expected", expected}});
+  };
+  auto const width = store.state_layout().width(store.dim());
+  if (weights.rows() != ids || weights.columns() != store.dim() || weights.stride() < store.dim())
+    refuse("weights of another shape", weights.rows(), weights.columns(), store.dim());
+  if (states.columns() != 0 && (states.rows() != ids || states.columns() != width || states.stride() < width))
+    refuse("states of another shape", states.rows(), states.columns(), width);
+  if (statuses != 0 && statuses != ids) refuse("one status or none an id", statuses, 1, ids);
+}
+
+template <class Exec>
+struct row_transfer_impl {
+  static_assert(dependent_false<Exec>,
+                "read_rows, write_rows: no back end for this execution; for CUDA include <tessera/embed/row_transfer.cuh>");
+};
+
+template <>
+struct row_transfer_impl<host_exec> {
+  template <class Store>
+  static void read(host_exec const& exec, Store const& store, vector_view<std::int64_t const> ids, matrix_view<float> weights,
+                   matrix_view<float> states, vector_view<row_status> statuses) {
+    constexpr auto absent = Store::slots_are_ids ? row_status::out_of_range : row_status::not_admitted;
+    buffer<std::int64_t> slots(exec, ids.size());
+    store.find(exec, ids, slots.view());
+    for_each_piece(exec, ids.size(), moved_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto i = first; i < last; ++i) {
+        if (!statuses.empty()) statuses[i] = slots[i] < 0 ? absent : row_status::found;
+        if (slots[i] < 0) {
+          initialise(store, ids[i], weights.row(i), states.columns() > 0 ? states.row(i) : nullptr);
+        } else {
+          auto const* const row = store.row(slots[i]);
+          std::transform(row, row + store.dim(), weights.row(i), [](auto element) { return to_float(element); });
+          if (states.columns() > 0) std::copy_n(store.state(slots[i]), states.columns(), states.row(i));
+        }
+      }
+    });
+  }
+
+  // A row that the store has not reads as it would first appear.
+  template <class Store>
+  static void initialise(Store const& store, std::int64_t id, float* row, float* state) noexcept {
+    using element = typename Store::element;
+    for_each_initial_element(store.options(), id, [row](std::int64_t i, float value) { row[i] = to_float(round_to<element>(value)); });
+    if (state != nullptr) std::fill_n(state, store.state_layout().width(store.dim()), store.state_layout().initial);
+  }
+
+  // One thread writes, so that the last of two rows of one id stays.
+  template <class Store>
+  static void write(host_exec const& exec, Store& store, vector_view<std::int64_t const> ids, matrix_view<float const> weights,
+                    matrix_view<float const> states, vector_view<row_status> statuses) {
+    using element = typename Store::element;
+    buffer<std::int64_t> slots(exec, ids.size());
+    if constexpr (requires { store.insert(exec, ids, slots.view(), statuses); })
+      store.insert(exec, ids, slots.view(), statuses);
+    else
+      store.locate(exec, ids, slots.view(), statuses);
+    for (std::int64_t i = 0; i < ids.size(); ++i) {
+      if (slots[i] < 0) continue;
+      auto const* const row = weights.row(i);
+      std::transform(row, row + store.dim(), store.row(slots[i]), [](float value) { return round_to<element>(value); });
+      if (states.columns() > 0) std::copy_n(states.row(i), states.columns(), store.state(slots[i]));
+    }
+  }
+};
+
+struct read_rows_fn {
+  template <execution Exec, row_store Store>
+  void operator()(Exec const& exec, Store const& store, vector_view<std::int64_t const> ids, matrix_view<float> weights,
+                  matrix_view<float> states, vector_view<row_status> statuses = {}) const {
+    check_row_transfer("read_rows", store, ids.size(), weights, states, statuses.size());
+    row_transfer_impl<Exec>::read(exec, store, ids, weights, states, statuses);
+  }
+};
+
+struct write_rows_fn {
+  template <execution Exec, row_store Store>
+  void operator()(Exec const& exec, Store& store, vector_view<std::int64_t const> ids, matrix_view<float const> weights,
+                  matrix_view<float const> states, vector_view<row_status> statuses = {}) const {
+    check_row_transfer("write_rows", store, ids.size(), weights, states, statuses.size());
+    row_transfer_impl<Exec>::write(exec, store, ids, weights, states, statuses);
+  }
+};
+
+}  // namespace detail
+
+/// Copies rows out of a store, with their optimizer states; changes nothing.
+///
+/// `read_rows(exec, store, ids, weights, states, statuses)`: `weights` (ids, dim); `states` (ids, state width), or of no columns where they
+/// are not wanted; `statuses` (ids,) or empty: found, or for an id without a row what keeps it out, not_admitted or out_of_range. Such an id
+/// reads as its row would first appear. Workspace: 8 bytes an id. @throws tessera::error shape_mismatch.
+inline constexpr detail::read_rows_fn read_rows{};
+
+/// Copies rows into a store, with their optimizer states: `write_rows(exec, store, ids, weights, states, statuses)`, shapes as for
+/// `read_rows`; without states, rows that are there keep theirs and new ones have the initial one.
+///
+/// Ids get a row where the store may give one, whatever its admission says, else their values are dropped: `statuses` as `locate` gives
+/// them. Weights are rounded to the nearest value that the store's elements have. Of an id that comes twice, the last row stays.
+/// @post what is written reads back the same, as far as the store's elements hold it. @throws tessera::error shape_mismatch; what
+/// `locate` throws, then no weight was written.
+inline constexpr detail::write_rows_fn write_rows{};
+
+}  // namespace tessera::inline TESSERA_ABI

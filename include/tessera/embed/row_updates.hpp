@@ -1,0 +1,258 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/id_map.hpp>
+#include <tessera/core/multiply_add.hpp>
+#include <tessera/core/philox.hpp>
+#include <tessera/core/row_formats.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_order.hpp>
+#include <tessera/embed/row_store.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// A row's gradient is summed in ascending order of (sample, key, position in the bag), by chunks of this many, the chunks' sums then in
+/// order: however a batch is cut over ranks, and long runs over threads, the sum has one value. Keys come into it where they share a table.
+inline constexpr std::int64_t canonical_sum_chunk = 1024;
+
+/// The random words that round elements [4 * index, 4 * index + 4) of a row of 16 bits an element to what it stores. They depend on
+/// (seed, step, table, id, element) alone: not on the kind of store, the optimizer, or who updates the row.
+TESSERA_HOST_DEVICE constexpr random_block rounding_block(table_options const& table, step_count step, std::int64_t id,
+                                                          std::int64_t index) noexcept {
+  random_seed const of_step{table.seed.value ^ mix_bits(static_cast<std::uint64_t>(step.value))};
+  return philox(of_step, static_cast<std::uint64_t>(id), static_cast<std::uint32_t>(table.id.value), static_cast<std::uint32_t>(index));
+}
+
+namespace detail {
+
+/// What one position of the batch adds to the gradient of its row.
+struct row_contribution {
+  float const* gradient;  // (dim,), of the position's bag
+  float scale;            // weight, over the bag's length for a mean
+};
+
+/// The summed gradient of a row over its sorted positions, in canonical order. `Dim` 0: any dim; `sum`, `chunk_sum` (dim,).
+template <int Dim, class Position>
+void sum_contributions(row_contribution const* contributions, Position const* positions, std::int64_t count, std::int64_t dim, float* sum,
+                       float* chunk_sum) noexcept {
+  auto const n = Dim == 0 ? dim : Dim;
+  auto const add_chunk = [&](std::int64_t first, std::int64_t last, float* __restrict to) {
+    constexpr bool in_registers = Dim > 0 && Dim <= 64;
+    float lanes[in_registers ? std::size_t{Dim} : 1];
+    float* const chunk = in_registers ? lanes : to;
+    auto const& head = contributions[positions[first]];
+    for (std::int64_t c = 0; c < n; ++c) chunk[c] = head.scale * head.gradient[c];
+    for (auto i = first + 1; i < last; ++i) {
+      auto const scale = contributions[positions[i]].scale;
+      auto const* const gradient = opaque(contributions[positions[i]].gradient);
+      for (std::int64_t c = 0; c < n; ++c) chunk[c] = multiply_add(scale, gradient[c], chunk[c]);
+    }
+    if (in_registers) std::copy(chunk, chunk + n, to);
+  };
+  add_chunk(0, std::min(count, canonical_sum_chunk), sum);
+  for (auto first = canonical_sum_chunk; first < count; first += canonical_sum_chunk) {
+    add_chunk(first, std::min(count, first + canonical_sum_chunk), chunk_sum);
+    for (std::int64_t c = 0; c < n; ++c) sum[c] += chunk_sum[c];
+  }
+}
+
+/// Sixteen running sums joined pairwise, so that the order depends on n alone and the loop runs in vectors.
+inline float sum_of_squares(float const* values, std::int64_t n) noexcept {
+  float lane[16] = {};
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    auto const* const block = opaque(values + i);
+    for (int k = 0; k < 16; ++k) lane[k] = multiply_add(block[k], block[k], lane[k]);
+  }
+  for (int k = 0; k < n - i; ++k) lane[k] = multiply_add(values[i + k], values[i + k], lane[k]);
+  for (int half = 8; half > 0; half /= 2)
+    for (int k = 0; k < half; ++k) lane[k] += lane[k + half];
+  return lane[0];
+}
+
+/// One row's update. `gradient` (dim,) is overwritten where the optimizer changes it first; `scratch` (dim,) where rows are not float.
+template <int Dim, class Store, class Optimizer>
+void update_row(Optimizer const& optimizer, Store& table, std::int64_t slot, std::int64_t id, float* __restrict gradient,
+                [[maybe_unused]] float* __restrict scratch) noexcept {
+  using element = typename Store::element;
+  constexpr bool rounded = !std::is_same_v<element, float>;
+  auto const n = Dim == 0 ? table.dim() : Dim;
+  element* __restrict const row = table.row(slot);
+  float* __restrict const state = table.state(slot);
+  float* __restrict weights = nullptr;
+  if constexpr (rounded) {
+    weights = scratch;
+    for (std::int64_t c = 0; c < n; ++c) weights[c] = to_float(row[c]);
+  } else {
+    weights = row;
+  }
+  if constexpr (requires { optimizer.gradient_of(0.0F, 0.0F); })
+    for (std::int64_t c = 0; c < n; ++c) gradient[c] = optimizer.gradient_of(gradient[c], weights[c]);
+  auto const factor = optimizer.begin_row(state, row_gradient{sum_of_squares(gradient, n), n, table.steps()});
+  float* const elements = state + Optimizer::row_state;
+  for (std::int64_t c = 0; c < n; ++c)
+    optimizer.update(weights[c], elements + (Optimizer::element_state > 0 ? c : 0), n, gradient[c], factor);
+  if constexpr (rounded)
+    for (std::int64_t c = 0; c < n; c += 4) {
+      auto const words = rounding_block(table.options(), table.steps(), id, c / 4);
+      for (int k = 0; k < 4 && c + k < n; ++k) row[c + k] = round_to<element>(weights[c + k], words[k]);
+    }
+}
+
+/// One optimizer for all tables, or a container of one a table.
+template <row_optimizers Optimizers>
+auto per_table(Optimizers const& optimizers) noexcept {
+  if constexpr (row_optimizer<Optimizers>)
+    return vector_view<Optimizers const>{&optimizers, 1};
+  else
+    return vector_view<element_in<Optimizers const> const>(optimizers);
+}
+
+template <class Optimizer>
+Optimizer const& of_table(vector_view<Optimizer const> optimizers, std::int64_t table) noexcept {
+  return optimizers.data()[optimizers.size() == 1 ? 0 : table];
+}
+
+template <class Store, class Optimizer>
+void check_optimizers(char const* call, vector_view<Store const> tables, vector_view<Optimizer const> optimizers) {
+  if (optimizers.size() != 1 && optimizers.size() != tables.size())
+    throw error(errc::shape_mismatch, std::string(call) + ": one optimizer, or one a table",
+                {{"tables", tables.size()}, {"optimizers", optimizers.size()}});
+  auto const needed = row_state_layout::of(optimizers[0]);
+  for (auto const& table : tables)
+    if (table.state_layout().per_row != needed.per_row || table.state_layout().per_element != needed.per_element)
+      throw error(errc::incompatible, std::string(call) + ": the table was built for another optimizer",
+                  {{"table", table.options().id.value},
+                   {"state a row", table.state_layout().width(table.dim())},
+                   {"needed", needed.width(table.dim())}});
+}
+
+template <class Store>
+void count_step(vector_view<Store> tables) noexcept {
+  for (auto& table : tables) table.set_steps(step_count{table.steps().value + 1});
+}
+
+/// Calls f(std::integral_constant<int, Dim>) with the dims that have loops of their own, 0 for any other.
+template <class F>
+void with_static_dim(std::int64_t dim, F const& f) {
+  switch (dim) {
+    case 16: return f(std::integral_constant<int, 16>{});
+    case 32: return f(std::integral_constant<int, 32>{});
+    case 64: return f(std::integral_constant<int, 64>{});
+    case 128: return f(std::integral_constant<int, 128>{});
+    default: return f(std::integral_constant<int, 0>{});
+  }
+}
+
+/// A run of sorted positions that name one row.
+template <class Index>
+struct slot_run {
+  std::int64_t table;
+  std::int64_t slot;
+  Index const* positions;
+  std::int64_t count;
+};
+
+/// The sorted positions of all tables, cut into pieces; a run of equal slots belongs to the piece that it starts in.
+template <class Index>
+struct run_pieces {
+  static constexpr std::int64_t positions_per_piece = 256;
+
+  vector_view<table_order<Index> const> tables;
+  buffer<std::int64_t> first_piece;  // (tables + 1,)
+  std::int64_t width = 0;            // the widest dim without a loop, and so without room on the stack, of its own
+  buffer<float> scratch;             // (3, width) a piece
+
+  template <class Store>
+  run_pieces(host_exec const& exec, row_sort<Index> const& sorted, vector_view<Store const> stores)
+      : tables(sorted.tables.view()), first_piece(exec, tables.size() + 1) {
+    first_piece[0] = 0;
+    for (std::int64_t t = 0; t < tables.size(); ++t) first_piece[t + 1] = first_piece[t] + divide_up(tables[t].count, positions_per_piece);
+    for (auto const& store : stores)
+      with_static_dim(store.dim(), [&](auto dim) { width = std::max<std::int64_t>(width, dim() > 0 ? 0 : store.dim()); });
+    scratch.resize(exec, 3 * width * count());
+  }
+
+  std::int64_t count() const noexcept { return first_piece[tables.size()]; }
+  std::int64_t table_of(std::int64_t piece) const noexcept {
+    return std::upper_bound(first_piece.begin(), first_piece.end(), piece) - first_piece.begin() - 1;
+  }
+
+  /// Calls f(run, its table's order, where in it the run ends) for each run of a piece.
+  template <class F>
+  void for_each_run(std::int64_t piece, F const& f) const noexcept {
+    auto const t = table_of(piece);
+    auto const& order = tables[t];
+    auto first = (piece - first_piece[t]) * positions_per_piece;
+    auto const last = std::min(order.count, first + positions_per_piece);
+    while (first < last && first > 0 && order.slots[first] == order.slots[first - 1]) ++first;  // begun by the piece before
+    while (first < last) {
+      auto end = first + 1;
+      while (end < order.count && order.slots[end] == order.slots[first]) ++end;
+      f(slot_run<Index>{t, static_cast<std::int64_t>(order.slots[first]), order.positions + first, end - first}, order, end);
+      first = end;
+    }
+  }
+};
+
+template <class Store, class Index>
+void prefetch_update(Store& table, table_order<Index> const& order, std::int64_t end, row_contribution const* contributions) noexcept {
+  constexpr std::int64_t ahead = 8;
+  if (end + ahead >= order.count) return;
+  auto const next = static_cast<std::int64_t>(order.slots[end + ahead]);
+  __builtin_prefetch(table.row(next), 1);
+  if (table.state_layout().per_row + table.state_layout().per_element > 0) __builtin_prefetch(table.state(next), 1);
+  __builtin_prefetch(contributions[order.positions[end + ahead]].gradient);
+}
+
+/// Sums the gradient of each row that the batch names and updates the row, each once, on any threads.
+template <class Index, class Store, class Optimizer>
+void update_sorted_rows(host_exec const& exec, vector_view<Store> tables, run_pieces<Index>& pieces, lookup_saved const& saved,
+                        row_contribution const* contributions, vector_view<Optimizer const> optimizers) {
+  auto const* const ids = saved.batch.values + first_value(saved.batch);
+  exec.run(pieces.count(), [&](std::int64_t piece) {
+    auto const t = pieces.table_of(piece);
+    auto& table = tables[t];
+    auto const& optimizer = of_table(optimizers, t);
+    with_static_dim(table.dim(), [&](auto dim) {
+      alignas(64) float on_stack[dim() > 0 ? 3 * dim() : 1];
+      auto const width = dim() > 0 ? std::int64_t{dim()} : pieces.width;
+      float* const sum = dim() > 0 ? on_stack : pieces.scratch.data() + 3 * width * piece;
+      pieces.for_each_run(piece, [&](slot_run<Index> const& run, table_order<Index> const& order, std::int64_t end) {
+        prefetch_update(table, order, end, contributions);
+        sum_contributions<dim()>(contributions, run.positions, run.count, table.dim(), sum, sum + width);
+        update_row<dim()>(optimizer, table, run.slot, ids[run.positions[0]], sum, sum + 2 * width);
+      });
+    });
+  });
+}
+
+/// A fused backward: `contribute(contributions)` fills in what each position adds. Nothing changes before all memory is there.
+template <class Store, class Feature, class Optimizer, class Contribute>
+void update_rows_of(host_exec const& exec, char const* call, vector_view<Store> tables, vector_view<Feature const> features,
+                    lookup_saved const& saved, vector_view<Optimizer const> optimizers, Contribute const& contribute) {
+  vector_view<Store const> const held(tables);
+  check_saved_rows(exec, call, held, features, saved);
+  buffer<row_contribution> contributions(exec, saved.batch.size());
+  contribute(contributions.view());
+  with_order(exec, held, features, saved, [&](auto const& sorted) {
+    run_pieces pieces(exec, sorted, held);
+    count_step(tables);
+    update_sorted_rows(exec, tables, pieces, saved, contributions.data(), optimizers);
+  });
+}
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/row_gradients.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/row_updates.hpp>
+#include <tessera/embed/sequence_lookup.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+template <class Exec>
+struct sequence_lookup_backward_impl {
+  static_assert(dependent_false<Exec>,
+                "sequence_lookup_backward: no back end for this execution; for CUDA include <tessera/embed/sequence_lookup_backward.cuh>");
+};
+
+template <>
+struct sequence_lookup_backward_impl<host_exec> {
+  static constexpr std::int64_t values_per_piece = 4096;
+
+  static void contributions(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch,
+                            vector_view<matrix_view<float const> const> gradients, vector_view<row_contribution> out) {
+    for (std::int64_t key = 0; key < batch.keys; ++key) {
+      auto const bags = batch.key(key);
+      if (bags.size() == 0) continue;
+      auto const of_key = out.slice(bags.offsets[0] - first_value(batch), bags.size());
+      for_each_piece(exec, bags.size(), values_per_piece, [&](std::int64_t first, std::int64_t last) {
+        for (auto i = first; i < last; ++i) of_key[i] = {gradients[key].row(i), 1.0F};
+      });
+    }
+  }
+};
+
+struct sequence_lookup_backward_fn {
+  template <execution Exec, row_stores Tables, row_optimizers Optimizers>
+  void operator()(Exec const& exec, Tables& tables, vector_view<std::int64_t const> features, lookup_saved const& saved,
+                  vector_view<matrix_view<float const> const> gradients, Optimizers const& optimizers) const {
+    using store = element_in<Tables>;
+    vector_view<store> const stores(tables);
+    vector_view<store const> const held(stores);
+    auto const each = per_table(optimizers);
+    check_sequence_call("sequence_lookup_backward", held, features, saved.batch, gradients);
+    check_saved<store>("sequence_lookup_backward", saved);
+    check_optimizers("sequence_lookup_backward", held, each);
+    update_rows_of(exec, "sequence_lookup_backward", stores, features, saved, each, [&](vector_view<row_contribution> out) {
+      sequence_lookup_backward_impl<Exec>::contributions(exec, saved.batch, gradients, out);
+    });
+  }
+};
+
+struct sequence_lookup_gradients_fn {
+  template <execution Exec, row_stores Tables>
+  void operator()(Exec const& exec, Tables const& tables, vector_view<std::int64_t const> features, lookup_saved const& saved,
+                  vector_view<matrix_view<float const> const> gradients, row_gradients& out) const {
+    using store = element_in<Tables const>;
+    vector_view<store const> const held(tables);
+    check_sequence_call("sequence_lookup_gradients", held, features, saved.batch, gradients);
+    check_saved<store>("sequence_lookup_gradients", saved);
+    sum_rows_of(exec, "sequence_lookup_gradients", held, features, saved, out, [&](vector_view<row_contribution> contributions) {
+      sequence_lookup_backward_impl<Exec>::contributions(exec, saved.batch, gradients, contributions);
+    });
+  }
+};
+
+}  // namespace detail
+
+/// Turns the gradients of looked-up vectors into updates of their rows. `sequence_lookup_backward(exec, tables, features, saved, gradients,
+/// optimizers)`: `gradients` (keys,): matrices (values of the key, dim), any stride; all else as `pooled_lookup_backward`.
+inline constexpr detail::sequence_lookup_backward_fn sequence_lookup_backward{};
+
+/// The summed gradients, handed out instead of an update, as `pooled_lookup_gradients`.
+inline constexpr detail::sequence_lookup_gradients_fn sequence_lookup_gradients{};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,257 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/for_each_index.hpp>
+#include <tessera/core/multiply_add.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/nn/gemm.hpp>
+#include <tessera/nn/linear.hpp>
+#include <tessera/nn/parameters.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Views of a cross layer's parameters: z = mix(x) at full rank, z = mix(x down^T) at low rank; the layer's output is x_0 ∘ z + x.
+template <class T>
+struct cross_layer_view {
+  matrix_view<T> down;  // (rank, width): the paper's V^T; empty at full rank
+  linear_view<T> mix;   // weight (width, width) the paper's W, or (width, rank) its U; bias (width,)
+};
+
+/// What a backward of a cross network needs of its forward: the caller owns it, any number may be in flight. x must outlive it.
+struct cross_saved {
+  matrix_view<float const> x;
+  buffer<float> values;  // layer by layer, each (samples, ...): z, x down^T at low rank, and its output, which the last one's y is
+};
+
+/// Shape and start of a cross network. Each matrix is uniform with the variance 2 / (in + out) of Glorot and Bengio, AISTATS 2010; biases
+/// are 0.
+struct cross_net_options {
+  std::int64_t width = 0;   // of the input and of every layer's output
+  std::int64_t layers = 3;  // 0: the identity
+  std::int64_t rank = 0;    // of each layer's matrix, at most the width; 0: one full matrix
+  random_seed seed{};
+  std::uint32_t stream = 0;  // sets apart the random numbers of networks that share a seed, an MLP's too
+};
+
+/// The cross network of DCN V2: layer l makes x_{l+1} = x_0 ∘ (W_l x_l + b_l) + x_l, with W_l = U_l V_l^T at low rank, so that a network of
+/// L layers reaches every feature cross up to degree L + 1. Holds parameters only, in one block, layer by layer. Move-only.
+/// Source: Wang et al., "DCN V2: improved deep & cross network and practical lessons for web-scale learning to rank systems", WWW 2021,
+/// equations 1 and 2.
+class cross_net {
+ public:
+  /// @throws tessera::error invalid_argument for a width below 1, negative layers, a rank outside [0, width], or more parameters than can
+  /// be counted.
+  cross_net(host_exec const& exec, cross_net_options const& options) : width_(options.width), layers_(options.layers), rank_(options.rank) {
+    if (width_ < 1 || width_ > largest_width)
+      throw error(errc::invalid_argument, "cross_net: width", {{"width", width_}, {"least", 1}, {"most", largest_width}});
+    if (rank_ < 0 || rank_ > width_) throw error(errc::invalid_argument, "cross_net: rank", {{"rank", rank_}, {"width", width_}});
+    if (layers_ < 0 || layers_ > most_parameters / layer_size())
+      throw error(errc::invalid_argument, "cross_net: layers",
+                  {{"layers", layers_}, {"least", 0}, {"most", most_parameters / layer_size()}});
+    parameters_.resize(exec, layers_ * layer_size());
+    for (std::int64_t l = 0; l < layers_; ++l) {
+      auto const view = layer(parameters(), l);
+      auto const matrix = 2 * static_cast<std::uint64_t>(l);
+      detail::initialise_weight(exec, view.down, width_ + rank_, options.seed, options.stream, matrix + 1);
+      detail::initialise_weight(exec, view.mix.weight, width_ + inner(), options.seed, options.stream, matrix);
+      std::fill(view.mix.bias.begin(), view.mix.bias.end(), 0.0F);
+    }
+  }
+
+  std::int64_t width() const noexcept { return width_; }
+  std::int64_t layers() const noexcept { return layers_; }
+  /// 0 at full rank.
+  std::int64_t rank() const noexcept { return rank_; }
+
+  /// All parameters; gradients and optimizer states have the same layout.
+  vector_view<float> parameters() noexcept { return parameters_.view(); }
+  vector_view<float const> parameters() const noexcept { return parameters_.view(); }
+
+  std::size_t bytes() const noexcept { return parameters_.capacity_bytes(); }
+
+  /// One layer's part of a block laid out like `parameters()`: down, mix weight, bias.
+  template <class T>
+  cross_layer_view<T> layer(vector_view<T> block, std::int64_t layer) const noexcept {
+    auto* const down = block.data() + layer * layer_size();
+    auto* const weight = down + rank_ * width_;
+    return {{down, rank_, width_}, {{weight, width_, inner()}, {weight + width_ * inner(), width_}}};
+  }
+
+  /// Names and shapes for checkpoints: "<prefix>.0.weight" (width, width), "<prefix>.0.bias" (width,), …; at low rank "<prefix>.0.v"
+  /// (rank, width) and "<prefix>.0.u" (width, rank) for the weight.
+  std::vector<parameter_block> blocks(std::string_view prefix) {
+    std::vector<parameter_block> result;
+    for (std::int64_t l = 0; l < layers_; ++l) {
+      auto const view = layer(parameters(), l);
+      auto const name = std::string(prefix) + "." + std::to_string(l);
+      if (rank_ > 0) result.push_back({name + ".v", {rank_, width_}, {view.down.data(), rank_ * width_}});
+      result.push_back({name + (rank_ > 0 ? ".u" : ".weight"), {width_, inner()}, {view.mix.weight.data(), width_ * inner()}});
+      result.push_back({name + ".bias", {width_}, view.mix.bias});
+    }
+    return result;
+  }
+
+  /// y = cross_net(x): both (samples, width), any row strides, not overlapping. `saved` is what `backward` reads; y it does not.
+  /// @throws tessera::error shape_mismatch.
+  template <execution Exec, gemm_policy Gemm>
+  void forward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, cross_saved& saved) const {
+    check(x.rows(), x, "input");
+    check(x.rows(), y, "output");
+    saved.x = x;
+    saved.values.resize(exec, saved_size(x.rows()));
+    if (layers_ == 0) return copy(exec, x, y);
+    for (std::int64_t l = 0; l < layers_; ++l) {
+      auto const from = input(saved, l);
+      auto const to = l + 1 == layers_ ? y : output(saved, l);
+      auto const view = layer(parameters(), l);
+      auto const z = mixed(saved, l);
+      auto mix_from = from;
+      if (rank_ > 0) {
+        gemm(exec, policy, from, transposed(view.down), projected(saved, l));
+        mix_from = projected(saved, l);
+      }
+      gemm(exec, policy, mix_from, transposed(view.mix.weight), z,
+           [&](matrix_view<float> tile, std::int64_t first_row, std::int64_t first_column) {
+             auto const* const bias = view.mix.bias.data() + first_column;
+             for (std::int64_t r = 0; r < tile.rows(); ++r) {
+               auto* const mixed_row = tile.row(r);
+               auto const* const x_row = x.row(first_row + r) + first_column;
+               auto const* const from_row = from.row(first_row + r) + first_column;
+               auto* const to_row = to.row(first_row + r) + first_column;
+               for (std::int64_t c = 0; c < tile.columns(); ++c) {
+                 mixed_row[c] += bias[c];
+                 to_row[c] = multiply_add(x_row[c], mixed_row[c], from_row[c]);
+               }
+             }
+           });
+    }
+  }
+
+  /// Gradients of the forward that filled `saved`. `gradient` (samples, width) is that of y and is overwritten, with nothing of use;
+  /// `parameter_gradient`, laid out like `parameters()`, is overwritten; so is `x_gradient` (samples, width), unless it is empty: then it
+  /// is not computed. The two matrices do not overlap. @throws tessera::error shape_mismatch.
+  template <execution Exec, gemm_policy Gemm>
+  void backward(Exec const& exec, Gemm const& policy, cross_saved& saved, matrix_view<float> gradient,
+                vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {
+    check_backward(saved, gradient, parameter_gradient, x_gradient);
+    bool const wants_x = x_gradient.rows() > 0;
+    buffer<float> scratch(exec, saved.x.rows() * (2 * width_ + rank_));
+    for (auto l = layers_ - 1; l >= 0; --l)
+      backward_layer(exec, policy, saved, l, gradient, layer(parameter_gradient, l), x_gradient, l > 0 || wants_x, scratch.data());
+    if (!wants_x) return;
+    if (layers_ == 0) return copy(exec, gradient, x_gradient);
+    for_each_index(exec, x_gradient.rows(), rows_per_piece, [=](std::int64_t s) {
+      for (std::int64_t c = 0; c < x_gradient.columns(); ++c) x_gradient(s, c) += gradient(s, c);
+    });
+  }
+
+ private:
+  static constexpr std::int64_t largest_width = (std::int64_t{1} << 29) - 1;  // a layer's parameters can be counted
+  static constexpr std::int64_t most_parameters = std::int64_t{1} << 60;
+  static constexpr std::int64_t rows_per_piece = 64;
+
+  std::int64_t inner() const noexcept { return rank_ > 0 ? rank_ : width_; }
+  std::int64_t layer_size() const noexcept { return width_ * (rank_ + inner() + 1); }
+
+  // Of a layer, for one sample: z, the projection, and its output unless that is y.
+  std::int64_t saved_width() const noexcept { return 2 * width_ + rank_; }
+  std::int64_t saved_size(std::int64_t samples) const noexcept { return layers_ == 0 ? 0 : samples * (layers_ * saved_width() - width_); }
+  static float* saved_layer(cross_saved& saved, std::int64_t first_column) noexcept {
+    return saved.values.data() + saved.x.rows() * first_column;
+  }
+  matrix_view<float> mixed(cross_saved& saved, std::int64_t l) const noexcept {
+    return {saved_layer(saved, l * saved_width()), saved.x.rows(), width_};
+  }
+  matrix_view<float> projected(cross_saved& saved, std::int64_t l) const noexcept {
+    return {saved_layer(saved, l * saved_width() + width_), saved.x.rows(), rank_};
+  }
+  matrix_view<float> output(cross_saved& saved, std::int64_t l) const noexcept {
+    return {saved_layer(saved, l * saved_width() + width_ + rank_), saved.x.rows(), width_};
+  }
+  matrix_view<float const> input(cross_saved& saved, std::int64_t l) const noexcept {
+    return l == 0 ? saved.x : matrix_view<float const>(output(saved, l - 1));
+  }
+
+  template <class Exec>
+  static void copy(Exec const& exec, matrix_view<float const> x, matrix_view<float> y) {
+    for_each_index(exec, x.rows(), rows_per_piece, [=](std::int64_t s) {
+      for (std::int64_t c = 0; c < x.columns(); ++c) y(s, c) = x(s, c);
+    });
+  }
+
+  // y = x_0 ∘ z + x. Turns the gradient of y into what x gets of it, as it is and through z, in place; what x_0 gets, gradient ∘ z, is added
+  // up in x_gradient.
+  template <class Exec, class Gemm>
+  void backward_layer(Exec const& exec, Gemm const& policy, cross_saved& saved, std::int64_t l, matrix_view<float> gradient,
+                      cross_layer_view<float> parameter_gradient, matrix_view<float> x_gradient, bool hands_on, float* scratch) const {
+    auto const samples = saved.x.rows();
+    matrix_view<float> const z_gradient(scratch, samples, width_), through(scratch + samples * width_, samples, width_);
+    matrix_view<float> const projected_gradient(scratch + 2 * samples * width_, samples, rank_);
+    backward_product(exec, saved.x, mixed(saved, l), gradient, z_gradient, x_gradient, l + 1 == layers_);
+    auto const from = input(saved, l);
+    auto const view = layer(parameters(), l);
+    auto const add = [=](matrix_view<float> tile, std::int64_t first_row, std::int64_t first_column) {
+      for (std::int64_t r = 0; r < tile.rows(); ++r) {
+        auto* const to = gradient.row(first_row + r) + first_column;
+        for (std::int64_t c = 0; c < tile.columns(); ++c) to[c] += tile.row(r)[c];
+      }
+    };
+    if (rank_ == 0) {
+      linear_backward_parameters(exec, policy, from, z_gradient, parameter_gradient.mix);
+      if (hands_on) gemm(exec, policy, z_gradient, view.mix.weight, through, add);
+    } else {
+      linear_backward_parameters(exec, policy, projected(saved, l), z_gradient, parameter_gradient.mix);
+      gemm(exec, policy, z_gradient, view.mix.weight, projected_gradient);
+      gemm(exec, policy, transposed(projected_gradient), from, parameter_gradient.down);
+      if (hands_on) gemm(exec, policy, projected_gradient, view.down, through, add);
+    }
+  }
+
+  template <class Exec>
+  static void backward_product(Exec const& exec, matrix_view<float const> x, matrix_view<float const> z, matrix_view<float const> gradient,
+                               matrix_view<float> z_gradient, matrix_view<float> x_gradient, bool is_first) {
+    for_each_index(exec, x.rows(), rows_per_piece, [=](std::int64_t s) {
+      for (std::int64_t c = 0; c < x.columns(); ++c) z_gradient(s, c) = gradient(s, c) * x(s, c);
+      if (x_gradient.rows() == 0) return;
+      for (std::int64_t c = 0; c < x.columns(); ++c)
+        x_gradient(s, c) = is_first ? gradient(s, c) * z(s, c) : multiply_add(gradient(s, c), z(s, c), x_gradient(s, c));
+    });
+  }
+
+  void check(std::int64_t samples, matrix_view<float const> m, char const* what) const {
+    if (m.rows() != samples || m.columns() != width_)
+      throw error(errc::shape_mismatch, std::string("cross_net: shape of the ") + what,
+                  {{"rows", m.rows()}, {"expected rows", samples}, {"columns", m.columns()}, {"expected columns", width_}});
+  }
+  void check_backward(cross_saved const& saved, matrix_view<float const> gradient, vector_view<float const> parameter_gradient,
+                      matrix_view<float const> x_gradient) const {
+    if (parameter_gradient.size() != parameters_.size())
+      throw error(errc::shape_mismatch, "cross_net: gradient block",
+                  {{"size", parameter_gradient.size()}, {"parameters", parameters_.size()}});
+    if (saved.x.columns() != width_ || saved.values.size() != saved_size(saved.x.rows()))
+      throw error(errc::shape_mismatch, "cross_net: saved by no forward, or by that of another shape",
+                  {{"samples", saved.x.rows()},
+                   {"columns", saved.x.columns()},
+                   {"saved floats", saved.values.size()},
+                   {"expected", saved_size(saved.x.rows())}});
+    check(saved.x.rows(), gradient, "gradient");
+    if (x_gradient.rows() > 0) check(saved.x.rows(), x_gradient, "input's gradient");
+  }
+
+  std::int64_t width_, layers_, rank_;
+  buffer<float> parameters_;
+};
+
+}  // namespace tessera::inline TESSERA_ABI

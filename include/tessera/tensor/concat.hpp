@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+#include <tessera/tensor/row_copies.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+template <class Exec>
+struct concat_impl {
+  static_assert(dependent_false<Exec>, "concat: no back end for this execution; for CUDA include <tessera/tensor/concat.cuh>");
+};
+
+// An element of a list of inputs: a view, or a pointer to an owner.
+template <class T, class Offset>
+jagged_view<T const, Offset> input_view(jagged_view<T, Offset> view) noexcept {
+  return view;
+}
+template <class T, class Offset>
+keyed_jagged_view<T const, Offset> input_view(keyed_jagged_view<T, Offset> view) noexcept {
+  return view;
+}
+template <class T, class Offset>
+keyed_jagged_view<T const, Offset> input_view(keyed_jagged<T, Offset> const* owner) noexcept {
+  return owner->view();
+}
+
+template <class Input>
+void check_inputs(char const* call, vector_view<Input> inputs) {
+  if constexpr (checked)
+    for (std::int64_t i = 0; i < inputs.size(); ++i) check_rows(call, "inputs[" + std::to_string(i) + "]", input_view(inputs[i]));
+}
+
+// Weighted and unweighted values do not mix.
+template <class Input>
+void check_weighted_alike(char const* call, vector_view<Input> inputs) {
+  std::int64_t first = -1;  // with values
+  for (std::int64_t i = 0; i < inputs.size(); ++i) {
+    auto const in = input_view(inputs[i]);
+    if (in.size() == 0) continue;
+    if (first < 0) first = i;
+    if (in.weighted() != input_view(inputs[first]).weighted())
+      throw error(errc::shape_mismatch, std::string(call) + ": weighted and unweighted inputs", {{"input", first}, {"other input", i}});
+  }
+}
+
+template <>
+struct concat_impl<host_exec> {
+  template <class T, class Offset, class Input>
+  static keyed_jagged<T, Offset> keys(host_exec const& exec, vector_view<Input> inputs) {
+    check_inputs("concat_keys", inputs);
+    check_weighted_alike("concat_keys", inputs);
+    std::int64_t keys = 0;
+    for (auto const& input : inputs) keys += input_view(input).keys;
+    buffer<row_run<T, Offset>> runs(exec, keys);
+    auto run = runs.begin();
+    for (auto const& input : inputs) {
+      keyed_jagged_view<T const, Offset> const in = input_view(input);
+      for (std::int64_t key = 0; key < in.keys; ++key) *run++ = {in.key(key), in.size() == 0 ? nullptr : in.weights};
+    }
+    return batch_of_runs(exec, "concat_keys", runs.view(), keys);
+  }
+
+  template <class T, class Offset, class Input>
+  static keyed_jagged<T, Offset> rows(host_exec const& exec, vector_view<Input> inputs) {
+    check_inputs("concat_rows", inputs);
+    check_weighted_alike("concat_rows", inputs);
+    auto const keys = inputs.empty() ? 0 : input_view(inputs[0]).keys;
+    for (std::int64_t i = 0; i < inputs.size(); ++i)
+      if (auto const other = input_view(inputs[i]).keys; other != keys)
+        throw error(errc::shape_mismatch, "concat_rows: inputs differ in keys", {{"keys", keys}, {"input", i}, {"its keys", other}});
+    buffer<row_run<T, Offset>> runs(exec, keys * inputs.size());
+    auto run = runs.begin();
+    for (std::int64_t key = 0; key < keys; ++key)
+      for (auto const& input : inputs) {
+        keyed_jagged_view<T const, Offset> const in = input_view(input);
+        *run++ = {in.key(key), in.size() == 0 ? nullptr : in.weights};
+      }
+    return batch_of_runs(exec, "concat_rows", runs.view(), keys);
+  }
+
+  template <class T, class Offset, class Input>
+  static jagged<T, Offset> flat_rows(host_exec const& exec, vector_view<Input> inputs) {
+    check_inputs("concat_rows", inputs);
+    buffer<row_run<T, Offset>> runs(exec, inputs.size());
+    for (std::int64_t i = 0; i < inputs.size(); ++i) runs[i] = {input_view(inputs[i]), nullptr};
+    auto const [rows, values] = place_runs("concat_rows", runs.view());
+    auto result = jagged<T, Offset>::with_room(exec, rows, values);
+    copy_runs<T, Offset>(exec, runs.view(), rows, values, result.offsets().data(), result.view().values, nullptr);
+    return result;
+  }
+};
+
+// What an element of a list of inputs holds.
+template <class Input>
+struct input_of;
+template <class T, class Offset>
+struct input_of<jagged_view<T, Offset>> {
+  using value = std::remove_const_t<T>;
+  using offset = Offset;
+};
+template <class T, class Offset>
+struct input_of<keyed_jagged_view<T, Offset>> : input_of<jagged_view<T, Offset>> {};
+template <class T, class Offset>
+struct input_of<keyed_jagged<T, Offset> const*> : input_of<jagged_view<T, Offset>> {};
+template <class T, class Offset>
+struct input_of<keyed_jagged<T, Offset>*> : input_of<jagged_view<T, Offset>> {};
+
+template <class List>
+using element_of = std::remove_cvref_t<decltype(std::declval<List const&>()[0])>;
+
+struct concat_keys_fn {
+  template <execution Exec, class Inputs>
+  auto operator()(Exec const& exec, Inputs const& inputs) const {
+    vector_view const list(inputs);
+    using element = element_of<decltype(list)>;
+    auto result = concat_impl<Exec>::template keys<typename input_of<element>::value, typename input_of<element>::offset>(exec, list);
+    if constexpr (std::is_pointer_v<element>) {
+      std::vector<std::string> names;
+      bool named = true;
+      for (auto const* owner : list) {
+        named = named && (!owner->keys().empty() || owner->view().keys == 0);
+        names.insert(names.end(), owner->keys().begin(), owner->keys().end());
+      }
+      return std::move(result).named(named ? std::move(names) : std::vector<std::string>{});
+    } else {
+      return result;
+    }
+  }
+};
+
+struct concat_rows_fn {
+  template <execution Exec, class Inputs>
+  auto operator()(Exec const& exec, Inputs const& inputs) const {
+    vector_view const list(inputs);
+    using element = element_of<decltype(list)>;
+    using value = typename input_of<element>::value;
+    using offset = typename input_of<element>::offset;
+    if constexpr (std::is_pointer_v<element>) {
+      for (std::int64_t i = 1; i < list.size(); ++i)
+        if (list[i]->keys() != list[0]->keys()) {
+          auto const& ours = list[0]->keys();
+          auto const& theirs = list[i]->keys();
+          auto const [a, b] = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end());
+          throw error(errc::shape_mismatch, "concat_rows: inputs differ in keys",
+                      {{"key", a == ours.end() ? "none" : *a}, {"input", i}, {"its key", b == theirs.end() ? "none" : *b}});
+        }
+      auto result = concat_impl<Exec>::template rows<value, offset>(exec, list);
+      return std::move(result).named(list.empty() ? std::vector<std::string>{} : list[0]->keys());
+    } else if constexpr (requires(element e) { e.keys; }) {
+      return concat_impl<Exec>::template rows<value, offset>(exec, list);
+    } else {
+      return concat_impl<Exec>::template flat_rows<value, offset>(exec, list);
+    }
+  }
+};
+
+struct split_keys_fn {
+  template <execution Exec, class T, class Offset>
+  std::vector<keyed_jagged<T, Offset>> operator()(Exec const& exec, keyed_jagged<T, Offset> const& in,
+                                                  vector_view<std::int64_t const> counts) const {
+    auto const view = in.view();
+    std::int64_t first = 0;
+    for (std::int64_t i = 0; i < counts.size(); ++i) {
+      if (counts[i] < 0 || counts[i] > view.keys - first)
+        throw error(errc::invalid_argument, "split_keys: no such number of keys",
+                    {{"part", i}, {"count", counts[i]}, {"keys left", view.keys - first}});
+      first += counts[i];
+    }
+    if (first != view.keys)
+      throw error(errc::shape_mismatch, "split_keys: counts do not sum to the number of keys", {{"sum", first}, {"keys", view.keys}});
+    std::vector<keyed_jagged<T, Offset>> parts;
+    first = 0;
+    for (auto const count : counts) {
+      keyed_jagged_view<T const, Offset> const part[] = {view.slice_keys(first, count)};
+      auto const names = in.keys().begin() + (in.keys().empty() ? 0 : first);
+      parts.push_back(concat_impl<Exec>::template keys<T, Offset>(exec, vector_view<keyed_jagged_view<T const, Offset> const>(part, 1))
+                          .named(std::vector<std::string>(names, in.keys().empty() ? names : names + count)));
+      first += count;
+    }
+    return parts;
+  }
+};
+
+}  // namespace detail
+
+/// Puts the keys of one batch after those of another.
+///
+/// `concat_keys(exec, inputs) -> keyed_jagged`: `inputs` (batches,) a vector_view, or what converts to one, of keyed_jagged_view (the result
+/// is unnamed) or of pointers to keyed_jagged (it has their names, unless one of them has none). Batches with values are all weighted or
+/// none; the result's memory is `exec`'s. @throws tessera::error shape_mismatch for weights in some only, invalid_argument for a name twice,
+/// out_of_range for values that an Offset does not count. Backward: `slice_keys` of the gradient, in place.
+inline constexpr detail::concat_keys_fn concat_keys{};
+
+/// Puts the rows of one input after those of another: key by key, where there are keys.
+///
+/// `concat_rows(exec, inputs) -> jagged | keyed_jagged`: `inputs` (n,) a vector_view, or what converts to one, of jagged_view, of
+/// keyed_jagged_view with as many keys each, or of pointers to keyed_jagged under the same names in the same order. @throws as
+/// `concat_keys`, and shape_mismatch naming an input with other keys. Backward: `slice_rows` of the gradient.
+inline constexpr detail::concat_rows_fn concat_rows{};
+
+/// Cuts a batch into owners of its first counts[0] keys, its next counts[1] keys, …, with their names; `slice_keys` of a view copies nothing.
+///
+/// `split_keys(exec, keyed_jagged, counts) -> std::vector<keyed_jagged>`: `counts` (parts,), none negative, which sum to the number of keys.
+/// @throws tessera::error invalid_argument naming a part, shape_mismatch.
+inline constexpr detail::split_keys_fn split_keys{};
+
+}  // namespace tessera::inline TESSERA_ABI

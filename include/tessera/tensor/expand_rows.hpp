@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/scan.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+#include <tessera/tensor/row_copies.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+template <class Exec>
+struct expand_rows_impl {
+  static_assert(dependent_false<Exec>, "expand_rows: no back end for this execution; for CUDA include <tessera/tensor/expand_rows.cuh>");
+};
+
+template <>
+struct expand_rows_impl<host_exec> {
+  template <class T, class Offset>
+  static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in,
+                                                    vector_view<std::int64_t const> repeats) {
+    check_rows("expand_rows", "in", in);
+    if (repeats.size() != in.rows)
+      throw error(errc::shape_mismatch, "expand_rows: one repeat a row", {{"rows", in.rows}, {"repeats", repeats.size()}});
+    buffer<std::int64_t> starts(exec, in.rows + 1);
+    for (std::int64_t row = 0; row < in.rows; ++row)
+      if (repeats[row] < 0) throw error(errc::invalid_argument, "expand_rows: negative repeat", {{"row", row}, {"repeat", repeats[row]}});
+    lengths_to_offsets(exec, repeats, starts.view());
+    return rows_of_ranges(exec, in, ranges_of(exec, in, std::as_const(starts).view()));
+  }
+
+  template <class T, class Offset>
+  static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                          vector_view<std::int64_t const> repeats, std::vector<std::string> const* names) {
+    check_rows("expand_rows", "in", in);
+    bool const each_row = repeats.size() == in.rows();
+    for (std::int64_t key = 0; key < in.keys && !each_row; ++key)
+      if (in.rows(key) != repeats.size())
+        throw error(errc::shape_mismatch, "expand_rows: one repeat a row of all keys, or of each key",
+                    {{"rows of all keys", in.rows()}, {"key", key_label(names, key)}, {"rows", in.rows(key)}, {"repeats", repeats.size()}});
+    buffer<std::int64_t> counts(exec, in.rows());
+    for (std::int64_t key = 0, row = 0; key < in.keys; ++key)
+      for (std::int64_t i = 0; i < in.rows(key); ++i, ++row) {
+        counts[row] = repeats[each_row ? row : i];
+        if (counts[row] < 0)
+          throw error(errc::invalid_argument, "expand_rows: negative repeat",
+                      {{"key", key_label(names, key)}, {"row", i}, {"repeat", counts[row]}});
+      }
+    buffer<std::int64_t> starts(exec, in.rows() + 1);
+    lengths_to_offsets(exec, counts.view(), starts.view());
+    buffer<std::int64_t> rows_per_key(exec, in.keys);
+    for (std::int64_t key = 0; key < in.keys; ++key)
+      rows_per_key[key] = starts[in.first_row[key + 1] - in.first_row[0]] - starts[in.first_row[key] - in.first_row[0]];
+    return batch_of_ranges(exec, in, ranges_of(exec, in.flat(), std::as_const(starts).view()), std::as_const(rows_per_key).view());
+  }
+
+ private:
+  // Row r of the input is rows [starts[r], starts[r + 1]) of the result.
+  template <class T, class Offset>
+  static row_ranges<Offset> ranges_of(host_exec const& exec, jagged_view<T, Offset> in, vector_view<std::int64_t const> starts) {
+    row_ranges<Offset> ranges(exec, starts[in.rows]);
+    for_each_piece(exec, starts[in.rows], copied_rows_per_piece, [&](std::int64_t at, std::int64_t last) {
+      auto row = std::upper_bound(starts.begin(), starts.end(), at) - starts.begin() - 1;
+      for (; at < last; ++row)
+        for (auto const end = std::min(last, starts[row + 1]); at < end; ++at) {
+          ranges.begins[at] = in.begin_of(row);
+          ranges.lengths[at] = static_cast<Offset>(in.length(row));
+        }
+    });
+    return ranges;
+  }
+};
+
+struct expand_rows_fn {
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::int64_t const> repeats) const {
+    return expand_rows_impl<Exec>::run(exec, in, repeats);
+  }
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> repeats) const {
+    return expand_rows_impl<Exec>::run(exec, in, repeats, nullptr);
+  }
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, vector_view<std::int64_t const> repeats) const {
+    return expand_rows_impl<Exec>::run(exec, in.view(), repeats, &in.keys()).named(in.keys());
+  }
+};
+
+}  // namespace detail
+
+/// Repeats rows: row i of the input comes repeats[i] times, one after the other, and not at all for 0.
+///
+/// `expand_rows(exec, jagged_view, repeats) -> jagged`; `expand_rows(exec, keyed_jagged_view, repeats)` and
+/// `expand_rows(exec, keyed_jagged, repeats) -> keyed_jagged`, unnamed and named, with their weights. `repeats` (rows of all keys,), or
+/// (rows of each key,) where all keys have as many: the same for every key. The result's memory is `exec`'s. @throws tessera::error
+/// invalid_argument naming a negative repeat, shape_mismatch, out_of_range where rows or values become too many to count. Backward:
+/// `gather_backward`.
+inline constexpr detail::expand_rows_fn expand_rows{};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Rows of vectors, of different length, such as the embeddings of sequences: row i is the vectors [offsets[i], offsets[i + 1]) of `values`.
+/// A view of a part shares `values` with the whole, so offsets[0] need not be 0. Trivially copyable.
+///
+/// The primitives over it check what takes no pass over the offsets; `validate`, and a checked build, see the rest.
+template <class T, class Offset = std::int64_t>
+struct jagged_vectors_view {
+  matrix_view<T> values;            // (>= offsets[rows], dim), any row stride
+  Offset const* offsets = nullptr;  // (rows + 1,), non-decreasing; nullptr where rows == 0 is an empty view
+  std::int64_t rows = 0;
+
+  TESSERA_HOST_DEVICE constexpr std::int64_t dim() const noexcept { return values.columns(); }
+  TESSERA_HOST_DEVICE constexpr Offset begin_of(std::int64_t row) const noexcept { return offsets[row]; }
+  TESSERA_HOST_DEVICE constexpr Offset end_of(std::int64_t row) const noexcept { return offsets[row + 1]; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t length(std::int64_t row) const noexcept { return offsets[row + 1] - offsets[row]; }
+  /// (length(row), dim), in place.
+  TESSERA_HOST_DEVICE constexpr matrix_view<T> row(std::int64_t row) const noexcept(!checks_indices) {
+    return values.rows_from(offsets[row], length(row));
+  }
+  /// Vectors in all rows.
+  TESSERA_HOST_DEVICE constexpr std::int64_t size() const noexcept { return rows == 0 ? 0 : offsets[rows] - offsets[0]; }
+  /// Rows [first, first + count), in place.
+  TESSERA_HOST_DEVICE constexpr jagged_vectors_view slice(std::int64_t first, std::int64_t count) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) detail::check_part("jagged_vectors_view rows", first, count, rows);
+    return {values, offsets + first, count};
+  }
+  /// The same rows of other vectors: those of a gradient, say. `vectors` (>= offsets[rows], any dim).
+  template <class U>
+  TESSERA_HOST_DEVICE constexpr jagged_vectors_view<U, Offset> with_values(matrix_view<U> vectors) const noexcept {
+    return {vectors, offsets, rows};
+  }
+
+  template <class U>
+    requires(std::same_as<U, T const> && !std::is_const_v<T>)
+  TESSERA_HOST_DEVICE constexpr operator jagged_vectors_view<U, Offset>() const noexcept {  // NOLINT: implicit, to const
+    return {values, offsets, rows};
+  }
+};
+
+static_assert(std::is_trivially_copyable_v<jagged_vectors_view<float>>);
+
+/// Checks what the type cannot: offsets present, not negative, non-decreasing, within the values; a row stride of at least dim.
+/// @throws tessera::error naming the first offset that is wrong. Reads all offsets; host memory only.
+template <class T, class Offset>
+void validate(jagged_vectors_view<T, Offset> view) {
+  if (view.values.stride() < view.dim())
+    throw error(errc::shape_mismatch, "jagged_vectors: vectors overlap", {{"dim", view.dim()}, {"stride", view.values.stride()}});
+  validate(jagged_view<T, Offset>{view.values.data(), view.offsets, view.rows}, view.values.rows());
+}
+
+namespace detail {
+
+// A jagged input whose kind of offset another argument decides.
+template <class Offset>
+using jagged_vectors_in = std::type_identity_t<jagged_vectors_view<float const, Offset>>;
+
+template <class T, class Offset>
+void check_jagged_vectors(char const* call, char const* which, jagged_vectors_view<T, Offset> view) {
+  if constexpr (checked) validate(view);
+  if (view.rows < 0 || (view.rows > 0 && view.offsets == nullptr) || view.values.stride() < view.dim())
+    throw error(errc::invalid_argument, std::string(call) + ": no rows of vectors",
+                {{"argument", which}, {"rows", view.rows}, {"dim", view.dim()}, {"stride", view.values.stride()}});
+  if (view.rows > 0 && (view.offsets[0] < 0 || view.size() < 0 || view.offsets[view.rows] > view.values.rows()))
+    throw error(
+        errc::out_of_range, std::string(call) + ": offsets reach past the values",
+        {{"argument", which}, {"first offset", view.offsets[0]}, {"last offset", view.offsets[view.rows]}, {"values", view.values.rows()}});
+}
+
+inline void check_extent(char const* call, char const* which, std::int64_t extent, std::int64_t expected) {
+  if (extent != expected) throw error(errc::shape_mismatch, std::string(call) + ": " + which, {{which, extent}, {"expected", expected}});
+}
+
+// Both are sound, and have the same rows; `dim_too`: of the same dim.
+template <class T, class U, class Offset>
+void check_same_rows(char const* call, char const* which, jagged_vectors_view<T, Offset> view, jagged_vectors_view<U, Offset> other,
+                     bool dim_too = true) {
+  check_jagged_vectors(call, which, other);
+  if (view.rows != other.rows || view.size() != other.size() || (dim_too && view.dim() != other.dim()))
+    throw error(errc::shape_mismatch, std::string(call) + ": an argument of other rows",
+                {{"argument", which},
+                 {"rows", other.rows},
+                 {"rows expected", view.rows},
+                 {"values", other.size()},
+                 {"values expected", view.size()},
+                 {"dim", other.dim()},
+                 {"dim expected", dim_too ? view.dim() : other.dim()}});
+  if constexpr (checked)
+    for (std::int64_t row = 0; row < view.rows; ++row)
+      if (view.length(row) != other.length(row))
+        throw error(errc::shape_mismatch, std::string(call) + ": a row of another length",
+                    {{"argument", which}, {"row", row}, {"length", other.length(row)}, {"length expected", view.length(row)}});
+}
+
+// The width of (rows, width, dim), stored as a matrix (rows * width, dim).
+inline std::int64_t padded_width(char const* call, std::int64_t rows, std::int64_t dim, matrix_view<float const> padded) {
+  if (padded.columns() != dim || padded.stride() < dim || (rows == 0 ? padded.rows() : padded.rows() % rows) != 0)
+    throw error(errc::shape_mismatch, std::string(call) + ": a padded matrix (rows * width, dim) of another shape",
+                {{"matrix rows", padded.rows()}, {"rows", rows}, {"columns", padded.columns()}, {"dim", dim}, {"stride", padded.stride()}});
+  return rows == 0 ? 0 : padded.rows() / rows;
+}
+
+/// Vectors a piece, so that a piece works on about 64 KiB whatever the dim.
+constexpr std::int64_t vectors_per_piece(std::int64_t dim) noexcept {
+  std::int64_t const floats = std::int64_t{1} << 14;
+  return dim <= 1 ? floats : std::max<std::int64_t>(floats / dim, 1);
+}
+
+/// Cuts [starts[0], starts[rows]) into pieces of `grain` whatever the rows: f(row, first, last) for each run of one row in a piece,
+/// never empty, in the numbering of `starts` (rows + 1, non-decreasing).
+template <class Start, class F>
+void for_each_row_run(host_exec const& exec, Start const* starts, std::int64_t rows, std::int64_t grain, F const& f) {
+  if (rows == 0) return;
+  std::int64_t const base = starts[0];
+  for_each_piece(exec, starts[rows] - base, grain, [&](std::int64_t first, std::int64_t last) {
+    first += base;
+    last += base;
+    for (auto row = std::upper_bound(starts, starts + rows, first) - starts - 1; first < last; ++row) {
+      auto const end = std::min<std::int64_t>(last, starts[row + 1]);
+      if (first < end) f(row, first, end);
+      first = end;
+    }
+  });
+}
+
+/// Calls f(first_row, last_row) for pieces of whole rows of about `grain` vectors in all; a row weighs its length + 1.
+template <class Offset, class F>
+void for_each_row_block(host_exec const& exec, Offset const* offsets, std::int64_t rows, std::int64_t grain, F const& f) {
+  if (rows == 0) return;
+  auto const weight_before = [&](std::int64_t row) { return static_cast<std::int64_t>(offsets[row]) - offsets[0] + row; };
+  auto const first_row_from = [&](std::int64_t weight) {
+    std::int64_t low = 0, high = rows;
+    while (low < high) {
+      auto const middle = low + (high - low) / 2;
+      if (weight_before(middle) < weight)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  };
+  for_each_piece(exec, weight_before(rows), grain, [&](std::int64_t first, std::int64_t last) {
+    auto const first_row = first_row_from(first), last_row = first_row_from(last);
+    if (first_row < last_row) f(first_row, last_row);
+  });
+}
+
+/// Both (n, dim), of any strides.
+template <class T>
+void copy_vectors(matrix_view<T const> from, matrix_view<T> to) noexcept {
+  auto const dim = from.columns();
+  if (from.stride() == dim && to.stride() == dim) {
+    std::copy_n(from.data(), from.rows() * dim, to.data());
+  } else {
+    for (std::int64_t r = 0; r < from.rows(); ++r) std::copy_n(from.data() + r * from.stride(), dim, to.data() + r * to.stride());
+  }
+}
+
+template <class T>
+void fill_vectors(matrix_view<T> to, T value) noexcept {
+  for (std::int64_t r = 0; r < to.rows(); ++r) std::fill_n(to.data() + r * to.stride(), to.columns(), value);
+}
+
+/// The same vector, of which the compiler knows nothing: a loop over vectors then takes one after the other, each in SIMD registers. Left
+/// to itself, g++ 12 may work on two at once and gather their elements one by one.
+inline float const* opaque_vector(float const* vector) noexcept {
+  asm volatile("" : "+r"(vector));
+  return vector;
+}
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

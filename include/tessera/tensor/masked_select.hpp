@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+#include <tessera/tensor/row_copies.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+template <class Exec>
+struct masked_select_impl {
+  static_assert(dependent_false<Exec>,
+                "masked_select: no back end for this execution; for CUDA include <tessera/tensor/masked_select.cuh>");
+};
+
+inline constexpr std::int64_t masked_rows_per_piece = 1024;
+
+template <>
+struct masked_select_impl<host_exec> {
+  template <class T, class Offset>
+  static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in,
+                                                    vector_view<std::uint8_t const> mask) {
+    check_rows("masked_select", "in", in);
+    auto const lengths = lengths_of(exec, in, mask);
+    auto result = jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, lengths.view());
+    copy<std::remove_const_t<T>, Offset>(exec, in, mask, result.view());
+    return result;
+  }
+
+  template <class T, class Offset>
+  static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                          vector_view<std::uint8_t const> mask) {
+    check_rows("masked_select", "in", in);
+    auto const lengths = lengths_of(exec, in.flat(), mask);
+    buffer<std::int64_t> rows_per_key(exec, in.keys);
+    for (std::int64_t key = 0; key < in.keys; ++key) rows_per_key[key] = in.rows(key);
+    auto result =
+        keyed_jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, lengths.view(), std::as_const(rows_per_key).view(), in.weighted());
+    auto const to = result.view().flat();
+    copy<std::remove_const_t<T>, Offset>(exec, in.flat(), mask, to);
+    if (in.weighted()) copy<float, Offset>(exec, in.flat_weights(), mask, to.with_values(result.weights().data()));
+    return result;
+  }
+
+ private:
+  template <class T, class Offset>
+  static buffer<Offset> lengths_of(host_exec const& exec, jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask) {
+    buffer<Offset> lengths(exec, in.rows);
+    for_each_piece(exec, in.rows, masked_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto row = first; row < last; ++row) {
+        auto const of_row = mask.slice(in.begin_of(row) - in.first_value(), in.length(row));
+        Offset length = 0;
+        for (auto const keep : of_row) length = static_cast<Offset>(length + (keep != 0));
+        lengths[row] = length;
+      }
+    });
+    return lengths;
+  }
+
+  template <class T, class Offset>
+  static void copy(host_exec const& exec, jagged_view<T const, Offset> in, vector_view<std::uint8_t const> mask,
+                   jagged_view<T, Offset> to) {
+    for_each_piece(exec, in.rows, masked_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto row = first; row < last; ++row) {
+        auto const* from = in.values + in.begin_of(row);
+        auto const* keep = mask.data() + (in.begin_of(row) - in.first_value());
+        // Every value is written to the next free place, which only a kept one takes: no branch on the mask.
+        auto* const out = to.values + to.begin_of(row);
+        for (std::int64_t done = 0, length = to.length(row); done < length; ++from, ++keep) {
+          out[done] = *from;
+          done += *keep != 0;
+        }
+      }
+    });
+  }
+};
+
+struct masked_select_fn {
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask) const {
+    check(in.size(), mask.size());
+    return masked_select_impl<Exec>::run(exec, in, mask);
+  }
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask) const {
+    check(in.size(), mask.size());
+    return masked_select_impl<Exec>::run(exec, in, mask);
+  }
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, vector_view<std::uint8_t const> mask) const {
+    return (*this)(exec, in.view(), mask).named(in.keys());
+  }
+
+ private:
+  static void check(std::int64_t values, std::int64_t mask) {
+    if (values != mask) throw error(errc::shape_mismatch, "masked_select: one byte of mask a value", {{"values", values}, {"mask", mask}});
+  }
+};
+
+}  // namespace detail
+
+/// Keeps the values whose mask is not 0, in their rows; a row may become empty.
+///
+/// `masked_select(exec, jagged_view, mask) -> jagged`; `masked_select(exec, keyed_jagged_view, mask)` and
+/// `masked_select(exec, keyed_jagged, mask) -> keyed_jagged`, unnamed and named, with their weights. `mask` (values,), from the first value
+/// of the view on. The result's memory is `exec`'s. @throws tessera::error shape_mismatch. Backward: `gather_backward`.
+inline constexpr detail::masked_select_fn masked_select{};
+
+}  // namespace tessera::inline TESSERA_ABI

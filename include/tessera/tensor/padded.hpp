@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged.hpp>
+#include <tessera/tensor/row_copies.hpp>
+#include <tessera/tensor/truncate_rows.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+template <class Exec>
+struct padded_impl {
+  static_assert(dependent_false<Exec>, "padded: no back end for this execution; for CUDA include <tessera/tensor/padded.cuh>");
+};
+
+inline constexpr std::int64_t padded_rows_per_piece = 512;
+
+template <>
+struct padded_impl<host_exec> {
+  template <class T, class Offset>
+  static void to(host_exec const& exec, jagged_view<T, Offset> in, matrix_view<std::remove_const_t<T>> out, std::remove_const_t<T> padding,
+                 kept_values kept) {
+    check_rows("to_padded", "in", in);
+    for_each_piece(exec, in.rows, padded_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto row = first; row < last; ++row) {
+        auto const length = std::min(in.length(row), out.columns());
+        auto const begin = kept_begin(in.begin_of(row), in.end_of(row), static_cast<Offset>(length), kept);
+        auto* const to = std::copy_n(in.values + begin, length, out.row(row));
+        std::fill_n(to, out.columns() - length, padding);
+      }
+    });
+  }
+
+  template <class T, class Offset>
+  static jagged<std::remove_const_t<T>, Offset> from(host_exec const& exec, matrix_view<T> in, vector_view<Offset const> lengths) {
+    for (std::int64_t row = 0; row < lengths.size(); ++row)
+      if (lengths[row] < 0 || lengths[row] > in.columns())
+        throw error(errc::out_of_range, "from_padded: no such length", {{"row", row}, {"length", lengths[row]}, {"columns", in.columns()}});
+    auto result = jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, lengths);
+    auto const out = result.view();
+    for_each_piece(exec, lengths.size(), padded_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto row = first; row < last; ++row) std::copy_n(in.row(row), lengths[row], out.row(row).data());
+    });
+    return result;
+  }
+};
+
+struct to_padded_fn {
+  template <execution Exec, class T, class Offset>
+  void operator()(Exec const& exec, jagged_view<T, Offset> in, matrix_view<std::remove_const_t<T>> out, std::remove_const_t<T> padding,
+                  kept_values kept = kept_values::first) const {
+    if (in.rows != out.rows())
+      throw error(errc::shape_mismatch, "to_padded: one row of the matrix a row", {{"rows", in.rows}, {"rows of the matrix", out.rows()}});
+    padded_impl<Exec>::to(exec, in, out, padding, kept);
+  }
+};
+
+struct from_padded_fn {
+  template <execution Exec, class T, class Lengths>
+  auto operator()(Exec const& exec, matrix_view<T> in, Lengths const& lengths) const {
+    vector_view const list(lengths);
+    using offset = std::remove_cvref_t<decltype(list[0])>;
+    if (list.size() != in.rows())
+      throw error(errc::shape_mismatch, "from_padded: one length a row", {{"rows", in.rows()}, {"lengths", list.size()}});
+    return padded_impl<Exec>::from(exec, in, vector_view<offset const>(list));
+  }
+};
+
+}  // namespace detail
+
+/// Rows of numbers to a matrix: row i of `out` starts with the first or the last values of row i, at most as many as `out` has columns, and
+/// goes on with `padding`.
+///
+/// `to_padded(exec, jagged_view, out, padding, kept)`: `out` (rows, any). @throws tessera::error shape_mismatch. Backward, where nothing was
+/// cut: `from_padded` by the same lengths; else that, then `gather_backward` of `truncate_rows`.
+inline constexpr detail::to_padded_fn to_padded{};
+
+/// The first lengths[i] numbers of each row i of a matrix.
+///
+/// `from_padded(exec, in, lengths) -> jagged`: `in` (rows, columns), `lengths` (rows,), whose type is that of the result's offsets. The
+/// result's memory is `exec`'s. @throws tessera::error out_of_range naming a row whose length is negative or more than the columns,
+/// shape_mismatch. Backward: `to_padded` with padding 0.
+inline constexpr detail::from_padded_fn from_padded{};
+
+}  // namespace tessera::inline TESSERA_ABI

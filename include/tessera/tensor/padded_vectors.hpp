@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged_vectors.hpp>
+#include <tessera/tensor/row_copies.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// How rows of vectors fit a width.
+struct padded_vectors_options {
+  float padding = 0;                      // fills a row that is shorter than the width, behind its vectors; 0 where one reads
+  kept_values keep = kept_values::first;  // which vectors of a row that is longer
+};
+
+namespace detail {
+
+template <class Exec>
+struct padded_vectors_impl {
+  static_assert(dependent_false<Exec>,
+                "to_padded_vectors, from_padded_vectors: no back end for this execution; for CUDA include "
+                "<tessera/tensor/padded_vectors.cuh>");
+};
+
+/// The first vector of a row that the width keeps.
+TESSERA_HOST_DEVICE constexpr std::int64_t first_kept(std::int64_t length, std::int64_t width, kept_values keep) noexcept {
+  return keep == kept_values::last && length > width ? length - width : 0;
+}
+
+template <>
+struct padded_vectors_impl<host_exec> {
+  template <class Offset>
+  static void to_padded(host_exec const& exec, jagged_vectors_view<float const, Offset> in, std::int64_t width, matrix_view<float> out,
+                        padded_vectors_options const& options) {
+    for_each_piece(exec, out.rows(), vectors_per_piece(out.columns()), [&](std::int64_t first, std::int64_t last) {
+      for (auto row = first / width; first < last; ++row) {
+        auto const from = first - row * width, to = std::min(width, last - row * width);
+        auto const kept = std::clamp(in.length(row), from, to);
+        auto const skipped = in.begin_of(row) + first_kept(in.length(row), width, options.keep);
+        copy_vectors(in.values.rows_from(skipped + (from < kept ? from : 0), kept - from), out.rows_from(first, kept - from));
+        fill_vectors(out.rows_from(first + kept - from, to - kept), options.padding);
+        first += to - from;
+      }
+    });
+  }
+
+  template <class Offset>
+  static void from_padded(host_exec const& exec, matrix_view<float const> in, std::int64_t width, jagged_vectors_view<float, Offset> out,
+                          kept_values keep) {
+    for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim()), [&](auto row, std::int64_t first, std::int64_t last) {
+      auto const kept = out.begin_of(row) + first_kept(out.length(row), width, keep);
+      auto const from = std::clamp<std::int64_t>(kept, first, last), to = std::clamp<std::int64_t>(kept + width, first, last);
+      fill_vectors(out.values.rows_from(first, from - first), 0.0F);
+      if (from < to) copy_vectors(in.rows_from(row * width + from - kept, to - from), out.values.rows_from(from, to - from));
+      fill_vectors(out.values.rows_from(to, last - to), 0.0F);
+    });
+  }
+};
+
+struct to_padded_vectors_fn {
+  template <execution Exec, class T, class Offset>
+  void operator()(Exec const& exec, jagged_vectors_view<T, Offset> in, matrix_view<float> out, padded_vectors_options options = {}) const {
+    check_jagged_vectors("to_padded_vectors", "in", in);
+    auto const width = padded_width("to_padded_vectors", in.rows, in.dim(), out);
+    padded_vectors_impl<Exec>::template to_padded<Offset>(exec, in, width, out, options);
+  }
+};
+
+struct from_padded_vectors_fn {
+  template <execution Exec, class Offset>
+  void operator()(Exec const& exec, matrix_view<float const> in, jagged_vectors_view<float, Offset> out,
+                  padded_vectors_options options = {}) const {
+    check_jagged_vectors("from_padded_vectors", "out", out);
+    auto const width = padded_width("from_padded_vectors", out.rows, out.dim(), in);
+    padded_vectors_impl<Exec>::from_padded(exec, in, width, out, options.keep);
+  }
+};
+
+}  // namespace detail
+
+/// Writes rows of vectors as a dense (rows, width, dim): a longer row is cut, a shorter one padded behind. As FBGEMM's
+/// jagged_2d_to_dense, which keeps the first and pads with 0.
+///
+/// `to_padded_vectors(exec, in, out, {.padding, .keep})`: `in` float; `out` (rows * width, dim), any row stride; the width is
+/// out.rows() / rows. Vector j of row i is out's row i * width + j, also where the last are kept.
+/// Its backward is `from_padded_vectors(exec, gradient, in_gradient, options)`. @throws tessera::error shape_mismatch, invalid_argument,
+/// out_of_range for offsets past the values.
+inline constexpr detail::to_padded_vectors_fn to_padded_vectors{};
+
+/// Reads rows of vectors from a dense (rows, width, dim); vectors that the width cut off are 0. As FBGEMM's dense_to_jagged.
+///
+/// `from_padded_vectors(exec, in, out, {.keep})`: `in` (rows * width, dim), any row stride; `out` has the lengths to be read.
+/// Its backward is `to_padded_vectors(exec, gradient, in_gradient, {.keep})`, padded with 0. Errors as there.
+inline constexpr detail::from_padded_vectors_fn from_padded_vectors{};
+
+}  // namespace tessera::inline TESSERA_ABI

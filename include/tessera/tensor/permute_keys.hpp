@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+#include <tessera/tensor/row_copies.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+template <class Exec>
+struct permute_keys_impl {
+  static_assert(dependent_false<Exec>, "permute_keys: no back end for this execution; for CUDA include <tessera/tensor/permute_keys.cuh>");
+};
+
+template <>
+struct permute_keys_impl<host_exec> {
+  template <class T, class Offset>
+  static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                          vector_view<std::int64_t const> order) {
+    check_rows("permute_keys", "in", in);
+    buffer<row_run<std::remove_const_t<T>, Offset>> runs(exec, order.size());
+    for (std::int64_t i = 0; i < order.size(); ++i) {
+      if (order[i] < 0 || order[i] >= in.keys)
+        throw error(errc::out_of_range, "permute_keys: no such key", {{"position", i}, {"key", order[i]}, {"keys", in.keys}});
+      runs[i] = {in.key(order[i]), in.weights};
+    }
+    return batch_of_runs(exec, "permute_keys", runs.view(), order.size());
+  }
+};
+
+struct permute_keys_fn {
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> order) const {
+    return permute_keys_impl<Exec>::run(exec, in, order);
+  }
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, vector_view<std::int64_t const> order) const {
+    auto result = permute_keys_impl<Exec>::run(exec, in.view(), order);
+    std::vector<std::string> names;
+    if (!in.keys().empty())
+      for (auto const key : order) names.push_back(in.keys()[static_cast<std::size_t>(key)]);
+    return std::move(result).named(std::move(names));
+  }
+};
+
+}  // namespace detail
+
+/// Puts keys into another order: key i of the result is key order[i] of the input.
+///
+/// `permute_keys(exec, keyed_jagged_view, order)` and `permute_keys(exec, keyed_jagged, order) -> keyed_jagged`, unnamed and named. `order`
+/// (keys of the result,) may leave keys out, and name one again unless the result has names. Weights travel with the values. The result's
+/// memory is `exec`'s. @throws tessera::error out_of_range naming a position whose key is none, or values that an Offset does not count;
+/// invalid_argument for a named key twice. Backward of a permutation: the same by its inverse, inverse[order[i]] = i; else
+/// `gather_backward`.
+inline constexpr detail::permute_keys_fn permute_keys{};
+
+}  // namespace tessera::inline TESSERA_ABI

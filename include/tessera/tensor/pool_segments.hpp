@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged_vectors.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// How the vectors of a row become one, column by column. An empty row gives 0.
+enum class segment_pooling : std::uint8_t {
+  sum,
+  mean,
+  max,  ///< a NaN is larger than any number
+};
+
+namespace detail {
+
+// Whether a candidate replaces the largest so far; never at a tie, so the first of equal ones stays.
+TESSERA_HOST_DEVICE constexpr bool is_larger(float candidate, float largest) noexcept {
+  return !(candidate <= largest) && largest == largest;
+}
+
+template <class Exec>
+struct pool_segments_impl {
+  static_assert(dependent_false<Exec>,
+                "pool_segments: no back end for this execution; for CUDA include <tessera/tensor/pool_segments.cuh>");
+};
+
+template <>
+struct pool_segments_impl<host_exec> {
+  template <class Offset>
+  static void forward(host_exec const& exec, jagged_vectors_view<float const, Offset> in, segment_pooling mode, matrix_view<float> out) {
+    for_each_row_block(exec, in.offsets, in.rows, vectors_per_piece(in.dim()), [&](std::int64_t first, std::int64_t last) {
+      for (auto row = first; row < last; ++row) pool(in.row(row), mode, out.row(row));
+    });
+  }
+
+  static void pool(matrix_view<float const> in, segment_pooling mode, float* __restrict to) noexcept(!checks_indices) {
+    auto const dim = in.columns();
+    if (in.rows() == 0) return void(std::fill_n(to, dim, 0.0F));
+    std::copy_n(in.row(0), dim, to);
+    for (std::int64_t r = 1; r < in.rows(); ++r) {
+      auto const* const from = opaque_vector(in.row(r));
+      if (mode == segment_pooling::max)
+        for (std::int64_t c = 0; c < dim; ++c) to[c] = is_larger(from[c], to[c]) ? from[c] : to[c];
+      else
+        for (std::int64_t c = 0; c < dim; ++c) to[c] += from[c];
+    }
+    if (mode == segment_pooling::mean) {
+      auto const scale = 1.0F / static_cast<float>(in.rows());
+      for (std::int64_t c = 0; c < dim; ++c) to[c] *= scale;
+    }
+  }
+
+  template <class Offset>
+  static void spread(host_exec const& exec, matrix_view<float const> gradient, bool mean, jagged_vectors_view<float, Offset> out) {
+    auto const dim = out.dim();
+    for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(dim), [&](auto row, std::int64_t first, std::int64_t last) {
+      auto const scale = mean ? 1.0F / static_cast<float>(out.length(row)) : 1.0F;
+      for (; first < last; ++first) {
+        auto const* const from = opaque_vector(gradient.row(row));
+        auto* const to = out.values.row(first);
+        for (std::int64_t c = 0; c < dim; ++c) to[c] = scale * from[c];
+      }
+    });
+  }
+
+  template <class Offset>
+  static void backward_of_max(host_exec const& exec, jagged_vectors_view<float const, Offset> in, matrix_view<float const> gradient,
+                              jagged_vectors_view<float, Offset> out) {
+    for_each_row_block(exec, in.offsets, in.rows, vectors_per_piece(in.dim()), [&](std::int64_t first, std::int64_t last) {
+      for (auto row = first; row < last; ++row) {
+        fill_vectors(out.row(row), 0.0F);
+        if (in.length(row) > 0) give_to_largest(in.row(row), gradient.row(row), out.row(row));
+      }
+    });
+  }
+
+  static void give_to_largest(matrix_view<float const> in, float const* gradient, matrix_view<float> out) noexcept(!checks_indices) {
+    constexpr std::int64_t width = 64;
+    for (std::int64_t column = 0; column < in.columns(); column += width) {
+      auto const n = std::min(width, in.columns() - column);
+      float largest[width];
+      std::int64_t where[width] = {};
+      std::copy_n(in.row(0) + column, n, largest);
+      for (std::int64_t r = 1; r < in.rows(); ++r) {
+        auto const* const from = opaque_vector(in.row(r) + column);
+        for (std::int64_t c = 0; c < n; ++c) {
+          bool const larger = is_larger(from[c], largest[c]);
+          largest[c] = larger ? from[c] : largest[c];
+          where[c] = larger ? r : where[c];
+        }
+      }
+      for (std::int64_t c = 0; c < n; ++c) out(where[c], column + c) = gradient[column + c];
+    }
+  }
+};
+
+template <class T, class Offset>
+void check_pool_segments(char const* call, jagged_vectors_view<T, Offset> in, segment_pooling mode, matrix_view<float const> pooled) {
+  check_jagged_vectors(call, "in", in);
+  if (mode != segment_pooling::sum && mode != segment_pooling::mean && mode != segment_pooling::max)
+    throw error(errc::invalid_argument, std::string(call) + ": no such mode", {{"mode", static_cast<int>(mode)}});
+  if (pooled.rows() != in.rows || pooled.columns() != in.dim() || pooled.stride() < in.dim())
+    throw error(
+        errc::shape_mismatch, std::string(call) + ": pooled vectors (rows, dim) of another shape",
+        {{"matrix rows", pooled.rows()}, {"rows", in.rows}, {"columns", pooled.columns()}, {"dim", in.dim()}, {"stride", pooled.stride()}});
+}
+
+struct pool_segments_fn {
+  template <execution Exec, class T, class Offset>
+  void operator()(Exec const& exec, jagged_vectors_view<T, Offset> in, segment_pooling mode, matrix_view<float> out) const {
+    check_pool_segments("pool_segments", in, mode, out);
+    pool_segments_impl<Exec>::template forward<Offset>(exec, in, mode, out);
+  }
+};
+
+struct pool_segments_backward_fn {
+  template <execution Exec, class Offset>
+  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, segment_pooling mode, matrix_view<float const> gradient,
+                  jagged_vectors_view<float, Offset> in_gradient) const {
+    check_pool_segments("pool_segments_backward", in, mode, gradient);
+    check_same_rows("pool_segments_backward", "in_gradient", in, in_gradient);
+    if (mode == segment_pooling::max)
+      pool_segments_impl<Exec>::backward_of_max(exec, in, gradient, in_gradient);
+    else
+      pool_segments_impl<Exec>::spread(exec, gradient, mode == segment_pooling::mean, in_gradient);
+  }
+};
+
+}  // namespace detail
+
+/// Pools each row of vectors into one: `pool_segments(exec, in, mode, out)`, `out` (rows, dim), any row stride. Sums in float, in order.
+/// @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the values.
+inline constexpr detail::pool_segments_fn pool_segments{};
+
+/// The gradient by the input, overwritten: `pool_segments_backward(exec, in, mode, gradient of out, in_gradient)`. Of a column's equal
+/// largest values the first in the row gets its gradient, the others 0. Only `max` reads the vectors of `in`. Errors as the forward.
+inline constexpr detail::pool_segments_backward_fn pool_segments_backward{};
+
+}  // namespace tessera::inline TESSERA_ABI

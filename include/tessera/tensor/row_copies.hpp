@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Which values of a row stay when not all do.
+enum class kept_values { first, last };
+
+// How the operations over rows copy them: as runs of whole rows, or as one range of values a row of the result. Both cut the values that
+// they write into pieces of equal bytes, so that one long row or key keeps no thread waiting.
+namespace detail {
+
+inline constexpr std::int64_t copied_bytes_per_piece = 1 << 18;
+inline constexpr std::int64_t copied_rows_per_piece = 1 << 13;
+
+template <class T>
+constexpr std::int64_t copied_values_per_piece(bool weighted) noexcept {
+  auto const bytes = static_cast<std::int64_t>(sizeof(T) + (weighted ? sizeof(float) : 0));
+  return std::max<std::int64_t>(1, copied_bytes_per_piece / bytes);
+}
+
+/// In a checked build, what `validate` can say of a view whose number of values is not known.
+template <class View>
+void check_rows(char const* call, std::string_view argument, View view) {
+  if constexpr (checked) {
+    try {
+      validate(view, std::numeric_limits<std::int64_t>::max());
+    } catch (error const& e) {
+      throw error(e.code(), std::string(call) + ": " + std::string(argument) + ": " + std::string(e.sentence()), e.values());
+    }
+  }
+}
+
+/// The key of a row counted over all keys.
+template <class T, class Offset>
+std::int64_t key_of_row(keyed_jagged_view<T, Offset> view, std::int64_t row) noexcept {
+  return std::upper_bound(view.first_row, view.first_row + view.keys, view.first_row[0] + row) - view.first_row - 1;
+}
+
+/// Neighbouring rows, to be copied as they are.
+template <class T, class Offset>
+struct row_run {
+  jagged_view<T const, Offset> rows;
+  float const* weights;          // one a value of `rows.values`, or nullptr
+  std::int64_t first_row = 0;    // in the result
+  std::int64_t first_value = 0;  // in the result
+};
+
+/// Puts runs one after the other. @return rows and values in all. @throws tessera::error where the values are more than an Offset counts.
+template <class T, class Offset>
+std::pair<std::int64_t, std::int64_t> place_runs(char const* call, vector_view<row_run<T, Offset>> runs) {
+  std::int64_t rows = 0, values = 0;
+  for (auto& run : runs) {
+    run.first_row = rows;
+    run.first_value = values;
+    rows += run.rows.rows;
+    auto const size = run.rows.size();
+    if (size < 0 || size > static_cast<std::int64_t>(std::numeric_limits<Offset>::max()) - values)
+      throw error(errc::out_of_range, std::string(call) + ": the values do not fit into an offset",
+                  {{"values", size}, {"values before", values}, {"largest offset", std::numeric_limits<Offset>::max()}});
+    values += size;
+  }
+  return {rows, values};
+}
+
+/// Copies placed runs: `offsets` (rows + 1,), `values`, and `weights` unless it is nullptr.
+template <class T, class Offset>
+void copy_runs(host_exec const& exec, vector_view<row_run<T, Offset> const> runs, std::int64_t rows, std::int64_t values, Offset* offsets,
+               T* to, float* weights) {
+  auto const row_pieces = divide_up(rows, copied_rows_per_piece);
+  auto const grain = copied_values_per_piece<T>(weights != nullptr);
+  offsets[rows] = static_cast<Offset>(values);
+  exec.run(row_pieces + divide_up(values, grain), [&](std::int64_t piece) {
+    if (piece < row_pieces) {
+      auto at = piece * copied_rows_per_piece;
+      auto const last = std::min(rows, at + copied_rows_per_piece);
+      auto run = std::upper_bound(runs.begin(), runs.end(), at, [](std::int64_t row, auto const& r) { return row < r.first_row; }) - 1;
+      for (; at < last; ++run) {
+        auto const end = std::min(last, run->first_row + run->rows.rows);
+        if (end <= at) continue;
+        auto const* const from = run->rows.offsets + (at - run->first_row);
+        auto const shift = static_cast<Offset>(run->first_value - run->rows.offsets[0]);
+        for (std::int64_t i = 0; i < end - at; ++i) offsets[at + i] = static_cast<Offset>(from[i] + shift);
+        at = end;
+      }
+      return;
+    }
+    auto at = (piece - row_pieces) * grain;
+    auto const last = std::min(values, at + grain);
+    auto run = std::upper_bound(runs.begin(), runs.end(), at, [](std::int64_t value, auto const& r) { return value < r.first_value; }) - 1;
+    for (; at < last; ++run) {
+      auto const end = std::min(last, run->first_value + run->rows.size());
+      if (end <= at) continue;
+      auto const from = run->rows.first_value() + (at - run->first_value);
+      std::copy_n(run->rows.values + from, end - at, to + at);
+      if (weights != nullptr) std::copy_n(run->weights + from, end - at, weights + at);
+      at = end;
+    }
+  });
+}
+
+/// The batch of these runs, as many a key of the result each, key after key. Weighted where any run is.
+template <class T, class Offset>
+keyed_jagged<T, Offset> batch_of_runs(host_exec const& exec, char const* call, vector_view<row_run<T, Offset>> runs, std::int64_t keys) {
+  auto const [rows, values] = place_runs(call, runs);
+  bool const weighted = std::any_of(runs.begin(), runs.end(), [](auto const& run) { return run.weights != nullptr; });
+  auto result = keyed_jagged<T, Offset>::with_room(exec, keys, rows, values, weighted);
+  auto const runs_per_key = keys == 0 ? 0 : runs.size() / keys;
+  for (std::int64_t key = 0; key < keys; ++key) result.first_row()[key] = runs[key * runs_per_key].first_row;
+  result.first_row()[keys] = rows;
+  copy_runs<T, Offset>(exec, runs, rows, values, result.offsets().data(), result.view().values, result.weights().data());
+  return result;
+}
+
+/// For each row of a result: how many values it has, and where they begin in the input.
+template <class Offset>
+struct row_ranges {
+  buffer<Offset> lengths;
+  buffer<Offset> begins;
+
+  row_ranges(host_exec const& exec, std::int64_t rows) : lengths(exec, rows), begins(exec, rows) {}
+};
+
+/// Row i of `to` is from[begins[i], begins[i] + its length); weights, where there are any, likewise.
+template <class T, class Offset>
+void copy_ranges(host_exec const& exec, T const* from, float const* from_weights, Offset const* begins, jagged_view<T, Offset> to,
+                 float* weights) {
+  for_each_piece(exec, to.size(), copied_values_per_piece<T>(weights != nullptr), [&](std::int64_t at, std::int64_t last) {
+    auto row = std::upper_bound(to.offsets, to.offsets + to.rows, at) - to.offsets - 1;
+    for (; at < last; ++row) {
+      auto const end = std::min<std::int64_t>(last, to.end_of(row));
+      auto const begin = begins[row] + (at - to.begin_of(row));
+      std::copy_n(from + begin, end - at, to.values + at);
+      if (weights != nullptr) std::copy_n(from_weights + begin, end - at, weights + at);
+      at = end;
+    }
+  });
+}
+
+template <class T, class Offset>
+jagged<std::remove_const_t<T>, Offset> rows_of_ranges(host_exec const& exec, jagged_view<T, Offset> in, row_ranges<Offset> const& ranges) {
+  auto result = jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, ranges.lengths.view());
+  copy_ranges<std::remove_const_t<T>, Offset>(exec, in.values, nullptr, ranges.begins.data(), result.view(), nullptr);
+  return result;
+}
+
+template <class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset> batch_of_ranges(host_exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                             row_ranges<Offset> const& ranges,
+                                                             vector_view<std::int64_t const> rows_per_key) {
+  auto result = keyed_jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, ranges.lengths.view(), rows_per_key, in.weighted());
+  copy_ranges<std::remove_const_t<T>, Offset>(exec, in.values, in.weights, ranges.begins.data(), result.view().flat(),
+                                              result.weights().data());
+  return result;
+}
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

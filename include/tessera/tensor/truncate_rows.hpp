@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+#include <tessera/tensor/row_copies.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+template <class Exec>
+struct truncate_rows_impl {
+  static_assert(dependent_false<Exec>,
+                "truncate_rows: no back end for this execution; for CUDA include <tessera/tensor/truncate_rows.cuh>");
+};
+
+/// Where the kept values of a row [begin, end) begin.
+template <class Offset>
+TESSERA_HOST_DEVICE constexpr Offset kept_begin(Offset begin, Offset end, Offset length, kept_values kept) noexcept {
+  return kept == kept_values::first ? begin : static_cast<Offset>(end - length);
+}
+
+template <>
+struct truncate_rows_impl<host_exec> {
+  template <class T, class Offset>
+  static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in, std::int64_t most, kept_values kept) {
+    check_rows("truncate_rows", "in", in);
+    row_ranges<Offset> ranges(exec, in.rows);
+    for_each_piece(exec, in.rows, copied_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto row = first; row < last; ++row) cut(in, row, most, kept, ranges, row);
+    });
+    return rows_of_ranges(exec, in, ranges);
+  }
+
+  // `most(key)`: values a row.
+  template <class T, class Offset, class Most>
+  static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in, Most const& most,
+                                                          kept_values kept) {
+    check_rows("truncate_rows", "in", in);
+    row_ranges<Offset> ranges(exec, in.rows());
+    auto const flat = in.flat();
+    for_each_piece(exec, in.rows(), copied_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto key = key_of_row(in, first); first < last; ++key) {
+        auto const end = std::min(last, in.first_row[key + 1] - in.first_row[0]);
+        for (auto const limit = most(key); first < end; ++first) cut(flat, first, limit, kept, ranges, first);
+      }
+    });
+    buffer<std::int64_t> rows_per_key(exec, in.keys);
+    for (std::int64_t key = 0; key < in.keys; ++key) rows_per_key[key] = in.rows(key);
+    return batch_of_ranges(exec, in, ranges, std::as_const(rows_per_key).view());
+  }
+
+ private:
+  template <class T, class Offset>
+  static void cut(jagged_view<T, Offset> in, std::int64_t row, std::int64_t most, kept_values kept, row_ranges<Offset>& ranges,
+                  std::int64_t to) {
+    auto const length = static_cast<Offset>(std::min(in.length(row), most));
+    ranges.lengths[to] = length;
+    ranges.begins[to] = kept_begin(in.begin_of(row), in.end_of(row), length, kept);
+  }
+};
+
+struct truncate_rows_fn {
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, jagged_view<T, Offset> in, std::int64_t most, kept_values kept) const {
+    check_most(most, nullptr, -1);
+    return truncate_rows_impl<Exec>::run(exec, in, most, kept);
+  }
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t most, kept_values kept) const {
+    check_most(most, nullptr, -1);
+    return truncate_rows_impl<Exec>::run(
+        exec, in, [=](std::int64_t) { return most; }, kept);
+  }
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> most, kept_values kept) const {
+    return own_most(exec, in, most, kept, nullptr);
+  }
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, std::int64_t most, kept_values kept) const {
+    return (*this)(exec, in.view(), most, kept).named(in.keys());
+  }
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, vector_view<std::int64_t const> most, kept_values kept) const {
+    return own_most(exec, in.view(), most, kept, &in.keys()).named(in.keys());
+  }
+
+ private:
+  static void check_most(std::int64_t most, std::vector<std::string> const* names, std::int64_t key) {
+    if (most < 0)
+      throw error(errc::invalid_argument, "truncate_rows: negative number of values",
+                  {{"key", key < 0 ? std::string("all") : key_label(names, key)}, {"most", most}});
+  }
+  template <class Exec, class View>
+  static auto own_most(Exec const& exec, View in, vector_view<std::int64_t const> most, kept_values kept,
+                       std::vector<std::string> const* names) {
+    if (most.size() != in.keys)
+      throw error(errc::shape_mismatch, "truncate_rows: one number of values a key", {{"keys", in.keys}, {"numbers", most.size()}});
+    for (std::int64_t key = 0; key < in.keys; ++key) check_most(most[key], names, key);
+    return truncate_rows_impl<Exec>::run(
+        exec, in, [=](std::int64_t key) { return most[key]; }, kept);
+  }
+};
+
+}  // namespace detail
+
+/// Cuts rows to at most so many values, the first or the last of each, with their weights.
+///
+/// `truncate_rows(exec, jagged_view, most, kept) -> jagged`; `truncate_rows(exec, keyed_jagged_view, most, kept)` and
+/// `truncate_rows(exec, keyed_jagged, most, kept) -> keyed_jagged`, unnamed and named: `most` is one number, or (keys,), one a key. The
+/// result's memory is `exec`'s. @throws tessera::error invalid_argument for a negative `most`, shape_mismatch. Backward: `gather_backward`.
+inline constexpr detail::truncate_rows_fn truncate_rows{};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged_vectors.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+struct add_elements {
+  TESSERA_HOST_DEVICE constexpr float operator()(float a, float b) const noexcept { return a + b; }
+};
+struct multiply_elements {
+  TESSERA_HOST_DEVICE constexpr float operator()(float a, float b) const noexcept { return a * b; }
+};
+
+template <class Exec>
+struct combine_vectors_impl {
+  static_assert(dependent_false<Exec>,
+                "add_vectors, multiply_vectors: no back end for this execution; for CUDA include <tessera/tensor/vector_arithmetic.cuh>");
+};
+
+template <>
+struct combine_vectors_impl<host_exec> {
+  // Vector j of each row with vector j of the other operand's, of which only the first `width` are there and the rest is 0.
+  template <class Offset, class Operation>
+  static void with_padded(host_exec const& exec, jagged_vectors_view<float const, Offset> in, matrix_view<float const> padded,
+                          std::int64_t width, jagged_vectors_view<float, Offset> out, Operation operation) {
+    for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim()), [&](auto row, std::int64_t first, std::int64_t last) {
+      for (; first < last; ++first) {
+        auto const j = first - out.begin_of(row);
+        auto const* const a = opaque_vector(in.values.row(in.begin_of(row) + j));
+        auto* const to = out.values.row(first);
+        if (j < width)
+          combine(a, padded.row(row * width + j), to, out.dim(), operation);
+        else
+          for (std::int64_t c = 0; c < out.dim(); ++c) to[c] = operation(a[c], 0.0F);
+      }
+    });
+  }
+
+  template <class Offset, class Operation>
+  static void with_jagged(host_exec const& exec, jagged_vectors_view<float const, Offset> in,
+                          jagged_vectors_view<float const, Offset> other, jagged_vectors_view<float, Offset> out, Operation operation) {
+    for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim()), [&](auto row, std::int64_t first, std::int64_t last) {
+      for (; first < last; ++first) {
+        auto const j = first - out.begin_of(row);
+        combine(opaque_vector(in.values.row(in.begin_of(row) + j)), other.values.row(other.begin_of(row) + j), out.values.row(first),
+                out.dim(), operation);
+      }
+    });
+  }
+
+  // out(row, j) = the product of vectors j of both, 0 where the rows end before the width.
+  template <class Offset>
+  static void padded_product(host_exec const& exec, jagged_vectors_view<float const, Offset> a, jagged_vectors_view<float const, Offset> b,
+                             std::int64_t width, matrix_view<float> out) {
+    for_each_piece(exec, out.rows(), vectors_per_piece(out.columns()), [&](std::int64_t first, std::int64_t last) {
+      for (; first < last; ++first) {
+        auto const row = first / width, j = first % width;
+        if (j < a.length(row))
+          combine(opaque_vector(a.values.row(a.begin_of(row) + j)), b.values.row(b.begin_of(row) + j), out.row(first), out.columns(),
+                  multiply_elements{});
+        else
+          std::fill_n(out.row(first), out.columns(), 0.0F);
+      }
+    });
+  }
+
+  template <class Operation>
+  static void combine(float const* a, float const* b, float* to, std::int64_t n, Operation operation) noexcept {
+    for (std::int64_t c = 0; c < n; ++c) to[c] = operation(a[c], b[c]);
+  }
+};
+
+template <class Operation>
+struct combine_vectors_fn {
+  char const* name;
+
+  template <execution Exec, class Offset>
+  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, matrix_view<float const> padded,
+                  jagged_vectors_view<float, Offset> out) const {
+    check_jagged_vectors(name, "out", out);
+    check_same_rows(name, "in", out, in);
+    auto const width = padded_width(name, out.rows, out.dim(), padded);
+    combine_vectors_impl<Exec>::with_padded(exec, in, padded, width, out, Operation{});
+  }
+
+  template <execution Exec, class Offset>
+  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, jagged_vectors_in<Offset> other,
+                  jagged_vectors_view<float, Offset> out) const {
+    check_jagged_vectors(name, "out", out);
+    check_same_rows(name, "in", out, in);
+    check_same_rows(name, "other", out, other);
+    combine_vectors_impl<Exec>::with_jagged(exec, in, other, out, Operation{});
+  }
+};
+
+struct multiply_vectors_backward_fn {
+  template <execution Exec, class Offset>
+  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, matrix_view<float const> padded, jagged_vectors_in<Offset> gradient,
+                  jagged_vectors_view<float, Offset> in_gradient, matrix_view<float> padded_gradient) const {
+    check(in, gradient, in_gradient);
+    auto const width = padded_width(name, in.rows, in.dim(), padded);
+    if (padded_width(name, in.rows, in.dim(), padded_gradient) != width)
+      throw error(errc::shape_mismatch, "multiply_vectors_backward: the padded gradient is of another width",
+                  {{"matrix rows", padded_gradient.rows()}, {"expected", padded.rows()}});
+    combine_vectors_impl<Exec>::padded_product(exec, in, gradient, width, padded_gradient);
+    combine_vectors_impl<Exec>::with_padded(exec, gradient, padded, width, in_gradient, multiply_elements{});
+  }
+
+  template <execution Exec, class Offset>
+  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, jagged_vectors_in<Offset> other, jagged_vectors_in<Offset> gradient,
+                  jagged_vectors_view<float, Offset> in_gradient, jagged_vectors_view<float, Offset> other_gradient) const {
+    check(in, gradient, in_gradient);
+    check_same_rows(name, "other", in, other);
+    check_same_rows(name, "other_gradient", in, other_gradient);
+    combine_vectors_impl<Exec>::with_jagged(exec, gradient, other, in_gradient, multiply_elements{});
+    combine_vectors_impl<Exec>::with_jagged(exec, gradient, in, other_gradient, multiply_elements{});
+  }
+
+ private:
+  static constexpr char const* name = "multiply_vectors_backward";
+
+  template <class Offset>
+  static void check(jagged_vectors_view<float const, Offset> in, jagged_vectors_view<float const, Offset> gradient,
+                    jagged_vectors_view<float, Offset> in_gradient) {
+    check_jagged_vectors(name, "in", in);
+    check_same_rows(name, "gradient", in, gradient);
+    check_same_rows(name, "in_gradient", in, in_gradient);
+  }
+};
+
+}  // namespace detail
+
+/// Adds to each vector of a row its counterpart in a dense (rows, width, dim), or in other rows of the same lengths; vectors past the width
+/// pass unchanged. As FBGEMM's jagged_dense_elementwise_add_jagged_output.
+///
+/// - `add_vectors(exec, in, padded, out)`: `padded` (rows * width, dim), any row stride, in which vector j of row i is i * width + j.
+/// - `add_vectors(exec, in, other, out)`: `other` jagged like `in`.
+/// `out` has the rows of `in`, and may be `in`. The gradient by `in`, and by `other`, is that of `out` itself; the one by `padded` is
+/// `to_padded_vectors(exec, gradient, padded_gradient)`. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets
+/// past the values.
+inline constexpr detail::combine_vectors_fn<detail::add_elements> add_vectors{"add_vectors"};
+
+/// Multiplies each vector of a row, element by element, with its counterpart; arguments as `add_vectors`. Vectors past the width become 0:
+/// a dense operand ends in zeros. As FBGEMM's jagged_dense_elementwise_mul.
+inline constexpr detail::combine_vectors_fn<detail::multiply_elements> multiply_vectors{"multiply_vectors"};
+
+/// The gradients of `multiply_vectors` by both operands, overwritten; of a dense one, 0 where a row ends before the width.
+///
+/// `multiply_vectors_backward(exec, in, padded, gradient, in_gradient, padded_gradient)` and
+/// `multiply_vectors_backward(exec, in, other, gradient, in_gradient, other_gradient)`: shapes and errors as the forward. No gradient
+/// written may be an operand; `in_gradient` may be `gradient` where the other operand is dense.
+inline constexpr detail::multiply_vectors_backward_fn multiply_vectors_backward{};
+
+}  // namespace tessera::inline TESSERA_ABI

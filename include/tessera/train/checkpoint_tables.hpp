@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/row_formats.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/files/byte_view.hpp>
+#include <tessera/files/manifest.hpp>
+#include <tessera/files/safetensors.hpp>
+
+/// The embedding tables of a checkpoint: `tables.safetensors`. Of table n, the rows it holds, in one order throughout:
+/// `table.<n>.weight` (rows, dim) in the type of its elements, `.state` (rows, state width), and where the store is hashed `.ids` (rows,).
+/// Where it has policies, also `.clock` (batch, whether the time was set, the time), and what they remember under their names: of each row
+/// (`.lru`, `.lfu`, `.ttl`), which then stand in the order in which they would leave, and of ids without rows (`.sightings`).
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+inline constexpr std::int64_t rows_per_write = 4096;
+
+inline std::string table_tensor(std::size_t table, char const* part) { return "table." + std::to_string(table) + "." + part; }
+
+template <row_element E>
+constexpr safetensors_dtype row_dtype() noexcept {
+  if constexpr (std::is_same_v<E, float16>) return safetensors_dtype::f16;
+  if constexpr (std::is_same_v<E, bfloat16>) return safetensors_dtype::bf16;
+  return safetensors_dtype::f32;
+}
+
+template <class Store>
+constexpr bool has_policies() noexcept {
+  if constexpr (requires { Store::has_policies; }) return Store::has_policies;
+  return false;
+}
+
+// Appends (rows, width) values; `write(i, to)` writes row i.
+template <class T, class Write>
+void append_rows(host_exec const& exec, safetensors_writer& out, std::string const& tensor, std::int64_t rows, std::int64_t width,
+                 Write const& write) {
+  buffer<T> piece(exec, std::min(rows, rows_per_write) * width);
+  for (std::int64_t first = 0; first < rows; first += rows_per_write) {
+    auto const count = std::min(rows - first, rows_per_write);
+    for (std::int64_t i = 0; i < count; ++i) write(first + i, piece.data() + i * width);
+    out.append_bytes(tensor, as_bytes(vector_view<T const>{piece.data(), count * width}));
+  }
+}
+
+template <class Store>
+void declare_table(std::size_t t, Store const& table, std::vector<safetensors_tensor>& tensors) {
+  auto const rows = table.rows(), width = table.state_layout().width(table.dim());
+  tensors.push_back({table_tensor(t, "weight"), row_dtype<typename Store::element>(), {rows, table.dim()}});
+  if (width > 0) tensors.push_back({table_tensor(t, "state"), safetensors_dtype::f32, {rows, width}});
+  if (!Store::slots_are_ids) tensors.push_back({table_tensor(t, "ids"), safetensors_dtype::i64, {rows}});
+  if constexpr (has_policies<Store>()) {
+    using eviction = typename Store::eviction_policy;
+    using admission = typename Store::admission_policy;
+    tensors.push_back({table_tensor(t, "clock"), safetensors_dtype::i64, {3}});
+    if (eviction::saved_width > 0)
+      tensors.push_back({table_tensor(t, eviction::name), safetensors_dtype::i64, {rows, eviction::saved_width}});
+    if (admission::saved_width > 0)
+      tensors.push_back({table_tensor(t, admission::name), safetensors_dtype::i64, {table.saved_sightings(), admission::saved_width}});
+  }
+}
+
+template <class Store>
+void write_policies(host_exec const& exec, safetensors_writer& out, std::size_t t, Store const& table, std::int64_t const* slots) {
+  using eviction = typename Store::eviction_policy;
+  using admission = typename Store::admission_policy;
+  auto const clock = table.clock();
+  std::array<std::int64_t, 3> const words{clock.batch, clock.time.has_value() ? 1 : 0, clock.time.value_or(0)};
+  out.append(table_tensor(t, "clock"), vector_view<std::int64_t const>(words));
+  if constexpr (eviction::saved_width > 0)
+    append_rows<std::int64_t>(exec, out, table_tensor(t, eviction::name), table.rows(), eviction::saved_width,
+                              [&](std::int64_t i, std::int64_t* to) { table.save_use(slots[i], to); });
+  if constexpr (admission::saved_width > 0) {
+    buffer<std::int64_t> sightings(exec, table.saved_sightings() * admission::saved_width);
+    table.save_sightings({sightings.data(), table.saved_sightings(), admission::saved_width});
+    out.append(table_tensor(t, admission::name), std::as_const(sightings).view());
+  }
+}
+
+template <class Store>
+void write_table(host_exec const& exec, safetensors_writer& out, std::size_t t, Store const& table) {
+  using element = typename Store::element;
+  auto const rows = table.rows(), dim = table.dim(), width = table.state_layout().width(dim);
+  buffer<std::int64_t> slots(exec, rows), ids(exec, rows);
+  std::int64_t count = 0;
+  table.for_each_row([&](std::int64_t slot, std::int64_t id) {
+    slots[count] = slot;
+    ids[count++] = id;
+  });
+  append_rows<element>(exec, out, table_tensor(t, "weight"), rows, dim,
+                       [&](std::int64_t i, element* to) { std::copy_n(table.row(slots[i]), dim, to); });
+  if (width > 0)
+    append_rows<float>(exec, out, table_tensor(t, "state"), rows, width,
+                       [&](std::int64_t i, float* to) { std::copy_n(table.state(slots[i]), width, to); });
+  if (!Store::slots_are_ids) out.append(table_tensor(t, "ids"), std::as_const(ids).view());
+  if constexpr (has_policies<Store>()) write_policies(exec, out, t, table, slots.data());
+}
+
+template <class Store>
+manifest_section write_tables(host_exec const& exec, std::string const& folder, std::vector<Store> const& tables) {
+  std::vector<safetensors_tensor> tensors;
+  for (std::size_t t = 0; t < tables.size(); ++t) declare_table(t, tables[t], tensors);
+  safetensors_writer out(folder + "/tables.safetensors", std::move(tensors));
+  for (std::size_t t = 0; t < tables.size(); ++t) write_table(exec, out, t, tables[t]);
+  return {"tables.safetensors", out.finish()};
+}
+
+// What the checkpoint has and the model lacks means that they do not belong together.
+inline void refuse_tensor(safetensors_reader const& in, std::string const& tensor) {
+  if (in.find(tensor) != nullptr)
+    throw error(errc::incompatible, "checkpoint: a tensor that the model has no place for", {{"file", in.path()}, {"tensor", tensor}});
+}
+
+// What is in a table's part of the file, found to fit the table.
+struct table_section {
+  std::size_t table;
+  std::int64_t rows;
+  bool has_ids;
+  bool has_state;  // and the table has use for it
+  bool has_use;    // the same, of the rows' use
+};
+
+template <class Store>
+table_section check_table(safetensors_reader const& in, std::size_t t, Store const& table, bool with_state) {
+  auto const dim = table.dim(), width = table.state_layout().width(dim);
+  if (!Store::slots_are_ids && table.rows() > 0)
+    throw error(errc::invalid_argument, "checkpoint: the table has rows already",
+                {{"file", in.path()}, {"table", t}, {"rows", table.rows()}});
+  auto const& shape = in.at(table_tensor(t, "weight")).shape;
+  table_section found{t, shape.empty() ? 0 : shape[0], in.find(table_tensor(t, "ids")) != nullptr, with_state && width > 0, false};
+  in.expect(table_tensor(t, "weight"), row_dtype<typename Store::element>(), {found.rows, dim});
+  if (with_state && !found.has_state) refuse_tensor(in, table_tensor(t, "state"));
+  if (found.has_state) in.expect(table_tensor(t, "state"), safetensors_dtype::f32, {found.rows, width});
+  if (found.has_ids) in.expect(table_tensor(t, "ids"), safetensors_dtype::i64, {found.rows});
+  if (Store::slots_are_ids && !found.has_ids && found.rows != table.rows())
+    throw error(errc::incompatible, "checkpoint: a table of another size",
+                {{"file", in.path()}, {"table", t}, {"rows", found.rows}, {"expected", table.rows()}});
+  if constexpr (has_policies<Store>()) {
+    using eviction = typename Store::eviction_policy;
+    found.has_use = with_state && eviction::saved_width > 0 && in.find(table_tensor(t, eviction::name)) != nullptr;
+    if (found.has_use) in.expect(table_tensor(t, eviction::name), safetensors_dtype::i64, {found.rows, eviction::saved_width});
+  }
+  return found;
+}
+
+template <class Store>
+void read_clock(safetensors_reader const& in, std::size_t t, Store& table) {
+  if (in.find(table_tensor(t, "clock")) == nullptr) return;
+  std::array<std::int64_t, 3> words{};
+  in.expect(table_tensor(t, "clock"), safetensors_dtype::i64, {3});
+  in.read(table_tensor(t, "clock"), 0, vector_view<std::int64_t>(words));
+  auto clock = table.clock();
+  clock.batch = words[0];
+  if (words[1] != 0) clock.time = words[2];
+  table.set_clock(clock);
+}
+
+template <class Store>
+void read_sightings(host_exec const& exec, safetensors_reader const& in, std::size_t t, Store& table) {
+  constexpr std::int64_t width = Store::admission_policy::saved_width;
+  auto const name = table_tensor(t, Store::admission_policy::name);
+  if (width == 0 || in.find(name) == nullptr) return;
+  auto const& shape = in.at(name).shape;
+  auto const rows = shape.empty() ? 0 : shape[0];
+  in.expect(name, safetensors_dtype::i64, {rows, width});
+  buffer<std::int64_t> words(exec, rows * width);
+  in.read(name, 0, words.view());
+  table.restore_sightings(exec, {words.data(), rows, width});
+}
+
+template <class Store>
+void read_use(host_exec const& exec, safetensors_reader const& in, table_section const& section, Store& table, std::int64_t first,
+              vector_view<std::int64_t const> slots) {
+  constexpr std::int64_t width = Store::eviction_policy::saved_width;
+  buffer<std::int64_t> words(exec, slots.size() * width);
+  in.read(table_tensor(section.table, Store::eviction_policy::name), first * width, words.view());
+  for (std::int64_t i = 0; i < slots.size(); ++i) table.restore_use(exec, slots[i], words.data() + i * width);
+}
+
+// Row r of the file goes to the row of its id, so either kind of store reads what either wrote.
+template <class Store>
+void read_rows_of(host_exec const& exec, safetensors_reader const& in, table_section const& section, Store& table) {
+  using element = typename Store::element;
+  auto const t = section.table;
+  auto const& weights = in.at(table_tensor(t, "weight"));
+  auto const dim = table.dim(), width = table.state_layout().width(dim), most = std::min(section.rows, rows_per_write);
+  buffer<std::int64_t> ids(exec, most), slots(exec, most);
+  buffer<element> values(exec, most * dim);
+  buffer<float> states(exec, section.has_state ? most * width : 0);
+  for (std::int64_t first = 0; first < section.rows; first += rows_per_write) {
+    auto const count = std::min(section.rows - first, rows_per_write);
+    auto const here = std::as_const(ids).view().slice(0, count);
+    for (std::int64_t i = 0; i < count; ++i) ids[i] = first + i;
+    if (section.has_ids) in.read(table_tensor(t, "ids"), first, ids.view().slice(0, count));
+    if constexpr (requires { table.insert(exec, here, slots.view()); })
+      table.insert(exec, here, slots.view().slice(0, count));
+    else
+      table.locate(exec, here, slots.view().slice(0, count));
+    for (std::int64_t i = 0; i < count; ++i)
+      if (slots[i] < 0)
+        throw error(errc::incompatible, "checkpoint: the table has no row for an id",
+                    {{"file", in.path()}, {"table", t}, {"id", ids[i]}, {"rows", table.rows()}});
+    in.read_bytes(weights, first * dim * static_cast<std::int64_t>(sizeof(element)),
+                  as_writable_bytes(values.view().slice(0, count * dim)));
+    for (std::int64_t i = 0; i < count; ++i) std::copy_n(values.data() + i * dim, dim, table.row(slots[i]));
+    if constexpr (has_policies<Store>())
+      if (section.has_use) read_use(exec, in, section, table, first, slots.view().slice(0, count));
+    if (!section.has_state) continue;
+    in.read(table_tensor(t, "state"), first * width, states.view().slice(0, count * width));
+    for (std::int64_t i = 0; i < count; ++i) std::copy_n(states.data() + i * width, width, table.state(slots[i]));
+  }
+}
+
+template <class Store>
+void read_tables(host_exec const& exec, std::string const& folder, std::vector<Store>& tables, bool with_state) {
+  safetensors_reader const in(folder + "/tables.safetensors");
+  refuse_tensor(in, table_tensor(tables.size(), "weight"));
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    auto const section = check_table(in, t, tables[t], with_state);
+    if constexpr (has_policies<Store>())
+      if (with_state) read_clock(in, t, tables[t]);
+    read_rows_of(exec, in, section, tables[t]);
+    if constexpr (has_policies<Store>())
+      if (with_state) read_sightings(exec, in, t, tables[t]);
+  }
+}
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <utility>
+
+#include <tessera/core/execution.hpp>
+#include <tessera/data/batch.hpp>
+#include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/pooled_lookup.hpp>
+#include <tessera/embed/row_order.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Sorts the ids of batches that a `prefetching_reader` reads ahead, so that reading, sorting and the step of the batch before run at once:
+///
+///     prefetching_reader ahead(reader_exec, reader, {}, sort_ahead(model));
+///     for (batch_view batch; ahead.next(exec, batch);) run.step(exec, batch, ahead.prepared());
+///
+/// The bits are those of the plain loop. Where slots are not ids there is nothing to sort before the batch's turn: rows appear in the order of
+/// the steps, so such models only read ahead. The model outlives it.
+template <class Model>
+class sort_ahead {
+ public:
+  /// What `trainer::step` takes beside the batch.
+  using state = row_order;
+
+  explicit sort_ahead(Model const& model) noexcept : model_(&model) {}
+
+  void operator()(host_exec const& exec, batch_view const& batch, row_order& order) const {
+    order.clear();
+    if constexpr (Model::store::slots_are_ids) {
+      lookup_saved ahead;
+      ahead.batch = batch.sparse;
+      std::swap(ahead.order, order);  // for its memory
+      prepare_backward(exec, model_->tables(), vector_view<pooled_feature const>(model_->features()), ahead);
+      std::swap(ahead.order, order);
+    }
+  }
+
+ private:
+  Model const* model_;
+};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,313 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <tessera/core/optimizer_adaptors.hpp>
+#include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/hash_table.hpp>
+#include <tessera/embed/pooled_lookup_backward.hpp>
+
+#include "pooled_lookup_backward_suite.hpp"
+
+using namespace embed_tests;
+
+namespace {
+
+struct decayed {
+  static constexpr int row_state = 1;
+  static constexpr int element_state = 0;
+  float gradient_of(float gradient, float weight) const { return gradient + 0.5F * weight; }
+  float begin_row(float* state, tessera::row_gradient const& row) const {
+    state[0] = row.sum_of_squares;
+    return 1;
+  }
+  void update(float& weight, float*, std::int64_t, float gradient, float) const { weight -= gradient; }
+};
+static_assert(tessera::row_optimizer<decayed>);
+
+// One row, one id, a constant gradient: `steps` updates of -rate * gradient each.
+template <class Element>
+double mean_after(tessera::host_exec const& exec, std::int64_t dim, int steps, float update) {
+  tessera::table_options const options{.id = tessera::table_id{1}, .dim = dim, .rows = 1, .init_bound = 0, .seed = tessera::random_seed{9}};
+  std::vector<tessera::dense_table<Element>> tables;
+  tables.emplace_back(exec, options, tessera::sgd{});
+  for (std::int64_t c = 0; c < dim; ++c) tables[0].row(0)[c] = tessera::round_to<Element>(1.0F);
+  std::vector<tessera::pooled_feature> const features{{.table = 0}};
+  auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{0}}}});
+  pooled_matrices out({options}, features, std::as_const(batch).view()), gradients({options}, features, std::as_const(batch).view());
+  gradients.fill([&] { return -update; });
+  tessera::lookup_saved saved;
+  tessera::pooled_lookup(exec, tables, features, std::as_const(batch).view(), out.out(), saved);
+  for (int step = 0; step < steps; ++step)
+    tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), tessera::sgd{.learning_rate = 1});
+  double sum = 0;
+  for (std::int64_t c = 0; c < dim; ++c) sum += static_cast<double>(tessera::to_float(tables[0].row(0)[c]));
+  return sum / static_cast<double>(dim);
+}
+
+using doubles = std::vector<double>;
+
+double sum_of_squares(doubles const& values) {
+  double sum = 0;
+  for (auto const x : values) sum += x * x;
+  return sum;
+}
+
+// What an optimizer does to a row, in double: `update(weights, states, gradient, step)`. Adaptors wrap another, as those under test do.
+// Options are powers of two, the same in float.
+namespace reference {
+
+auto sgd(double rate) {
+  return [=](doubles& w, doubles&, doubles const& g, std::int64_t) {
+    for (std::size_t c = 0; c < g.size(); ++c) w[c] -= rate * g[c];
+  };
+}
+auto momentum_sgd(double rate, double momentum, double dampening, bool nesterov) {
+  return [=](doubles& w, doubles& state, doubles const& g, std::int64_t step) {
+    for (std::size_t c = 0; c < g.size(); ++c) {
+      state[c] = momentum * state[c] + (step == 1 ? 1 : 1 - dampening) * g[c];
+      w[c] -= rate * (nesterov ? g[c] + momentum * state[c] : state[c]);
+    }
+  };
+}
+auto adagrad(double rate, double epsilon) {
+  return [=](doubles& w, doubles& state, doubles const& g, std::int64_t) {
+    for (std::size_t c = 0; c < g.size(); ++c) {
+      state[c] += g[c] * g[c];
+      w[c] -= rate * g[c] / (std::sqrt(state[c]) + epsilon);
+    }
+  };
+}
+auto rowwise_adagrad(double rate, double epsilon) {
+  return [=](doubles& w, doubles& state, doubles const& g, std::int64_t) {
+    state[0] += sum_of_squares(g) / static_cast<double>(g.size());
+    for (std::size_t c = 0; c < g.size(); ++c) w[c] -= rate * g[c] / (std::sqrt(state[0]) + epsilon);
+  };
+}
+auto adam(double rate, double beta1, double beta2, double epsilon) {
+  return [=](doubles& w, doubles& state, doubles const& g, std::int64_t step) {
+    auto const t = static_cast<double>(step);
+    for (std::size_t c = 0; c < g.size(); ++c) {
+      auto &m = state[c], &v = state[g.size() + c];
+      m = beta1 * m + (1 - beta1) * g[c];
+      v = beta2 * v + (1 - beta2) * g[c] * g[c];
+      w[c] -= rate * m / (1 - std::pow(beta1, t)) / (std::sqrt(v / (1 - std::pow(beta2, t))) + epsilon);
+    }
+  };
+}
+auto rowwise_adam(double rate, double beta1, double beta2, double epsilon) {
+  return [=](doubles& w, doubles& state, doubles const& g, std::int64_t step) {
+    auto const t = static_cast<double>(step);
+    auto& v = state[g.size()];
+    v = beta2 * v + (1 - beta2) * sum_of_squares(g) / static_cast<double>(g.size());
+    for (std::size_t c = 0; c < g.size(); ++c) {
+      state[c] = beta1 * state[c] + (1 - beta1) * g[c];
+      w[c] -= rate * state[c] / (1 - std::pow(beta1, t)) / (std::sqrt(v / (1 - std::pow(beta2, t))) + epsilon);
+    }
+  };
+}
+auto ftrl(double rate, double beta, double lambda1, double lambda2) {
+  return [=](doubles& w, doubles& state, doubles const& g, std::int64_t) {
+    for (std::size_t c = 0; c < g.size(); ++c) {
+      auto &z = state[c], &n = state[g.size() + c];
+      z += g[c] - (std::sqrt(n + g[c] * g[c]) - std::sqrt(n)) / rate * w[c];
+      n += g[c] * g[c];
+      w[c] = std::abs(z) <= lambda1 ? 0 : (std::copysign(lambda1, z) - z) / ((beta + std::sqrt(n)) / rate + lambda2);
+    }
+  };
+}
+
+template <class Wrapped>
+auto with_weight_decay(Wrapped wrapped, double decay) {
+  return [=](doubles& w, doubles& state, doubles g, std::int64_t step) {
+    for (std::size_t c = 0; c < g.size(); ++c) g[c] += decay * w[c];
+    wrapped(w, state, g, step);
+  };
+}
+template <class Wrapped>
+auto with_value_clipping(Wrapped wrapped, double limit) {
+  return [=](doubles& w, doubles& state, doubles g, std::int64_t step) {
+    for (auto& x : g) x = std::clamp(x, -limit, limit);
+    wrapped(w, state, g, step);
+  };
+}
+template <class Wrapped>
+auto with_decoupled_weight_decay(Wrapped wrapped, double rate, double decay) {
+  return [=](doubles& w, doubles& state, doubles const& g, std::int64_t step) {
+    for (auto& x : w) x -= rate * decay * x;
+    wrapped(w, state, g, step);
+  };
+}
+template <class Wrapped>
+auto with_row_clipping(Wrapped wrapped, double max_norm) {
+  return [=](doubles& w, doubles& state, doubles g, std::int64_t step) {
+    if (auto const norm = std::sqrt(sum_of_squares(g)); norm > max_norm)
+      for (auto& x : g) x *= max_norm / norm;
+    wrapped(w, state, g, step);
+  };
+}
+
+}  // namespace reference
+
+// Four steps of pooled_lookup_backward beside the reference. A row of 16 bits is rounded to a neighbour at each step; the reference then goes
+// on from there, so that what is left is one rounding.
+template <class Store, class Optimizer, class Update>
+void compare_with(Optimizer const& optimizer, Update const& update) {
+  using element = typename Store::element;
+  constexpr double gap = std::is_same_v<element, float> ? 0 : std::is_same_v<element, tessera::float16> ? 0x1p-10 : 0x1p-7;
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const options = tables_of_dims({1, 3, 16, 17, 64, 130}, 30);
+  auto const features = features_over(6);
+  auto tables = make_tables<Store>(exec, options, optimizer);
+  double_rows rows, states;
+  for (std::int64_t step = 1; step <= 4; ++step) {
+    auto const batch =
+        random_batch(exec, random, features.size(), {.id_range = 30, .most_rows = 20, .mean_length = 3, .weighted = step % 2 == 0});
+    auto const view = std::as_const(batch).view();
+    auto const gradients = random_gradients(random, options, features, view);
+    pooled_matrices out(options, features, view);
+    tessera::lookup_saved saved;
+    tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
+    tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), optimizer);
+    double worst = 0;  // distance from the reference, in what one step may be off by
+    for (auto const& [key, gradient] : reference_gradients(options, features, view, gradients)) {
+      auto& row = rows[key];
+      if (row.empty())
+        for (auto const x : rounded<element>(initial_row(options[static_cast<std::size_t>(key.first)], key.second)))
+          row.push_back(static_cast<double>(tessera::to_float(x)));
+      auto& state = states[key];
+      state.resize(2 * gradient.size() + 1);
+      update(row, state, gradient, step);
+      auto const& table = tables[static_cast<std::size_t>(key.first)];
+      auto const* const trained = table.row(find(exec, table, {key.second})[0]);
+      for (std::size_t c = 0; c < row.size(); ++c) {
+        auto const weight = static_cast<double>(tessera::to_float(trained[c]));
+        worst = std::max(worst, std::abs(weight - row[c]) / (1e-4 + gap * std::abs(row[c])));
+        if (gap > 0) row[c] = weight;
+      }
+    }
+    CAPTURE(step);
+    CHECK(worst <= 1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("optimizers through the backward match a double reference", Store, tessera::dense_table<>, tessera::hash_table<>,
+                   tessera::dense_table<tessera::bfloat16>, tessera::hash_table<tessera::float16>) {
+  compare_with<Store>(tessera::momentum_sgd{.learning_rate = 0.0625F, .momentum = 0.75F, .dampening = 0.25F, .nesterov = true},
+                      reference::momentum_sgd(0.0625, 0.75, 0.25, true));
+  compare_with<Store>(tessera::ftrl{.learning_rate = 0.125F, .beta = 0.5F, .lambda1 = 0.25F, .lambda2 = 0.5F},
+                      reference::ftrl(0.125, 0.5, 0.25, 0.5));
+  compare_with<Store>(tessera::rowwise_adam{.learning_rate = 0.03125F, .beta1 = 0.75F, .beta2 = 0.875F, .epsilon = 0x1p-10F},
+                      reference::rowwise_adam(0.03125, 0.75, 0.875, 0x1p-10));
+}
+
+TEST_CASE_TEMPLATE("weight decay and clipping through the backward match a double reference", Store, tessera::dense_table<>,
+                   tessera::hash_table<>) {
+  using namespace tessera;
+  compare_with<Store>(with_weight_decay{rowwise_adagrad{.learning_rate = 0.125F, .epsilon = 0x1p-10F}, 0.5F},
+                      reference::with_weight_decay(reference::rowwise_adagrad(0.125, 0x1p-10), 0.5));
+  compare_with<Store>(with_row_clipping{sgd{0.25F}, 1.5F}, reference::with_row_clipping(reference::sgd(0.25), 1.5));
+  compare_with<Store>(with_row_clipping{with_weight_decay{sgd{0.25F}, 0.5F}, 1.5F},
+                      reference::with_row_clipping(reference::with_weight_decay(reference::sgd(0.25), 0.5), 1.5));
+  // The row's norm is that of the decayed gradient, and the row-wise state that of the clipped one.
+  compare_with<Store>(with_weight_decay{with_row_clipping{rowwise_adagrad{.learning_rate = 0.125F, .epsilon = 0x1p-10F}, 1.5F}, 0.5F},
+                      reference::with_weight_decay(reference::with_row_clipping(reference::rowwise_adagrad(0.125, 0x1p-10), 1.5), 0.5));
+  compare_with<Store>(with_value_clipping{adagrad{.learning_rate = 0.125F, .epsilon = 0x1p-10F}, 0.75F},
+                      reference::with_value_clipping(reference::adagrad(0.125, 0x1p-10), 0.75));
+  compare_with<Store>(
+      with_decoupled_weight_decay{
+          with_value_clipping{adam{.learning_rate = 0.03125F, .beta1 = 0.75F, .beta2 = 0.875F, .epsilon = 0x1p-10F}, 0.75F}, 0.5F},
+      reference::with_decoupled_weight_decay(reference::with_value_clipping(reference::adam(0.03125, 0.75, 0.875, 0x1p-10), 0.75), 0.03125,
+                                             0.5));
+}
+
+TEST_CASE("weight decay and clipping reach rows of 16 bits") {
+  using namespace tessera;
+  compare_with<dense_table<float16>>(
+      with_weight_decay{with_row_clipping{rowwise_adagrad{.learning_rate = 0.125F, .epsilon = 0x1p-10F}, 1.5F}, 0.5F},
+      reference::with_weight_decay(reference::with_row_clipping(reference::rowwise_adagrad(0.125, 0x1p-10), 1.5), 0.5));
+}
+
+TEST_CASE_TEMPLATE("rows of 16 bits: the mean of many small updates survives", Element, tessera::float16, tessera::bfloat16) {
+  tessera_tests::serial_host host;
+  // From 1 on, a row's next value is 2^-10 or 2^-7 away: rounded to nearest, updates of 2^-13 would all be lost.
+  constexpr float update = 0x1p-13F;
+  constexpr int steps = 512;
+  constexpr std::int64_t dim = 4099;
+  constexpr double gap = std::is_same_v<Element, tessera::float16> ? 0x1p-10 : 0x1p-7;
+  CHECK(tessera::round_to<Element>(1.0F + update) == tessera::round_to<Element>(1.0F));
+  double const expected = 1.0 + steps * static_cast<double>(update);
+  // Each step adds a variance of at most gap^2 / 4; six deviations of the mean over the row.
+  double const deviation = gap / 2 * std::sqrt(static_cast<double>(steps) / static_cast<double>(dim));
+  CHECK(std::abs(mean_after<Element>(host.exec(), dim, steps, update) - expected) < 6 * deviation);
+  CHECK(6 * deviation < 0.5 * (expected - 1));  // the bound means something
+}
+
+TEST_CASE_TEMPLATE("rows of 16 bits: dense and hashed stores, any team, the same bits", Element, tessera::float16, tessera::bfloat16) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  constexpr std::int64_t ids = 30;
+  auto const options = tables_of_dims({1, 3, 16, 17, 64, 130}, ids);
+  auto const features = features_over(6);
+  std::vector<float> first;
+  auto const run = [&]<class Store>(std::type_identity<Store>, tessera::host_exec const& exec) {
+    std::mt19937_64 random(seed);
+    tessera::adagrad const optimizer{.learning_rate = 0.01F};
+    auto tables = make_tables<Store>(exec, options, optimizer);
+    for (int step = 0; step < 4; ++step) {
+      auto const batch =
+          random_batch(exec, random, features.size(), {.id_range = ids, .most_rows = 30, .mean_length = 4, .weighted = true});
+      auto const view = std::as_const(batch).view();
+      auto const gradients = random_gradients(random, options, features, view);
+      pooled_matrices out(options, features, view);
+      tessera::lookup_saved saved;
+      tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
+      tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), optimizer);
+    }
+    auto all = contents(exec, tables, ids);
+    for (auto& x : all)  // an id that no batch named has a row in one kind of store only
+      if (std::isnan(x)) x = -1;
+    return all;
+  };
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
+    auto const dense = run(std::type_identity<tessera::dense_table<Element>>{}, exec);
+    auto const hashed = run(std::type_identity<tessera::hash_table<Element>>{}, exec);
+    if (first.empty()) first = dense;
+    CHECK(same_bits(first, dense));
+    REQUIRE(dense.size() == hashed.size());
+    std::size_t different = 0, absent = 0;
+    for (std::size_t i = 0; i < dense.size(); ++i) {
+      absent += hashed[i] == -1.0F;
+      different += hashed[i] != -1.0F && hashed[i] != dense[i];
+    }
+    CHECK(different == 0);
+    CHECK(absent < dense.size() / 2);
+  });
+}
+
+TEST_CASE("an optimizer that looks at the weight first: decay is part of the gradient") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  tessera::table_options const options{.id = tessera::table_id{1}, .dim = 2, .rows = 1, .init_bound = 0, .seed = tessera::random_seed{9}};
+  std::vector<tessera::dense_table<>> tables;
+  tables.emplace_back(exec, options, decayed{});
+  tables[0].row(0)[0] = 2;
+  tables[0].row(0)[1] = -4;
+  std::vector<tessera::pooled_feature> const features{{.table = 0}};
+  auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{0}}}});
+  pooled_matrices out({options}, features, std::as_const(batch).view()), gradients({options}, features, std::as_const(batch).view());
+  gradients.fill([] { return 1.0F; });
+  tessera::lookup_saved saved;
+  tessera::pooled_lookup(exec, tables, features, std::as_const(batch).view(), out.out(), saved);
+  tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), decayed{});
+  CHECK(tables[0].row(0)[0] == 0.0F);           // 2 - (1 + 1)
+  CHECK(tables[0].row(0)[1] == -3.0F);          // -4 - (1 - 2)
+  CHECK(tables[0].state(0)[0] == 4.0F + 1.0F);  // of the decayed gradient
+  CHECK(gradients.in()[0](0, 0) == 1.0F);       // the caller's gradients stay
+}

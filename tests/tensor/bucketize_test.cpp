@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+#include "keyed_support.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/tensor/bucketize.hpp>
+
+using namespace tensor_tests;
+using tessera::block_buckets;
+using tessera::hashed_buckets;
+using tessera::outside_blocks;
+
+namespace {
+
+template <class Policy>
+model bucketized(model const& keys, std::int64_t buckets, Policy const& policy) {
+  model expected;
+  for (std::int64_t bucket = 0; bucket < buckets; ++bucket)
+    for (std::size_t key = 0; key < keys.size(); ++key) {
+      expected.emplace_back();
+      for (auto const& row : keys[key]) {
+        expected.back().emplace_back();
+        for (std::size_t i = 0; i < row.values.size(); ++i) {
+          auto const [to, id] = policy(key, row.values[i]);
+          if (to != bucket) continue;
+          expected.back().back().values.push_back(id);
+          if (!row.weights.empty()) expected.back().back().weights.push_back(row.weights[i]);
+        }
+      }
+    }
+  return expected;
+}
+
+struct place {
+  std::int64_t bucket;
+  std::int64_t id;
+};
+
+}  // namespace
+
+TEST_CASE("blocks of ids, hashed ids, and the way back") {
+  for_each_batch([](tessera::host_exec const& exec, auto view, model const& keys, std::mt19937_64& random) {
+    auto const check = [&](std::int64_t buckets, auto const& policy, auto const& naive) {
+      CAPTURE(buckets);
+      ids positions(static_cast<std::size_t>(view.size()), -1);
+      auto const result = tessera::bucketize(exec, view, buckets, policy, positions);
+      check_batch(result, bucketized(keys, buckets, naive));
+      CHECK(equal(tessera::bucketize(exec, view, buckets, policy).view(), result.view()));
+      // Positions are a permutation; what each value is in its bucket, and its weight, lie there.
+      std::vector<char> seen(positions.size(), 0);
+      bool right = true;
+      std::size_t next = 0;
+      for (std::size_t key = 0; key < keys.size(); ++key)
+        for (auto const& row : keys[key])
+          for (std::size_t i = 0; i < row.values.size(); ++i, ++next) {
+            auto const at = positions[next];
+            right = right && at >= 0 && at < view.size() && seen[static_cast<std::size_t>(at)]++ == 0;
+            right = right && result.view().values[at] == naive(key, row.values[i]).id;
+            if (view.weighted()) right = right && result.view().weights[at] == row.weights[i];
+          }
+      CHECK(right);
+    };
+    // Ids are below 1000.
+    for (std::int64_t const buckets : {1, 2, 7}) {
+      auto const size = 1000 / buckets + 1;
+      check(buckets, block_buckets{.block_size = size}, [&](std::size_t, std::int64_t id) { return place{id / size, id % size}; });
+      check(buckets, hashed_buckets{}, [&](std::size_t, std::int64_t id) {
+        auto const upper = tessera::mix_bits(static_cast<std::uint64_t>(id)) >> 32;
+        return place{static_cast<std::int64_t>((upper * static_cast<std::uint64_t>(buckets)) >> 32), id};
+      });
+      auto const sizes = tessera_tests::random_integers<std::int64_t>(random, keys.size(), 1, 1500);
+      check(buckets, block_buckets{.block_size = 1, .block_sizes = sizes, .outside = outside_blocks::spread},
+            [&](std::size_t key, std::int64_t id) {
+              return id < sizes[key] * buckets ? place{id / sizes[key], id % sizes[key]} : place{id % buckets, id / buckets};
+            });
+    }
+  });
+}
+
+TEST_CASE("more buckets than ids") {
+  for_each_batch([](tessera::host_exec const& exec, auto view, model const& keys, std::mt19937_64&) {
+    if (keys.size() != 1) return;
+    for (std::int64_t const buckets : {1000, 4096, 5000}) {
+      auto const result = tessera::bucketize(exec, view, buckets, block_buckets{.block_size = 1});
+      check_batch(result, bucketized(keys, buckets, [](std::size_t, std::int64_t id) { return place{id, 0}; }));
+    }
+  });
+}
+
+TEST_CASE("buckets by hand: all keys of the first, then of the second") {
+  tessera_tests::serial_host host;
+  auto const batch = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{5, 0, 9}, {}}}, {"b", {{4, 6}}}});
+  ids positions(5);
+  CHECK(text(tessera::bucketize(host.exec(), batch, 2, block_buckets{.block_size = 5}, positions)) ==
+        "{0: [[0], []], 1: [[4]], 2: [[0, 4], []], 3: [[1]]}");
+  CHECK(positions == ids{2, 0, 3, 1, 4});
+}
+
+TEST_CASE("ids outside the blocks are refused by name, or spread so that no block holds them") {
+  tessera_tests::for_each_host([](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
+    for (std::int64_t const wrong : {std::int64_t{20}, std::int64_t{21}, std::int64_t{-1}, INT64_MIN, INT64_MAX}) {
+      CAPTURE(wrong);
+      auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{1}, {2}}}, {"b", {{}, {3, 19, wrong}, {wrong}}}});
+      auto e = error_of([&] { tessera::bucketize(exec, batch, 2, block_buckets{.block_size = 10}); });
+      CHECK(e.code() == tessera::errc::out_of_range);
+      CHECK(e.value("key") == "b");
+      CHECK(e.value("row") == "1");
+      CHECK(e.value("position") == "2");
+      CHECK(e.value("id") == std::to_string(wrong));
+      e = error_of([&] { tessera::bucketize(exec, batch.view().slice_keys(1, 1), 2, block_buckets{.block_size = 10}); });
+      CHECK(e.value("key") == "0");
+      CHECK(e.value("row") == "1");
+      auto const spread = tessera::bucketize(exec, batch, 2, block_buckets{.block_size = 10, .outside = outside_blocks::spread});
+      auto const bits = static_cast<std::uint64_t>(wrong);
+      auto const there = spread.view().slice_keys(bits % 2 == 0 ? 0 : 2, 2).key(1);
+      CHECK(there.row(2)[0] == static_cast<std::int64_t>(bits / 2));
+      CHECK(there.row(2)[0] >= 10);
+      CHECK(tessera::bucketize(exec, batch, 2, hashed_buckets{}).view().size() == 6);
+    }
+  });
+}
+
+TEST_CASE("a policy of one's own") {
+  struct by_parity {
+    constexpr tessera::placed_id place(std::int64_t, std::int64_t id, std::int64_t) const noexcept { return {id == 4 ? 9 : id % 2, -id}; }
+  };
+  tessera_tests::serial_host host;
+  auto const batch = tessera::keyed_jagged<std::int32_t>::from_rows(host.exec(), {{"a", {{1, 2, 3}}}});
+  CHECK(text(tessera::bucketize(host.exec(), batch, 2, by_parity{})) == "{0: [[-2]], 1: [[-1, -3]]}");
+  auto const four = tessera::keyed_jagged<std::int32_t>::from_rows(host.exec(), {{"a", {{1, 4, 3}}}});
+  CHECK(error_of([&] { tessera::bucketize(host.exec(), four, 2, by_parity{}); }).value("id") == "4");
+}
+
+TEST_CASE("hashed buckets are even") {
+  ids counts(10);
+  for (std::int64_t id = -5000; id < 5000; ++id) ++counts[static_cast<std::size_t>(hashed_buckets{}.place(0, id, 10).bucket)];
+  // Binomial: mean 1000, deviation 30.
+  for (auto const count : counts) {
+    CHECK(count > 850);
+    CHECK(count < 1150);
+  }
+}
+
+TEST_CASE("buckets and block sizes that cannot be") {
+  tessera_tests::serial_host host;
+  auto const batch = named_batch(host.exec());
+  auto const refused = [&](std::int64_t buckets, block_buckets const& policy, ids positions = {}) {
+    return error_of([&] { tessera::bucketize(host.exec(), batch, buckets, policy, positions); });
+  };
+  CHECK(refused(0, {.block_size = 10}).code() == tessera::errc::invalid_argument);
+  CHECK(refused(std::int64_t{1} << 31, {.block_size = 10}).code() == tessera::errc::invalid_argument);
+  CHECK(refused(2, {}).value("block size") == "0");
+  ids const one{10}, zero{10, 0};
+  CHECK(refused(2, {.block_sizes = one}).code() == tessera::errc::shape_mismatch);
+  CHECK(refused(2, {.block_sizes = zero}).value("key") == "1");
+  CHECK(refused(2, {.block_size = 10}, ids(6)).value("positions") == "6");
+}

@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+#include "jagged_products_suite.hpp"
+
+using namespace tessera_tests;
+
+TEST_CASE_TEMPLATE("jagged_products", Host, serial_host, pool_host<2>) { jagged_products_suite<vectors_host<Host>>(); }
+
+TEST_CASE("jagged_products: every team gives the same bits") {
+  same_on_every_team([](auto& harness) {
+    products<std::remove_reference_t<decltype(harness)>> calls{harness, harness.lengths(200, 20), 37, 45};
+    auto const a = calls.of_k(), b = calls.of_n(), dense = calls.dense();
+    auto const by_dense = calls.with_dense_backward(a, dense, b);
+    return std::vector{calls.with_dense(a, dense), calls.of_rows(a, b), by_dense.first, by_dense.second};
+  });
+}

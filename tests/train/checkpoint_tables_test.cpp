@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/train/checkpoint_tables.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/hash_table.hpp>
+
+#include "hosts.hpp"
+#include "random.hpp"
+#include "temporary_folder.hpp"
+
+using namespace tessera;
+using namespace tessera_tests;
+
+namespace {
+
+using id_list = std::vector<std::int64_t>;
+
+template <class Store>
+std::vector<Store> tables(host_exec const& exec, std::vector<table_options> const& options) {
+  std::vector<Store> result;
+  for (auto const& o : options) result.emplace_back(exec, o, rowwise_adagrad{.initial_state = 0.5F});
+  return result;
+}
+
+std::vector<table_options> limited(std::int64_t most_rows) {
+  std::vector<table_options> options;
+  for (std::int64_t t = 0; t < 2; ++t)
+    options.push_back({.id = table_id(t), .dim = 3 + t, .rows = 0, .init_bound = 0.1F, .seed = random_seed(3), .most_rows = most_rows});
+  return options;
+}
+
+/// A batch of training, as far as a table sees it: rows are found or given, and change. Returns all that can be seen of it.
+template <class Store>
+std::vector<double> train(host_exec const& exec, Store& table, std::mt19937_64& random, bool times) {
+  if (times) table.set_time(table.clock().now().time + static_cast<std::int64_t>(random() % 4));
+  table.begin_batch();
+  id_list ids;
+  for (auto const id : random_integers<std::int64_t>(random, 20, -30, 60)) ids.push_back(random() % 2 == 0 ? id / 8 : id);
+  id_list slots(ids.size());
+  std::vector<row_status> statuses(ids.size());
+  table.locate(exec, ids, slots, statuses);
+  std::vector<double> seen;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    seen.push_back(static_cast<double>(statuses[i]));
+    if (slots[i] < 0) continue;
+    auto* const row = table.row(slots[i]);
+    for (std::int64_t c = 0; c < table.dim(); ++c) {
+      row[c] = round_to<typename Store::element>(to_float(row[c]) + 0.25F * static_cast<float>(c + 1));
+      seen.push_back(to_float(row[c]));
+    }
+    seen.push_back(*table.state(slots[i]) += 1);
+  }
+  return seen;
+}
+
+template <class Store>
+void goes_on(std::int64_t most_rows, bool times) {
+  CAPTURE(most_rows);
+  auto const seed = draw_seed();
+  CAPTURE(seed);
+  serial_host host;
+  auto const exec = host.exec();
+  std::mt19937_64 random(seed);
+  auto whole = tables<Store>(exec, limited(most_rows));
+  for (auto& table : whole) {
+    if (times) table.set_time(1'000'000);
+    for (int batch = 0; batch < 40; ++batch) {
+      train(exec, table, random, times);
+      table.erase(exec, id_list{batch % 7});
+    }
+  }
+  temporary_folder folder;
+  detail::write_tables(exec, folder.path(), whole);
+  auto resumed = tables<Store>(exec, limited(most_rows));
+  detail::read_tables(exec, folder.path(), resumed, true);
+  for (std::size_t t = 0; t < 2; ++t) {
+    CHECK(resumed[t].rows() == whole[t].rows());
+    if (Store::has_policies) CHECK(resumed[t].clock() == whole[t].clock());
+    whole[t].keep_evicted(true);
+    resumed[t].keep_evicted(true);
+    auto same = random;
+    for (int batch = 0; batch < 60; ++batch) {
+      CAPTURE(batch);
+      REQUIRE(train(exec, resumed[t], same, times) == train(exec, whole[t], random, times));
+    }
+    auto const expected = whole[t].evicted(), found = resumed[t].evicted();
+    CHECK(id_list(found.ids.begin(), found.ids.end()) == id_list(expected.ids.begin(), expected.ids.end()));
+    CHECK(std::equal(found.weights.data(), found.weights.data() + found.weights.rows() * found.weights.columns(), expected.weights.data()));
+  }
+}
+
+struct few_candidates : admit_by_frequency {
+  few_candidates() : admit_by_frequency{.sightings = 3, .candidates = 12} {}
+};
+struct short_life : evict_ttl {
+  short_life() : evict_ttl{.lifetime = 5} {}
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("a table goes on from a checkpoint as if it had never stopped, policies and all", Store, hash_table<>,
+                   hash_table<float, admit_all, evict_lru>, hash_table<bfloat16, admit_all, evict_lfu>,
+                   hash_table<float, admit_all, short_life>, hash_table<float16, few_candidates, evict_lfu>,
+                   hash_table<float, few_candidates, keep_all>, hash_table<float, admit_by_probability, evict_lru>) {
+  for (std::int64_t const most_rows : {15, 40, 1'000'000})
+    for (bool const times : {false, true}) goes_on<Store>(most_rows, times);
+}
+
+TEST_CASE("only rows that are held are written, more than one write at once") {
+  serial_host host;
+  auto const exec = host.exec();
+  auto written = tables<hash_table<>>(exec, limited(1'000'000));
+  auto const count = 2 * detail::rows_per_write + 5;
+  id_list ids, slots(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) ids.push_back(7 * i - 1000);
+  written[0].locate(exec, ids, slots);
+  for (std::int64_t i = 0; i < count; ++i) *written[0].row(i) = static_cast<float>(ids[static_cast<std::size_t>(i)]);
+  id_list gone;
+  for (std::size_t i = 0; i < ids.size(); i += 3) gone.push_back(ids[i]);
+  auto const left = written[0].erase(exec, gone);
+  CHECK(left == static_cast<std::int64_t>(gone.size()));
+  temporary_folder folder;
+  detail::write_tables(exec, folder.path(), written);
+  safetensors_reader const file(folder.file("tables.safetensors"));
+  CHECK(file.at("table.0.ids").shape == id_list{count - left});
+  CHECK(file.find("table.0.clock") == nullptr);
+  auto read = tables<hash_table<>>(exec, limited(1'000'000));
+  detail::read_tables(exec, folder.path(), read, true);
+  CHECK(read[0].rows() == count - left);
+  CHECK(read[0].slot_bound() == count - left);
+  std::size_t right = 0;
+  read[0].for_each_row([&](std::int64_t slot, std::int64_t id) { right += *read[0].row(slot) == static_cast<float>(id); });
+  CHECK(right == static_cast<std::size_t>(count - left));
+}
+
+TEST_CASE("elements are written in their own type, and another type is refused by name") {
+  serial_host host;
+  auto const exec = host.exec();
+  std::vector<table_options> const options{{.dim = 3, .rows = 4, .init_bound = 1}};
+  auto const written_as = [&](auto const& store, char const* dtype) {
+    using store_type = std::remove_cvref_t<decltype(store)>;
+    temporary_folder folder;
+    auto written = tables<store_type>(exec, options);
+    detail::write_tables(exec, folder.path(), written);
+    safetensors_reader const file(folder.file("tables.safetensors"));
+    CHECK(name(file.at("table.0.weight").dtype) == dtype);
+    CHECK(name(file.at("table.0.state").dtype) == "F32");
+    auto same = tables<store_type>(exec, options);
+    std::fill_n(reinterpret_cast<char*>(same[0].row(0)), 12 * sizeof(*same[0].row(0)), '\0');
+    detail::read_tables(exec, folder.path(), same, true);
+    CHECK(std::equal(same[0].row(0), same[0].row(0) + 12, written[0].row(0)));
+    if constexpr (!std::is_same_v<store_type, dense_table<>>) {
+      auto other = tables<dense_table<>>(exec, options);
+      auto const e = error_of([&] { detail::read_tables(exec, folder.path(), other, true); });
+      CHECK(e.code() == errc::incompatible);
+      CHECK(e.value("tensor") == "table.0.weight");
+      CHECK(e.value("expected") == "F32 [4, 3]");
+      CHECK(e.value("found") == std::string(dtype) + " [4, 3]");
+    }
+  };
+  written_as(dense_table<>(exec, options[0], sgd{}), "F32");
+  written_as(dense_table<float16>(exec, options[0], sgd{}), "F16");
+  written_as(dense_table<bfloat16>(exec, options[0], sgd{}), "BF16");
+}
+
+TEST_CASE("a table reads the rows of a table of other policies, and begins with its own afresh") {
+  serial_host host;
+  auto const exec = host.exec();
+  std::mt19937_64 random(1);
+  auto written = tables<hash_table<float, few_candidates, evict_lfu>>(exec, limited(30));
+  for (auto& table : written)
+    for (int batch = 0; batch < 30; ++batch) train(exec, table, random, false);
+  temporary_folder folder;
+  detail::write_tables(exec, folder.path(), written);
+  auto const reads = [&](auto read, bool with_state) {
+    detail::read_tables(exec, folder.path(), read, with_state);
+    for (std::size_t t = 0; t < 2; ++t) {
+      CHECK(read[t].rows() == written[t].rows());
+      std::size_t right = 0;
+      written[t].for_each_row([&](std::int64_t slot, std::int64_t id) {
+        id_list const ids{id};
+        id_list slots(1);
+        std::as_const(read[t]).find(exec, ids, slots);
+        right += slots[0] >= 0 && std::equal(read[t].row(slots[0]), read[t].row(slots[0]) + read[t].dim(), written[t].row(slot)) &&
+                 *read[t].state(slots[0]) == (with_state ? *written[t].state(slot) : 0.5F);
+      });
+      CHECK(right == static_cast<std::size_t>(written[t].rows()));
+    }
+  };
+  for (bool const with_state : {false, true}) {
+    reads(tables<hash_table<>>(exec, limited(30)), with_state);
+    reads(tables<hash_table<float, admit_all, evict_lru>>(exec, limited(30)), with_state);
+    reads(tables<hash_table<float, few_candidates, evict_lfu>>(exec, limited(30)), with_state);
+  }
+}
+
+TEST_CASE("a table with room for fewer rows refuses and names the id") {
+  serial_host host;
+  auto const exec = host.exec();
+  auto written = tables<hash_table<>>(exec, limited(30));
+  id_list ids{5, 6, 7}, slots(3);
+  written[1].locate(exec, ids, slots);
+  temporary_folder folder;
+  detail::write_tables(exec, folder.path(), written);
+  auto read = tables<hash_table<float, admit_all, evict_lru>>(exec, limited(2));
+  auto const e = error_of([&] { detail::read_tables(exec, folder.path(), read, true); });
+  CHECK(e.code() == errc::incompatible);
+  CHECK(e.value("table") == "1");
+  CHECK(e.value("id") == "7");
+}
