@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <tessera/tessera_files.hpp>
 
@@ -31,6 +32,10 @@ void check_paths(settings const& s) {
   if (!s.eval_only)
     for (auto const& path : s.train) tessera::posix_file::open(path);
   tessera::posix_file::open(s.test);
+  std::vector<named_file> inputs{{"--test", s.test}};
+  if (!s.eval_only)
+    for (auto const& path : s.train) inputs.emplace_back("--train", path);
+  check_distinct(inputs, {{"--predict", s.predict}, {"--metrics", s.metrics}, {"--report", s.report}});
   check_outputs(s.predict, s.metrics, s.eval_only ? std::string() : s.checkpoint, s.report);
 }
 
@@ -65,7 +70,8 @@ void read_training_data(job& j) {
   tessera::preprocessing_options const options{.dense = j.s.dense == "log" ? tessera::dense_scaling::log : tessera::dense_scaling::standard,
                                                .dense_as_category = j.s.dense_as_category == "on",
                                                .min_count = j.s.min_count,
-                                               .hash_size = j.s.hash_size};
+                                               .hash_size = j.s.hash_size,
+                                               .vocabulary_limit = j.s.vocabulary_limit};
   if (j.preprocess) {
     j.train.emplace(j.exec, j.s.train);
   } else {

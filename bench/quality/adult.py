@@ -81,16 +81,17 @@ def main():
     parser.add_argument("--models", nargs="+", default=["dlrm", "dcn"], choices=["dlrm", "dcn", "deepfm"])
     parser.add_argument("--epochs", nargs="+", type=int, default=[1, 10], choices=[1, 10])
     parser.add_argument("--seeds", type=int, default=9)
+    parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--dim", type=int, default=16)
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time, of one thread each")
     arguments = parser.parse_args()
     settings = [(model, epochs) for model in arguments.models for epochs in arguments.epochs]
-    seeds = range(1, arguments.seeds + 1)
+    seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     failed = False
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
         runs = {(model, epochs, preprocessing): [pool.submit(test_auc, arguments, model, preprocessing, epochs, seed) for seed in seeds]
                 for preprocessing in PREPROCESSING for model, epochs in settings}
-        print("| dim %d, %d seeds | " % (arguments.dim, arguments.seeds) +
+        print("| dim %d, seeds %d to %d | " % (arguments.dim, seeds[0], seeds[-1]) +
               " | ".join(f"{model}, " + ("1 epoch" if epochs == 1 else f"best of {epochs}") for model, epochs in settings) + " |")
         print("|---" * (1 + len(settings)) + "|")
         for row, preprocessing in enumerate(PREPROCESSING):

@@ -67,6 +67,10 @@ inline void declare_model(CLI::App& app, settings& s, value_checks const& c) {
       ->check(c.positive_integer)
       ->capture_default_str()
       ->excludes(hash);
+  app.add_option("--vocabulary-limit", s.vocabulary_limit, "At most so many values a column, the most frequent, in bounded memory; 0: all")
+      ->check(c.count)
+      ->capture_default_str()
+      ->excludes(hash);
   app.add_option("--dense", s.dense, "log: ln(x + 1); standard: mean 0, deviation 1")
       ->check(CLI::IsMember({"log", "standard"}))
       ->capture_default_str();

@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -38,6 +39,16 @@ class whole_file {
   whole_file(whole_file const&) = delete;
   ~whole_file() {
     if (written_ != path_) std::remove(written_.c_str());
+  }
+
+  /// Finds out whether it could be written; changes nothing.
+  static void check(char const* option, std::string const& path) {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    auto const type = fs::symlink_status(path, ignored).type();
+    if (type == fs::file_type::regular || type == fs::file_type::not_found) return void(whole_file(option, path));
+    // Opening would empty what a link leads to, and a pipe's reader would see its end.
+    if (fs::is_directory(path, ignored) || (fs::exists(path, ignored) && ::access(path.c_str(), W_OK) != 0)) refuse_output(option, path);
   }
 
   void commit() {
@@ -87,13 +98,31 @@ inline void drop_metrics_behind(std::string const& path, tessera::reader_positio
   kept.commit();
 }
 
+/// A file that an option names.
+using named_file = std::pair<char const*, std::string>;
+
+/// Refuses an output that would take the place of an input, or of the output before it.
+inline void check_distinct(std::vector<named_file> const& inputs, std::vector<named_file> const& outputs) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  auto files = inputs;
+  for (auto const& [option, path] : outputs) {
+    if (path.empty() || (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored))) continue;
+    for (auto const& [other_option, other] : files)
+      if (fs::equivalent(path, other, ignored) || fs::absolute(path).lexically_normal() == fs::absolute(other).lexically_normal())
+        throw tessera::error(tessera::errc::invalid_argument, std::string("option ") + option + ": the file of another option",
+                             {{"file", path}, {"other option", other_option}});
+    files.emplace_back(option, path);
+  }
+}
+
 /// Finds out now, not after hours of training, that a result could not be written; leaves nothing behind. An empty path is no wish.
 inline void check_outputs(std::string const& predictions, std::string const& metrics, std::string const& checkpoints,
                           std::string const& report) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (!predictions.empty()) whole_file("--predict", predictions);
-  if (!report.empty()) whole_file("--report", report);
+  if (!predictions.empty()) whole_file::check("--predict", predictions);
+  if (!report.empty()) whole_file::check("--report", report);
   if (!metrics.empty()) {
     bool const is_new = !fs::exists(metrics, ignored);
     if (!std::ofstream(metrics, std::ios::app)) refuse_output("--metrics", metrics);

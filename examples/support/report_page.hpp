@@ -83,6 +83,9 @@ class report_page {
     page.heading("Curves");
     page.paragraph(
         "Training: before each batch is learned from; the AUC is that of the last 32,768 to 65,536 samples. Test: after each epoch.");
+    if (j_.start)
+      page.paragraph("The run went on from step " + std::to_string(j_.start->state.step) +
+                     ": training curves and reads of tables begin there.");
     page.charts({{"Log loss", "step", "nats", {train_loss_.line("training"), test_loss_.line("test", true)}},
                  {"AUC", "step", "AUC", {train_auc_.line("training"), test_auc_.line("test", true)}}});
     page.heading("Calibration on the test data");

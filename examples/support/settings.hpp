@@ -26,6 +26,7 @@ struct settings {
   std::vector<std::int64_t> top{128, 64};
   std::int64_t hash_size = 0;
   std::int64_t min_count = 1;
+  std::int64_t vocabulary_limit = 0;
   std::string dense = "standard";
   std::string dense_as_category = "on";
   std::string embedding_init = "0.1";
@@ -72,6 +73,7 @@ void for_each_kept(Settings& s, F const& f) {
   f("top", s.top, false);
   f("hash-size", s.hash_size, false);
   f("min-count", s.min_count, false);
+  f("vocabulary-limit", s.vocabulary_limit, false);
   f("dense", s.dense, false);
   f("dense-as-category", s.dense_as_category, false);
   f("embedding-init", s.embedding_init, false);

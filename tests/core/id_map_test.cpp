@@ -237,3 +237,14 @@ TEST_CASE("the bytes of a reserved map are known before") {
     CHECK(map.bytes() == id_map::bytes_for(count));
   }
 }
+
+TEST_CASE("id_map refuses, in a checked build, a number that it never gave") {
+  if constexpr (tessera::checked) {
+    tessera_tests::serial_host host;
+    tessera::id_map map;
+    map.insert(host.exec(), 7);
+    CHECK(map.holds_number(0));
+    CHECK_THROWS_WITH_AS(map.holds_number(1), "id_map number: no such element (index 1, size 1)", tessera::error);
+    CHECK_THROWS_AS(map.holds_number(-1), tessera::error);
+  }
+}

@@ -55,3 +55,20 @@ TEST_CASE("one offset more than segments") {
   CHECK_THROWS_WITH_AS(tessera::segmented_reduce(host.exec(), values.data(), vector_view<int const>(offsets), vector_view<int>(out)),
                        "segmented_reduce: one offset more than segments (offsets 2, segments 2)", tessera::error);
 }
+
+TEST_CASE("segmented_reduce refuses offsets of another size, and in a checked build those that decrease") {
+  tessera_tests::serial_host host;
+  std::vector<float> const values(5, 1.0F);
+  std::vector<float> out(3);
+  auto const reduce = [&](std::vector<std::int64_t> offsets) {
+    tessera::segmented_reduce(host.exec(), values.data(), tessera::vector_view<std::int64_t>(offsets), tessera::vector_view<float>(out));
+  };
+  CHECK_THROWS_WITH_AS(reduce({0, 1, 2}), "segmented_reduce: one offset more than segments (offsets 3, segments 3)", tessera::error);
+  reduce({0, 2, 2, 5});
+  CHECK(out == std::vector<float>{2, 0, 3});
+  if constexpr (tessera::checked) {
+    CHECK_THROWS_WITH_AS(reduce({0, 2, 1, 5}), "segmented_reduce: offsets are negative or decrease (segment 1, offset 2, next offset 1)",
+                         tessera::error);
+    CHECK_THROWS_AS(reduce({-1, 2, 3, 5}), tessera::error);
+  }
+}

@@ -57,3 +57,14 @@ TEST_CASE("unique refuses outputs without room") {
   CHECK_THROWS_AS(tessera::unique(host.exec(), view, three, two), tessera::error);
   CHECK_THROWS_AS(tessera::unique(host.exec(), view, three, four), tessera::error);
 }
+
+TEST_CASE("unique refuses, in a checked build, keys that differ in other bits") {
+  if constexpr (tessera::checked) {
+    tessera_tests::pool_host<2> host;
+    std::vector<std::int64_t> keys{259, 3, 2}, distinct(3), inverse(3);
+    vector_view<std::int64_t> const view(keys);
+    CHECK_THROWS_WITH_AS(tessera::unique(host.exec(), view, distinct, inverse, {.begin_bit = 0, .end_bit = 1}),
+                         "unique: keys differ in bits that are not compared (position 1, begin_bit 0, end_bit 1)", tessera::error);
+    CHECK(tessera::unique(host.exec(), view, distinct, inverse, {.begin_bit = 0, .end_bit = 9}) == 3);
+  }
+}

@@ -117,6 +117,19 @@ TEST_CASE("write_planted_log: the file holds the samples, on any number of threa
   }
 }
 
+TEST_CASE("write_planted_log: samples that cannot be") {
+  temporary_folder folder;
+  host h(1);
+  tessera::planted_clicks const clicks(h.exec, one_id_bags());
+  auto const refused = [&](std::int64_t first, std::int64_t count) {
+    return tessera_tests::error_of(
+        [&] { tessera::write_planted_log(h.exec, clicks, first, count, folder.path("log"), [](auto const&) {}); });
+  };
+  CHECK(refused(0, -1).code() == tessera::errc::invalid_argument);
+  CHECK(refused(0, -1).value("count") == "-1");
+  CHECK(refused(-1, 5).value("first") == "-1");
+}
+
 TEST_CASE("to_raw_rows: what a log cannot hold is named") {
   host h;
   tessera::raw_rows rows;

@@ -123,7 +123,9 @@ class failing_reader {
   }
   reader_position position() const { return at_; }
   std::int64_t epoch_samples() const { return at_.offset; }
+  std::atomic<std::int64_t> refused_seeks{0};
   void seek(reader_position position) {
+    if (refused_seeks > 0 && refused_seeks-- > 0) throw error(errc::io_error, "not now");
     if (position.block != 0) throw error(errc::incompatible, "no such block");
     at_ = position;
   }
@@ -339,6 +341,23 @@ TEST_CASE("prefetching_reader: what cannot be is named, and a refused position c
   CHECK(reader.position() == reader_position{0, 0, 1, 1});
   REQUIRE(reader.next(here.exec, batch));
   CHECK(batch.sample_ids[0] == 1);
+}
+
+TEST_CASE("prefetching_reader: a position refused, and the way back too: the next batch is the one it would have been") {
+  place ahead, here;
+  failing_reader wrapped;
+  prefetching_reader reader(ahead.exec, wrapped, {.depth = 2});
+  batch_view batch;
+  REQUIRE(reader.next(here.exec, batch));
+  wrapped.refused_seeks = 2;
+  CHECK(error_of([&] { reader.seek({0, 0, 2, 0}); }).code() == errc::io_error);
+  CHECK(reader.position() == reader_position{0, 0, 1, 1});
+  CHECK(error_of([&] { reader.next(here.exec, batch); }).code() == errc::io_error);
+  REQUIRE(reader.next(here.exec, batch));
+  CHECK(batch.sample_ids[0] == 1);
+  reader.seek({0, 0, 2, 0});
+  REQUIRE(reader.next(here.exec, batch));
+  CHECK(batch.sample_ids[0] == 2);
 }
 
 TEST_CASE("batch_copy: everything a batch shows, offsets from 0") {

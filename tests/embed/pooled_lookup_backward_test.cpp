@@ -203,3 +203,49 @@ TEST_CASE_TEMPLATE("pooled_lookup_weight_gradient: the derivative by each weight
     CHECK_THROWS_AS(tessera::pooled_lookup_weight_gradient(exec, tables, features, saved, gradients.in(), too_few), tessera::error);
   });
 }
+
+TEST_CASE("pooled_lookup_weight_gradient: a row not admitted counts with the bits that it would have") {
+  std::mt19937_64 random(12);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const options = tables_of_dims({3, 17, 130}, 30);
+  auto const features = features_over(3);
+  auto const batch = random_batch(exec, random, features.size(), {.id_range = 30, .most_rows = 30, .mean_length = 4, .weighted = true});
+  auto const view = std::as_const(batch).view();
+  auto const gradients = random_gradients(random, options, features, view);
+  auto const of = [&](auto& tables) {
+    pooled_matrices out(options, features, view);
+    tessera::lookup_saved saved;
+    tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
+    std::vector<float> result(static_cast<std::size_t>(view.size()));
+    tessera::pooled_lookup_weight_gradient(exec, tables, features, saved, gradients.in(), result);
+    return result;
+  };
+  auto tables = make_tables<dense>(exec, options, tessera::sgd{});
+  std::vector<tessera::hash_table<float, tessera::admit_by_probability>> closed;
+  for (auto const& table : options) closed.emplace_back(exec, table, tessera::sgd{}, tessera::admit_by_probability{.probability = 0});
+  CHECK(same_bits(of(closed), of(tables)));
+  for (auto const& table : closed) CHECK(table.rows() == 0);
+}
+
+TEST_CASE("pooled_lookup: a refused lookup keeps the memory of what it was to fill") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const options = tables_of_dims({4}, 10);
+  auto const features = features_over(1);
+  auto tables = make_tables<dense>(exec, options, tessera::sgd{});
+  auto const good = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{1, 2, 3}}}}),
+             bad = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{1, 10}}}});
+  auto const view = std::as_const(good).view(), bad_view = std::as_const(bad).view();
+  pooled_matrices out(options, features, view);
+  tessera_tests::counting_memory sorters;  // another thread's, which goes on using it
+  tessera::lookup_saved saved;
+  tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
+  tessera::prepare_backward(exec.with_memory(sorters), tables, tessera::vector_view<tessera::pooled_feature const>(features), saved);
+  auto const pieces = sorters.live_pieces();
+  CHECK(pieces > 0);
+  CHECK_THROWS_AS(tessera::pooled_lookup(exec, tables, features, bad_view, out.out(), saved), tessera::error);
+  CHECK(sorters.live_pieces() == pieces);
+  CHECK_FALSE(saved.order.ready());
+  CHECK_THROWS_AS(tessera::pooled_lookup_backward(exec, tables, features, saved, out.in(), tessera::sgd{}), tessera::error);
+}

@@ -7,6 +7,7 @@
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
 #include <tessera/embed/row_gradients.hpp>
+#include <tessera/embed/sequence_lookup_backward.hpp>
 
 #include "pooled_lookup_backward_suite.hpp"
 
@@ -186,4 +187,146 @@ TEST_CASE("one optimizer a table: each with its own learning rate") {
     auto const dim = options[t].dim;
     CHECK(same_bits(together[t].weights().data(), alone[t].weights().data(), ids * dim));
   }
+}
+
+TEST_CASE("a checked build refuses backwards whose rows have left since the forward, and tables that gradients have not") {
+  if constexpr (tessera::checked) {
+    tessera_tests::serial_host host;
+    auto const exec = host.exec();
+    std::vector<tessera::pooled_feature> const one{{.table = 1}};
+    std::vector<std::int64_t> const tables_of_keys{1};
+    auto tables = make_tables<hashed>(exec, options, tessera::sgd{});
+    auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{5}, {}, {6, 7}}}});
+    auto const view = std::as_const(batch).view();
+    pooled_matrices out(options, one, view);
+    out.fill([] { return 1.0F; });
+    std::vector<float> three(3 * 16);
+    std::vector<tessera::matrix_view<float>> const vectors{{three.data(), 3, 16}};
+    std::vector<tessera::matrix_view<float const>> const of_vectors{{three.data(), 3, 16}};
+    tessera::lookup_saved saved, saved_vectors;
+    tessera::pooled_lookup(exec, tables, one, view, out.out(), saved);
+    tessera::sequence_lookup(exec, tables, tables_of_keys, view, vectors, saved_vectors);
+    tessera::row_gradients rows;
+    tessera::pooled_lookup_gradients(exec, tables, one, saved, out.in(), rows);
+    CHECK(rows.rows(1) == 3);
+    CHECK_THROWS_AS(rows.rows(5), tessera::error);
+    CHECK_THROWS_AS(rows.values(-1), tessera::error);
+
+    tables[1].erase(exec, std::vector<std::int64_t>{6});
+    std::vector<float> weights(3);
+    tessera::row_gradients more;
+    auto const sgd = tessera::sgd{};
+    auto const refused = [&](char const* name, char const* of, char const* number, auto const& call) {
+      CAPTURE(name);
+      try {
+        call();
+        FAIL("accepted");
+      } catch (tessera::error const& e) {
+        CHECK(e.code() == errc::out_of_range);
+        CHECK(std::string(e.sentence()) == std::string(name) + ": an id's row is no longer where it was");
+        CHECK(e.value(of) == number);
+        CHECK(e.value("position") == "1");
+        CHECK(e.value("id") == "6");
+        CHECK(e.value("slot now") == "-1");
+      }
+    };
+    refused("pooled_lookup_backward", "feature", "0", [&] { tessera::pooled_lookup_backward(exec, tables, one, saved, out.in(), sgd); });
+    refused("pooled_lookup_gradients", "feature", "0", [&] { tessera::pooled_lookup_gradients(exec, tables, one, saved, out.in(), more); });
+    refused("pooled_lookup_weight_gradient", "feature", "0",
+            [&] { tessera::pooled_lookup_weight_gradient(exec, tables, one, saved, out.in(), weights); });
+    refused("sequence_lookup_backward", "feature", "0",
+            [&] { tessera::sequence_lookup_backward(exec, tables, tables_of_keys, saved_vectors, of_vectors, sgd); });
+    refused("sequence_lookup_gradients", "feature", "0",
+            [&] { tessera::sequence_lookup_gradients(exec, tables, tables_of_keys, saved_vectors, of_vectors, more); });
+    refused("update_rows", "table", "1", [&] { tessera::update_rows(exec, tables, rows, sgd); });
+    for (auto const& table : tables) CHECK(table.steps() == tessera::step_count(0));
+  }
+}
+
+TEST_CASE_TEMPLATE("when memory runs out, nothing has changed", Store, dense, hashed) {
+  std::mt19937_64 random(8);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const batch = a_batch(exec, random), more = a_batch(exec, random);
+  auto const view = std::as_const(batch).view(), more_view = std::as_const(more).view();
+  auto tables = make_tables<Store>(exec, options, tessera::sgd{});
+  auto sum = gradients_of(exec, tables, view, random_gradients(random, options, features, view));
+  auto const other = gradients_of(exec, tables, more_view, random_gradients(random, options, features, more_view));
+  auto const before = all_values(sum);
+  auto const weights = [&] {
+    std::vector<float> all;
+    for (auto const& table : tables)
+      table.for_each_row([&](std::int64_t slot, std::int64_t) { all.insert(all.end(), table.row(slot), table.row(slot) + table.dim()); });
+    return all;
+  };
+  auto const weights_before = weights();
+  tessera_tests::counting_memory small;
+  auto const small_exec = exec.with_memory(small);
+  for (std::int64_t allowed = 0; allowed < 4; ++allowed) {
+    CAPTURE(allowed);
+    small.fail_after(allowed);
+    CHECK_THROWS_AS(tessera::add_row_gradients(small_exec, sum, other), std::bad_alloc);
+    CHECK(same_bits(all_values(sum), before));
+  }
+  small.fail_after(0);
+  CHECK_THROWS_AS(tessera::update_rows(small_exec, tables, sum, tessera::sgd{}), std::bad_alloc);
+  for (auto const& table : tables) CHECK(table.steps() == tessera::step_count(0));
+  CHECK(same_bits(weights(), weights_before));
+}
+
+TEST_CASE("add_row_gradients takes the spare's memory, and refuses a slot that has gone to another id") {
+  using evicting = tessera::hash_table<float, tessera::admit_all, tessera::evict_lru>;
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  std::vector<tessera::pooled_feature> const one{{.table = 0}};
+  auto const limited = [](std::int64_t batches_in_flight) {
+    return tessera::table_options{.dim = 16, .rows = 4, .most_rows = 4, .batches_in_flight = batches_in_flight};
+  };
+  for (std::int64_t const in_flight : {1, 2}) {
+    CAPTURE(in_flight);
+    std::vector<tessera::table_options> const of_tables{limited(in_flight)};
+    auto tables = make_tables<evicting>(exec, of_tables, tessera::sgd{});
+    auto const gradients = [&](std::vector<std::int64_t> const& ids_of_bag, float value) {
+      auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {ids_of_bag}}});
+      auto const view = std::as_const(batch).view();
+      pooled_matrices out(of_tables, one, view);
+      tessera::lookup_saved saved;
+      tessera::pooled_lookup(exec, tables, one, view, out.out(), saved);
+      out.fill([value] { return value; });
+      tessera::row_gradients rows;
+      tessera::pooled_lookup_gradients(exec, tables, one, saved, out.in(), rows);
+      return rows;
+    };
+    auto sum = gradients({1, 2, 3, 4}, 1);
+    auto const next = gradients({2, 9}, 10);  // 1 leaves for 9, unless it is in flight
+    tessera::row_gradients spare;
+    if (in_flight == 1) {
+      try {
+        tessera::add_row_gradients(exec, sum, next, spare);
+        FAIL("accepted");
+      } catch (tessera::error const& e) {
+        CHECK(e.code() == errc::out_of_range);
+        CHECK(e.value("slot") == "0");
+        CHECK(e.value("id") == "1");
+        CHECK(e.value("id now") == "9");
+      }
+      CHECK(all_values(sum) == std::vector<float>(4 * 16, 1.0F));
+    } else {
+      tessera::add_row_gradients(exec, sum, next, spare);
+      REQUIRE(sum.rows(0) == 4);
+      for (std::int64_t row = 0; row < 4; ++row) CHECK(sum.values(0)(row, 15) == (row == 1 ? 11.0F : 1.0F));
+      for (int i = 0; i < 2; ++i) tessera::add_row_gradients(exec, sum, next, spare);
+      tessera_tests::counting_memory small;
+      small.fail_after(1);  // of the work
+      tessera::add_row_gradients(exec.with_memory(small), sum, next, spare);
+      CHECK(sum.values(0)(1, 15) == 41.0F);
+    }
+  }
+}
+
+TEST_CASE("no tables, no optimizers: nothing happens") {
+  tessera_tests::serial_host host;
+  std::vector<dense> none;
+  tessera::update_rows(host.exec(), none, tessera::row_gradients(), std::vector<tessera::sgd>());
+  CHECK(none.empty());
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <vector>
 
+#include <tessera/core/check_finite.hpp>
 #include <tessera/core/radix_sort.hpp>
 #include <tessera/core/scan.hpp>
 #include <tessera/core/segmented_reduce.hpp>
@@ -70,6 +71,8 @@ void use(my_exec const& exec) {
 #else
   // CASE == 2 says: for_each_index: no back end for this execution; for CUDA include <tessera/core/for_each_index.cuh>
   tessera::for_each_index(exec, 1, 1, [](std::int64_t) {});
+  // CASE == 2 says: check_finite: no back end for this execution; for CUDA include <tessera/core/check_finite.cuh>
+  tessera::check_finite(exec, "values", any<floats>());
   // CASE == 2 says: exclusive_scan: no back end for this execution; for CUDA include <tessera/core/scan.cuh>
   tessera::exclusive_scan(exec, any<ids>(), any<ids>());
   // CASE == 2 says: lengths_to_offsets: no back end for this execution; for CUDA include <tessera/core/scan.cuh>

@@ -111,3 +111,23 @@ TEST_CASE("html_page: what does not fit is refused") {
   CHECK(code([&] { page.charts({{"t", "x", "y", {{"s", {1, 2}, {1}}}}}); }) == errc::shape_mismatch);
   CHECK(page.text() == before);
 }
+
+TEST_CASE("html_page: ranges too wide or too narrow for an axis have one all the same") {
+  auto const drawn = [](std::vector<double> const& y) {
+    html_page page("p");
+    page.charts({{"t", "x", "y", {{"s", {0, 1}, y, true}}}});
+    return page.text();
+  };
+  for (auto const& y : std::vector<std::vector<double>>{
+           {0, 5e-324}, {-1e-320, 1e-320}, {1, std::nextafter(1.0, 2.0)}, {1e299, std::nextafter(1e299, 1e300)}, {-1e300, 1e300}}) {
+    CAPTURE(y);
+    auto const text = drawn(y);
+    CHECK_FALSE(has(text, "nan"));
+    CHECK_FALSE(has(text, "inf"));
+    CHECK(count(text, "<circle") == 2);
+    CHECK(count(text, "class=\"grid\"") < 30);
+  }
+  // Their distance is no number: not drawn.
+  CHECK(count(drawn({-1e308, 1e308}), "<circle") == 0);
+  CHECK_FALSE(has(drawn({-1e308, 1e308}), "nan"));
+}

@@ -75,6 +75,33 @@ TEST_CASE("dense_update: 1, 2 and 4 threads give the same bits") {
   });
 }
 
+TEST_CASE("dense_update: a parameter's bits do not depend on the block that it stands in") {
+  std::mt19937_64 random(2);
+  auto const initial = tessera_tests::random_floats(random, 126);
+  harness host;
+  auto const check = [&](auto const& optimizer) {
+    auto whole = initial, halves = initial;
+    tessera::dense_optimizer_state state(host.exec(), 126, optimizer), first(host.exec(), 63, optimizer),
+        second(host.exec(), 63, optimizer);
+    for (int step = 0; step < 10; ++step) {
+      auto const gradient = tessera_tests::random_floats(random, 126);
+      tessera::dense_update(host.exec(), whole, gradient, state, optimizer);
+      tessera::dense_update(host.exec(), tessera::vector_view<float>(halves.data(), 63), {gradient.data(), 63}, first, optimizer);
+      tessera::dense_update(host.exec(), tessera::vector_view<float>(halves.data() + 63, 63), {gradient.data() + 63, 63}, second,
+                            optimizer);
+    }
+    CHECK(tessera_tests::same_bits(whole, halves));
+  };
+  using namespace tessera;
+  check(momentum_sgd{.learning_rate = 0.01F, .dampening = 0.1F, .nesterov = true});
+  check(adagrad{});
+  check(adam{.learning_rate = 0.01F});
+  check(ftrl{});
+  check(with_weight_decay{adam{.learning_rate = 0.01F}, 0.3F});
+  check(with_decoupled_weight_decay{adam{.learning_rate = 0.01F}, 0.3F});
+  check(with_decoupled_weight_decay{with_value_clipping{adagrad{}, 0.5F}, 0.3F});
+}
+
 TEST_CASE("dense_update: the step count of a checkpoint carries on") {
   harness host;
   std::vector<float> straight{1, 1}, resumed{1, 1};

@@ -206,6 +206,18 @@ void dot_interaction_suite() {
     refused_backward(good, matrix(2, 4), blocks({{2, 3}}));
     refused_backward(good, matrix(2, 4), blocks({{2, 3}, {3, 3}}));
     refused_backward(blocks({{2, 3}, {2, 2}}), matrix(2, 4), good);
+    auto const blamed = [&](std::vector<tessera::matrix_view<float>> const& vectors,
+                            std::vector<tessera::matrix_view<float>> const& gradients) {
+      try {
+        tessera::dot_interaction_backward(harness.exec(), constant(vectors), matrix(2, 4), gradients);
+      } catch (tessera::error const& e) {
+        CHECK(e.value("vector") == "1");
+        return std::string(e.value("argument"));
+      }
+      return std::string("nothing");
+    };
+    CHECK(blamed(good, blocks({{2, 3}, {3, 3}})) == "vector_gradients");
+    CHECK(blamed(blocks({{2, 3}, {2, 2}}), good) == "vectors");
   }
 }
 

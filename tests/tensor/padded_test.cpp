@@ -76,6 +76,10 @@ TEST_CASE("shapes and lengths that do not fit are refused") {
   auto e = error_of([&] { tessera::to_padded(exec, rows.view(), matrix, 0); });
   CHECK(e.code() == tessera::errc::shape_mismatch);
   CHECK(e.value("rows of the matrix") == "2");
+  auto const fitting = tessera::jagged<std::int64_t>::from_rows(exec, {{1}, {2}});
+  e = error_of([&] { tessera::to_padded(exec, fitting.view(), matrix_view<std::int64_t>(memory.data(), 2, 3, 2), 0); });
+  CHECK(e.code() == tessera::errc::shape_mismatch);
+  CHECK(e.value("stride") == "2");
   e = error_of([&] { tessera::from_padded(exec, matrix, ids{1}); });
   CHECK(e.code() == tessera::errc::shape_mismatch);
   for (std::int64_t const wrong : {std::int64_t{-1}, std::int64_t{4}, INT64_MAX, INT64_MIN}) {

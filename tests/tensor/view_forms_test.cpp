@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+#include <string>
 #include <vector>
 
 #include <tessera/core/memory.hpp>
@@ -57,7 +58,7 @@ TEST_CASE("operations on views take memory from the execution alone, and none fr
     auto const i = tessera::bucketize(exec, whole, 3, tessera::hashed_buckets{}, positions);
     tessera::to_padded(exec, whole.flat(), tessera::matrix_view<std::int64_t>(matrix.data(), 5, 2), 0);
     auto const j = tessera::from_padded(exec, tessera::matrix_view<std::int64_t>(matrix.data(), 5, 2), lengths);
-    tessera::gather_backward(exec, positions, tessera::vector_view<float const>(gradient), tessera::vector_view<float>(by_values));
+    tessera::gather_backward(exec, positions, gradient, tessera::vector_view<float>(by_values));
     return a.view().size() + b.view().size() + c.view().size() + d.view().size() + e.view().size() + f.view().size() + g.view().size() +
            h.view().size() + i.view().size() + j.size();
   };
@@ -72,4 +73,44 @@ TEST_CASE("operations on views take memory from the execution alone, and none fr
   if constexpr (!tessera::checked) CHECK(heap_allocations == heap);
   CHECK(host.memory().allocations() == upstream);
   CHECK(again == values);
+}
+
+TEST_CASE("a checked build refuses offsets that decrease, or are not there, in every operation, and names it") {
+  if constexpr (tessera::checked) {
+    tessera_tests::serial_host host;
+    auto const& exec = host.exec();
+    ids values{1, 2, 3, 4};
+    ids const decreasing{0, 3, 1}, first_row{0, 1, 2}, two{1, 1};
+    ids positions(1), matrix(4);
+    std::vector<std::uint8_t> const mask{1};
+    for (auto const* const offsets : {decreasing.data(), static_cast<std::int64_t const*>(nullptr)}) {
+      CAPTURE(offsets == nullptr);
+      tessera::keyed_jagged_view<std::int64_t const> const bad{values.data(), nullptr, offsets, first_row.data(), 2};
+      tessera::jagged_view<std::int64_t const> const rows{values.data(), offsets, 2};
+      std::array const inputs{bad};
+      std::array const flat_inputs{rows};
+      auto const refused = [&](std::string const& name, auto const& call) {
+        CAPTURE(name);
+        auto const e = error_of(call);
+        CHECK(e.code() == tessera::errc::invalid_argument);
+        CHECK(std::string(e.what()) == name + (offsets == nullptr ? ": jagged: no offsets (rows 2)"
+                                                                  : ": jagged: offsets decrease (row 1, offset 3, next offset 1)"));
+      };
+      refused("permute_keys: in", [&] { tessera::permute_keys(exec, bad, two); });
+      refused("concat_keys: inputs[0]", [&] { tessera::concat_keys(exec, inputs); });
+      refused("concat_rows: inputs[0]", [&] { tessera::concat_rows(exec, inputs); });
+      refused("concat_rows: inputs[0]", [&] { tessera::concat_rows(exec, flat_inputs); });
+      refused("select_rows: in", [&] { tessera::select_rows(exec, bad, two); });
+      refused("select_rows: in", [&] { tessera::select_rows(exec, rows, two); });
+      refused("expand_rows: in", [&] { tessera::expand_rows(exec, bad, two); });
+      refused("expand_rows: in", [&] { tessera::expand_rows(exec, rows, two); });
+      refused("slice_rows: in", [&] { tessera::slice_rows(exec, bad, 0, 1); });
+      refused("truncate_rows: in", [&] { tessera::truncate_rows(exec, bad, 1, tessera::kept_values::last); });
+      refused("truncate_rows: in", [&] { tessera::truncate_rows(exec, rows, 1, tessera::kept_values::last); });
+      refused("masked_select: in", [&] { tessera::masked_select(exec, bad, mask); });
+      refused("masked_select: in", [&] { tessera::masked_select(exec, rows, mask); });
+      refused("bucketize: in", [&] { tessera::bucketize(exec, bad, 3, tessera::hashed_buckets{}, positions); });
+      refused("to_padded: in", [&] { tessera::to_padded(exec, rows, tessera::matrix_view<std::int64_t>(matrix.data(), 2, 2), 0); });
+    }
+  }
 }

@@ -536,6 +536,19 @@ TEST_CASE("what could not be opened is not saved") {
   }
 }
 
+TEST_CASE("gradients that wait for an update are not silently dropped") {
+  serial_exec host;
+  temporary_folder folder;
+  small_run<dense_table<>, sgd, sgd> writer(host.exec, {}, {});
+  auto clicks = small_shape().clicks(3);
+  writer.run.accumulate(host.exec, clicks.next(host.exec, 8));
+  CHECK(error_of([&] { save(host.exec, folder.path(), writer, 1); }).value("micro-batches") == "1");
+  CHECK(std::filesystem::is_empty(folder.path()));
+  writer.run.update(host.exec);
+  save(host.exec, folder.path(), writer, 1);
+  CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{1});
+}
+
 TEST_CASE("what fails on the way leaves the checkpoints before") {
   serial_exec host;
   temporary_folder folder;
@@ -589,6 +602,7 @@ TEST_CASE("a kill in the middle of saving leaves the newest committed checkpoint
   temporary_folder folder;
   adam_run<dense_table<>> writer(host.exec, {0.05F}, {0.01F});
   std::int64_t step = 0;
+  std::size_t before = 0;
   for (int round = 0; round < 30; ++round) {
     CAPTURE(round);
     std::array<int, 2> ends{};
@@ -620,7 +634,9 @@ TEST_CASE("a kill in the middle of saving leaves the newest committed checkpoint
     auto const steps = steps_in(folder.path());
     if (reported > 0) REQUIRE(!steps.empty());
     if (steps.empty()) continue;
-    CHECK(steps.size() <= 3);  // one more than kept, when it was not yet pruned
+    // A save that reported has pruned to the two kept; one that was killed may have committed and not pruned, in several rounds on end.
+    CHECK(steps.size() <= (reported > 0 ? 3 : before + 1));
+    before = steps.size();
     auto const found = open_newest_checkpoint(folder.path());
     CHECK(found.state.step == steps.back());
     CHECK(found.state.step >= reported);

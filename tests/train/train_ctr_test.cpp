@@ -174,10 +174,14 @@ TEST_CASE("a run that is killed and resumed ends where an uninterrupted one does
   write_file(train, head(train_tsv, 12000));
   write_file(test, head(test_tsv, 1000));
   auto const options = [&](std::string const& checkpoints) {
-    return arguments{"--epochs", "2", "--batch-size", "64", "--lr", "0.002", "--checkpoint", checkpoints, "--checkpoint-every", "20"};
+    return arguments{"--epochs",     "2",         "--batch-size",       "64", "--lr",      "0.002",
+                     "--checkpoint", checkpoints, "--checkpoint-every", "20", "--threads", "3"};
   };
+  // The one that runs through reads no batch ahead, the others do.
   auto const whole = folder.file("whole");
-  auto const uninterrupted = train_ctr(train, test, options(whole));
+  auto serial = options(whole);
+  serial.insert(serial.end(), {"--pipeline", "off"});
+  auto const uninterrupted = train_ctr(train, test, serial);
   REQUIRE_MESSAGE(uninterrupted.status == 0, uninterrupted.output);
   auto const expected = tensors_of(whole);
 
@@ -201,7 +205,7 @@ TEST_CASE("a run that is killed and resumed ends where an uninterrupted one does
     auto const checkpoints = folder.file("round " + std::to_string(round));
     killed += kill_once(options(checkpoints), checkpoints);
     // What a checkpoint keeps needs no repeating.
-    arguments const resume{"--resume", "--checkpoint", checkpoints, "--checkpoint-every", "20"};
+    arguments const resume{"--resume", "--checkpoint", checkpoints, "--checkpoint-every", "20", "--threads", "2"};
     if (round >= 2) killed += kill_once(resume, checkpoints);
     if (round >= 4) killed += kill_once(resume, checkpoints);
     auto const resumed = train_ctr(train, test, round == 1 ? arguments{"--resume", "--checkpoint", checkpoints, "--threads", "1"} : resume);
@@ -213,6 +217,155 @@ TEST_CASE("a run that is killed and resumed ends where an uninterrupted one does
   }
   MESSAGE("seed " << seed << ": " << killed << " of 9 kills came before the end");
   CHECK(killed > 0);
+}
+
+TEST_CASE("reading ahead changes no bit of checkpoints, predictions, metrics or reports") {
+  small_data const data;
+  struct outcome {
+    std::string figures, tensors, manifest, predictions, metrics, report;
+  };
+  auto const with = [&](std::string const& threads, std::string const& pipeline, arguments const& more) {
+    auto const name = [&](char const* kind) { return data.folder.file(kind); };
+    std::filesystem::remove_all(name("checkpoints"));
+    arguments all{"--batch-size",       "32", "--threads", threads,     "--pipeline", pipeline,        "--checkpoint", name("checkpoints"),
+                  "--checkpoint-every", "10", "--predict", name("csv"), "--metrics",  name("metrics"), "--report",     name("report")};
+    all.insert(all.end(), more.begin(), more.end());
+    auto const run = data.run(all);
+    REQUIRE_MESSAGE(run.status == 0, run.output);
+    auto const strip = [](std::string const& text, char const* what) { return std::regex_replace(text, std::regex(what), ""); };
+    return outcome{figures(run),
+                   tensors_of(name("checkpoints")),
+                   contents(tessera::list_step_folders(name("checkpoints")).back().path + "/manifest.json"),
+                   contents(name("csv")),
+                   strip(contents(name("metrics")), "\"samples_per_second\":[^,}]*"),
+                   strip(contents(name("report")), "<tr><td>--threads</td><td>.</td></tr>")};
+  };
+  for (arguments const& options :
+       {arguments{"--epochs", "2"},
+        arguments{"--epochs", "2", "--model", "deepfm", "--row-format", "bf16", "--embedding-optimizer", "adam", "--embedding-lr", "0.01"},
+        arguments{"--progressive", "--epochs", "1", "--model", "dcn", "--hash-size", "50"}}) {
+    CAPTURE(options.size());
+    auto const expected = with("1", "off", options);
+    for (auto const& way : std::vector<std::pair<std::string, std::string>>{{"1", "on"}, {"2", "off"}, {"2", "on"}, {"4", "on"}}) {
+      CAPTURE(way.first);
+      CAPTURE(way.second);
+      auto const found = with(way.first, way.second, options);
+      CHECK(found.figures == expected.figures);
+      CHECK(found.tensors == expected.tensors);
+      CHECK(found.manifest == expected.manifest);
+      CHECK(found.predictions == expected.predictions);
+      CHECK(found.metrics == expected.metrics);
+      CHECK(found.report == expected.report);
+    }
+  }
+  check_refused(data.run({"--pipeline", "perhaps"}), {"--pipeline", "perhaps", "off"});
+}
+
+TEST_CASE("a run that fails while it reads ahead ends with its error") {
+  small_data const data;
+  for (std::string const threads : {"2", "4"}) {
+    auto const result = data.run({"--threads", threads, "--pipeline", "on", "--lr", "1e30", "--batch-size", "8"});
+    check_refused(result, {"diverged"});
+    CHECK(result.status == 1);
+  }
+}
+
+TEST_CASE("the report is one page with curves, calibration, tables and options, and fetches nothing") {
+  small_data const data;
+  auto const report = data.folder.file("a & b.html"), checkpoints = data.folder.file("checkpoints");
+  auto const run = data.run({"--epochs", "3", "--batch-size", "50", "--report", report, "--checkpoint", checkpoints});
+  REQUIRE_MESSAGE(run.status == 0, run.output);
+  CHECK_FALSE(std::filesystem::exists(report + ".partial"));
+  auto const page = contents(report);
+  auto const count = [](std::string const& text, std::string const& part) {
+    std::size_t n = 0;
+    for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+    return n;
+  };
+  auto const has = [&](std::string const& part) {
+    CAPTURE(part);
+    CHECK(page.find(part) != std::string::npos);
+  };
+  CHECK(page.starts_with("<!doctype html>"));
+  CHECK(page.ends_with("</html>\n"));
+  for (char const* const outside : {"http", "<script", "src=", "href=", "url(", "@import", "nan", "inf\""}) {
+    CAPTURE(outside);
+    CHECK(page.find(outside) == std::string::npos);
+  }
+  CHECK(count(page, "<svg") == count(page, "</svg>"));
+  CHECK(count(page, "<table") == 3);
+  for (char const* const chart : {"Log loss", "AUC", "Calibration", "Predictions"})
+    has(std::string("<figcaption>") + chart + "</figcaption>");
+  for (char const* const part : {"Curves", "Calibration on the test data", "Embedding tables", "Options"}) has(std::string("<h2>") + part);
+  CHECK(count(page, "<title>training</title>") == 2);  // a curve of each
+  CHECK(count(page, "<title>test: ") == 6);            // a dot an epoch
+  auto const cell = [](std::string const& text) { return "<td>" + text + "</td>"; };
+  std::smatch auc;
+  auto const last_line = run.last_line();
+  REQUIRE(std::regex_search(last_line, auc, std::regex("auc=([0-9.]+)")));
+  has(cell(auc[1]));
+  has(cell("300"));
+  has(cell("--batch-size") + cell("50"));
+  has(cell("--model") + cell("dlrm"));
+  has(cell("--embedding-lr") + cell("0.03"));
+  has(cell("--train") + cell(data.train));
+  // Every table by its feature, with its rows, dim, megabytes, reads in 3 epochs of 1000 samples, and shares.
+  CHECK(count(page, cell("3000")) == 13);
+  CHECK(
+      std::regex_search(page, std::regex("<td>category 1</td><td>\\d+</td><td>16</td><td>\\d+\\.\\d+</td><td>\\d+\\.\\d+</td><td>3000</td>"
+                                         "<td>\\d+\\.\\d %</td><td>\\d+\\.\\d %</td><td>\\d+\\.\\d %</td>")));
+
+  // Of a run that went on, what it saw; of one that had ended, the test alone.
+  REQUIRE(data.run({"--resume", "--checkpoint", checkpoints, "--epochs", "4", "--report", report}).status == 0);
+  auto const further = contents(report);
+  CHECK(further.find("went on from step 60:") != std::string::npos);
+  CHECK(count(further, cell("1000")) >= 13);
+  REQUIRE(data.run({"--resume", "--checkpoint", checkpoints, "--report", report}).status == 0);
+  CHECK(count(contents(report), "<title>test: ") == 2);
+  CHECK(contents(report).find("nan") == std::string::npos);
+}
+
+TEST_CASE("reports that cannot be") {
+  small_data const data;
+  auto const report = data.folder.file("report.html"), checkpoints = data.folder.file("checkpoints");
+  REQUIRE(data.run({"--epochs", "1", "--checkpoint", checkpoints}).status == 0);
+  check_refused(data.run({"--eval-only", "--checkpoint", checkpoints, "--report", report}), {"--report", "--eval-only"});
+  CHECK_FALSE(std::filesystem::exists(report));
+  // A run that fails leaves the page of an earlier one.
+  write_file(report, "of an earlier run\n");
+  check_refused(data.run({"--lr", "1e30", "--report", report}), {"diverged"});
+  CHECK(contents(report) == "of an earlier run\n");
+  CHECK_FALSE(std::filesystem::exists(report + ".partial"));
+  // Tested on one label only: no AUC, and a page all the same.
+  std::string zeros;
+  std::istringstream lines(head(test_tsv, 100));
+  for (std::string line; std::getline(lines, line);)
+    if (line[0] == '0') zeros += line + '\n';
+  write_file(data.folder.file("zeros"), zeros);
+  auto const run = train_ctr(data.train, data.folder.file("zeros"), {"--epochs", "1", "--report", report});
+  CHECK_MESSAGE(run.status == 0, run.output);
+  CHECK(contents(report).find("test AUC nan") != std::string::npos);
+  CHECK(contents(report).find("\"nan") == std::string::npos);  // no coordinate
+}
+
+TEST_CASE("an output takes the place of no input and no other output") {
+  small_data const data;
+  auto const file = data.folder.file("file"), link = data.folder.file("link");
+  auto const train = contents(data.train), test = contents(data.test);
+  std::filesystem::create_symlink(data.test, link);
+  for (std::string const option : {"--predict", "--metrics", "--report"}) {
+    CAPTURE(option);
+    check_refused(data.run({option, data.train}), {option, "other option --train", data.train});
+    check_refused(data.run({option, data.folder.file("../") + data.test.substr(data.test.find_last_of('/', data.test.rfind('/') - 1) + 1)}),
+                  {option, "other option --test"});
+    check_refused(data.run({option, link}), {option, "other option --test", link});
+  }
+  check_refused(data.run({"--predict", file, "--report", file}), {"--report", "other option --predict", file});
+  check_refused(data.run({"--metrics", file, "--report", data.folder.file("./file")}), {"--report", "other option --metrics"});
+  CHECK(contents(data.train) == train);
+  CHECK(contents(data.test) == test);
+  CHECK_FALSE(std::filesystem::exists(file));
+  CHECK(data.run({"--epochs", "1", "--predict", "/dev/null", "--report", "/dev/null"}).status == 0);
 }
 
 TEST_CASE("a finished run can be resumed, tested and trained further") {
@@ -614,6 +767,8 @@ TEST_CASE("the help names every option") {
                                    "--metrics",
                                    "--eval-only",
                                    "--predict",
+                                   "--report",
+                                   "--pipeline",
                                    "--version"})
     CHECK(std::regex_search(help.output, std::regex("\n +" + option + " ")));
   CHECK(help.last_line().starts_with("  train_ctr --train "));
@@ -910,7 +1065,9 @@ TEST_CASE("a run that fails leaves the predictions of an earlier one as they wer
   small_data const data;
   auto const old = data.folder.file("old.csv"), fresh = data.folder.file("fresh.csv");
   write_file(old, "of an earlier run\n");
-  for (auto const& csv : {old, fresh}) {
+  auto const link = data.folder.file("link.csv");
+  std::filesystem::create_symlink(old, link);
+  for (auto const& csv : {old, fresh, link}) {
     check_refused(data.run({"--lr", "1e30", "--predict", csv}), {"diverged"});
     CHECK_FALSE(std::filesystem::exists(csv + ".partial"));
   }
@@ -924,7 +1081,7 @@ TEST_CASE("a run that fails leaves the predictions of an earlier one as they wer
 TEST_CASE("what cannot be written is an error, found before training where it can be") {
   small_data const data;
   auto const nowhere = data.folder.file("missing/file"), below_file = data.train + "/x";
-  for (std::string const option : {"--predict", "--metrics"})
+  for (std::string const option : {"--predict", "--metrics", "--report"})
     for (auto const& path : {nowhere, data.folder.path()}) {
       CAPTURE(path);
       auto const result = data.run({"--epochs", "1", option, path});
@@ -939,6 +1096,7 @@ TEST_CASE("what cannot be written is an error, found before training where it ca
   if (!std::filesystem::exists("/dev/full")) return;
   check_refused(data.run({"--epochs", "1", "--predict", "/dev/full"}), {"--predict", "/dev/full"});
   check_refused(data.run({"--epochs", "1", "--metrics", "/dev/full"}), {"--metrics", "/dev/full"});
+  check_refused(data.run({"--epochs", "1", "--report", "/dev/full"}), {"--report", "/dev/full"});
   check_refused(data.run({"--epochs", "1", "--checkpoint", "/dev/full"}), {"/dev/full"});
   check_refused(run_program({"/bin/sh", "-c", "exec \"$0\" --train \"$1\" --test \"$2\" --epochs 1 > /dev/full", TESSERA_TRAIN_CTR,
                              data.train, data.test}),

@@ -85,12 +85,13 @@ struct with_decoupled_weight_decay {
     return optimizer.gradient_of(gradient, weight);
   }
   TESSERA_HOST_DEVICE auto begin_row(float* state, row_gradient const& row) const noexcept {
-    return detail::with_scale(multiply_add(-learning_rate_of(optimizer), decay, 1.0F), optimizer.begin_row(state, row));
+    return detail::with_scale(-learning_rate_of(optimizer) * decay, optimizer.begin_row(state, row));
   }
   template <class Factor>
   TESSERA_HOST_DEVICE void update(float& weight, float* state, std::int64_t stride, float gradient,
                                   detail::scale_and<Factor> const& factor) const noexcept {
-    weight *= factor.scale;
+    // A plain product here would fuse with the subtraction of the wrapped update in one loop and not in another.
+    weight = multiply_add(factor.scale, weight, weight);
     optimizer.update(weight, state, stride, gradient, factor.factor);
   }
 };

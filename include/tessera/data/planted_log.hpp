@@ -58,6 +58,7 @@ template <class Seen>
 void write_planted_log(host_exec const& exec, planted_clicks const& clicks, std::int64_t first, std::int64_t count, std::string const& path,
                        Seen const& seen) {
   constexpr std::int64_t part = 1 << 14;
+  if (count < 0) throw error(errc::invalid_argument, "write_planted_log: samples", {{"first", first}, {"count", count}});
   planted_samples samples;
   raw_rows rows;
   criteo_writer file(path);

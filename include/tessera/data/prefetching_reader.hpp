@@ -37,8 +37,8 @@ struct prefetching_options {
 /// `Prepare::state` (default-constructible, one a slot, used again and again) with what a step will need, sorted ids for instance.
 /// What the reader or `prepare` throws is thrown again by the `next` that would have given that batch; as with the reader alone, the
 /// position is then what it was and another `next` tries again.
-/// The destructor waits for the batch that is being read, no longer. Reader, team and memory outlive it; the reader is nobody else's
-/// meanwhile. One consumer thread at a time.
+/// The destructor waits for the batch that is being read, no longer; the reader then stands where the thread got to. Reader, team and
+/// memory outlive it; the reader is nobody else's meanwhile. One consumer thread at a time.
 template <reader Reader, class Prepare = prepare_nothing>
 class prefetching_reader {
  public:
@@ -58,6 +58,7 @@ class prefetching_reader {
 
   /// As the wrapped reader's `next`; waits for the batch if need be. Copies nothing and allocates nothing.
   bool next(host_exec const&, batch_view& out) {
+    if (!thread_.joinable()) start(true);  // after a seek that was refused
     std::unique_lock lock(mutex_);
     if (in_use_ != nullptr) free_slot();
     not_empty_.wait(lock, [this] { return filled_ > freed_; });
@@ -90,16 +91,15 @@ class prefetching_reader {
   /// Drops what was read ahead and goes on from there. @throws as the wrapped reader's; then the position is what it was.
   void seek(reader_position position) {
     stop();
-    std::exception_ptr refusal;
+    auto const before = consumed_at_;
     try {
       wrapped_->seek(position);
+      produced_at_ = consumed_at_ = place();
+      start();
     } catch (...) {
-      refusal = std::current_exception();
-      wrapped_->seek(consumed_at_.position);
+      produced_at_ = consumed_at_ = before;  // where `next` takes up again
+      throw;
     }
-    produced_at_ = consumed_at_ = place();
-    start();
-    if (refusal) std::rethrow_exception(refusal);
   }
 
   /// Of the copies so far, without the wrapped reader and what `prepare` keeps.
@@ -127,10 +127,12 @@ class prefetching_reader {
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(slots_.size()); }
   place_in_epoch place() const { return {wrapped_->position(), wrapped_->epoch_samples()}; }
 
-  void start() {
+  // `astray`: the reader stands elsewhere than at `produced_at_`.
+  void start(bool astray = false) {
     filled_ = freed_ = 0;
     in_use_ = nullptr;
-    stopping_ = failed_ = false;
+    stopping_ = false;
+    failed_ = astray;
     for (auto& slot : slots_) slot.failure = nullptr;
     try {
       thread_ = std::thread([this] { work(); });
@@ -192,7 +194,7 @@ class prefetching_reader {
   Prepare prepare_;
   std::vector<ring_slot> slots_;
   ring_slot* in_use_ = nullptr;  // the consumer's
-  bool failed_ = false;          // the thread's: the last slot has a failure
+  bool failed_ = false;          // the thread's: the reader may not stand at `produced_at_`
   place_in_epoch produced_at_;   // the thread's
   place_in_epoch consumed_at_;   // the consumer's
   mutable std::mutex mutex_;     // of what follows

@@ -50,7 +50,8 @@ struct preprocessing_state {
 /// - one sparse feature a category column, then, on demand, one an integer column, with one id a sample. Exact vocabulary: id 0 for values
 ///   that training lacks or has fewer than min_count times, 1 for a missing value, from 2 on values in the order of their first appearance.
 ///   Limited vocabulary: the same, but from 2 on the most frequent values, most frequent first, of those counted min_count times at least;
-///   counts are as `value_counts` has them, so that they lack at most training rows / vocabulary_limit. Hashing: hash(column, value) % hash_size, and hash_size for a missing value.
+///   counts are as `value_counts` has them, so that they lack at most training rows / vocabulary_limit. Hashing:
+///   hash(column, value) % hash_size, and hash_size for a missing value.
 /// Move-only. Its memory is that of the `exec` it was made with.
 class preprocessing {
  public:

@@ -75,7 +75,7 @@ class hash_table {
   /// The id of each slot, (slot_bound(),); without meaning where no id has the slot.
   vector_view<std::int64_t const> ids() const noexcept { return ids_.ids(); }
   /// Whether an id has this slot of [0, slot_bound()).
-  bool holds_slot(std::int64_t slot) const noexcept { return ids_.holds_number(slot); }
+  bool holds_slot(std::int64_t slot) const noexcept(!checks_indices) { return ids_.holds_number(slot); }
   /// f(slot, id) for each row: with an eviction policy, the next to leave first; else slots ascending.
   template <class F>
   void for_each_row(F const& f) const {

@@ -30,6 +30,14 @@ struct lookup_options {
   std::int64_t* out_of_range_count = nullptr;  ///< grows by the number of such ids, where given
 };
 
+namespace detail {
+template <class Store>
+std::int64_t const* slots_in(keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t> const& slots) noexcept {
+  if constexpr (Store::slots_are_ids) return batch.size() == 0 ? nullptr : batch.values + first_value(batch);
+  return slots.data();
+}
+}  // namespace detail
+
 /// What a backward needs of its forward. The caller owns it; any number may be in flight. The batch's memory must outlive it, and so
 /// must the rows: a store may evict only what no lookup in flight names.
 struct lookup_saved {
@@ -42,8 +50,7 @@ struct lookup_saved {
   /// The slot of each value of the batch, from its first value on.
   template <row_store Store>
   std::int64_t const* slots_of() const noexcept {
-    if constexpr (Store::slots_are_ids) return batch.size() == 0 ? nullptr : batch.values + detail::first_value(batch);
-    return slots.data();
+    return detail::slots_in<Store>(batch, slots);
   }
 };
 
@@ -185,12 +192,11 @@ void with_order(host_exec const& exec, vector_view<Store const> tables, vector_v
 template <class Store, class Feature, class Read>
 void training_lookup(host_exec const& exec, vector_view<Store> tables, vector_view<Feature const> features,
                      keyed_jagged_view<std::int64_t const> batch, lookup_saved& saved, Read const& read) {
-  lookup_saved filled{batch, std::move(saved.slots), std::move(saved.order)};
-  filled.order.clear();
-  saved.batch = {};  // what a throw leaves fits no batch
-  if constexpr (!Store::slots_are_ids) locate_all<true>(exec, tables, features, batch, filled.slots);
-  read(filled.template slots_of<Store>());
-  saved = std::move(filled);
+  saved.order.clear();
+  saved.batch = {};  // what a throw leaves fits no batch; the memory stays, whose owner may be another thread's
+  if constexpr (!Store::slots_are_ids) locate_all<true>(exec, tables, features, batch, saved.slots);
+  read(slots_in<Store>(batch, saved.slots));
+  saved.batch = batch;
 }
 
 template <class Store, class Feature, class Read>
@@ -213,7 +219,6 @@ struct prepare_backward_fn {
     vector_view<std::remove_const_t<Feature> const> const of_keys(features);
     check_lookup_call("prepare_backward", held, of_keys, saved.batch, saved.batch.keys);
     check_saved<store>("prepare_backward", saved);
-    check_saved_rows(exec, "prepare_backward", held, of_keys, saved);
     sort_rows(exec, held, of_keys, saved, saved.order);
   }
 };
@@ -222,7 +227,7 @@ struct prepare_backward_fn {
 
 /// Sorts the ids of a lookup by row, which its backward would otherwise do first: `prepare_backward(exec, tables, features, saved)`. It
 /// reads no row, so it may run while other batches are computed. `features` as in the forward that filled `saved`.
-/// @throws tessera::error shape_mismatch, out_of_range; in a checked build also, as each backward, for rows that have left their table.
+/// @throws tessera::error shape_mismatch, out_of_range.
 inline constexpr detail::prepare_backward_fn prepare_backward{};
 
 }  // namespace tessera::inline TESSERA_ABI

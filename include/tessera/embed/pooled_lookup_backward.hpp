@@ -53,6 +53,7 @@ struct pooled_lookup_backward_impl<host_exec> {
   template <class Store>
   static void weight_gradient(host_exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                               lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients, vector_view<float> out) {
+    check_saved_rows(exec, "pooled_lookup_weight_gradient", tables, features, saved);
     auto const base = first_value(saved.batch);
     auto const* const slots = saved.slots_of<Store>();
     for (std::int64_t key = 0; key < saved.batch.keys; ++key) {
@@ -81,20 +82,23 @@ struct pooled_lookup_backward_impl<host_exec> {
     for (; i + 16 <= dim; i += 16)
       for (int k = 0; k < 16; ++k) lane[k] = multiply_add(to_float(row[i + k]), gradient[i + k], lane[k]);
     for (int k = 0; k < dim - i; ++k) lane[k] = multiply_add(to_float(row[i + k]), gradient[i + k], lane[k]);
+    return join(lane);
+  }
+  static float join(float* lane) noexcept {
     for (int half = 8; half > 0; half /= 2)
       for (int k = 0; k < half; ++k) lane[k] += lane[k + half];
     return lane[0];
   }
 
-  // A row that the forward read as zeros, or as the row that the id would get.
+  // A row that the forward read as zeros, or as the row that the id would get: then the same sum as if it had it.
   template <class Store>
   static float dot_initial(Store const& table, std::int64_t id, float const* gradient) noexcept {
-    float sum = 0;
+    float lane[16] = {};
     if constexpr (!Store::slots_are_ids)
       for_each_initial_element(table.options(), id, [&](std::int64_t i, float value) {
-        sum = multiply_add(to_float(round_to<typename Store::element>(value)), gradient[i], sum);
+        lane[i % 16] = multiply_add(to_float(round_to<typename Store::element>(value)), gradient[i], lane[i % 16]);
       });
-    return sum;
+    return join(lane);
   }
 };
 
@@ -146,7 +150,6 @@ struct pooled_lookup_weight_gradient_fn {
     if (weight_gradient.size() != saved.batch.size())
       throw error(errc::shape_mismatch, "pooled_lookup_weight_gradient: one gradient a value",
                   {{"values", saved.batch.size()}, {"gradients", weight_gradient.size()}});
-    check_saved_rows(exec, "pooled_lookup_weight_gradient", held, features, saved);
     pooled_lookup_backward_impl<Exec>::weight_gradient(exec, held, features, saved, gradients, weight_gradient);
   }
 };

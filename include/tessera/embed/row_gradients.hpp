@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include <tessera/core/buffer.hpp>
@@ -146,13 +147,17 @@ struct update_rows_impl<host_exec> {
   template <class Store, class Optimizer>
   static void run(host_exec const& exec, vector_view<Store> tables, row_gradients const& gradients,
                   vector_view<Optimizer const> optimizers) {
+    std::int64_t largest = 0;
+    for (std::int64_t t = 0; t < tables.size(); ++t)
+      largest = std::max(largest, 2 * tables[t].dim() * divide_up(gradients.rows(t), gradient_rows_per_piece));
+    buffer<float> scratch(exec, largest);
+    count_step(tables);  // from here on nothing throws
     for (std::int64_t t = 0; t < tables.size(); ++t) {
       auto& table = tables[t];
       auto const& optimizer = of_table(optimizers, t);
       auto const dim = table.dim();
       auto const values = gradients.values(t);
       auto const slots = gradients.slots(t), ids = gradients.ids(t);
-      buffer<float> scratch(exec, 2 * dim * divide_up(slots.size(), gradient_rows_per_piece));
       for_each_piece(exec, slots.size(), gradient_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
         float* const gradient = scratch.data() + 2 * dim * (first / gradient_rows_per_piece);
         for (auto i = first; i < last; ++i) {
@@ -182,10 +187,9 @@ struct update_rows_fn {
         throw error(errc::out_of_range, "update_rows: no such slot",
                     {{"table", t}, {"slot", slots[slots.size() - 1]}, {"bound", stores[t].slot_bound()}});
     }
-    if constexpr (checked)
+    if constexpr (checked && std::is_same_v<Exec, host_exec>)
       for (std::int64_t t = 0; t < stores.size(); ++t)
         check_rows_stay(exec, "update_rows", "table", t, std::as_const(stores[t]), gradients.ids(t), gradients.slots(t).data());
-    count_step(stores);
     update_rows_impl<Exec>::run(exec, stores, gradients, each);
   }
 };
@@ -194,6 +198,12 @@ struct add_row_gradients_fn {
   // into += more: rows that either has, slots ascending; a row that both have is the sum, `into` first.
   template <execution Exec>
   void operator()(Exec const& exec, row_gradients& into, row_gradients const& more) const {
+    row_gradients sum;
+    (*this)(exec, into, more, sum);
+  }
+
+  template <execution Exec>
+  void operator()(Exec const& exec, row_gradients& into, row_gradients const& more, row_gradients& sum) const {
     auto const tables = more.tables();
     if (into.tables() != 0 && into.tables() != tables)
       throw error(errc::shape_mismatch, "add_row_gradients: gradients of other tables", {{"tables", into.tables()}, {"more", tables}});
@@ -204,9 +214,13 @@ struct add_row_gradients_fn {
         throw error(errc::shape_mismatch, "add_row_gradients: gradients of another dim",
                     {{"table", t}, {"dim", into.dim(t)}, {"more", more.dim(t)}});
       rows[t] = 0;
-      merge(slots(into, first, t), more.slots(t), [&](std::int64_t, std::int64_t) { ++rows[t]; });
+      merge(slots(into, first, t), more.slots(t), [&](std::int64_t a, std::int64_t b) {
+        if (a >= 0 && b >= 0 && into.ids(t)[a] != more.ids(t)[b])
+          throw error(errc::out_of_range, "add_row_gradients: a row has gone to another id",
+                      {{"table", t}, {"slot", more.slots(t)[b]}, {"id", into.ids(t)[a]}, {"id now", more.ids(t)[b]}});
+        ++rows[t];
+      });
     }
-    row_gradients sum;
     sum.resize(
         exec, tables, [&](std::int64_t t) { return rows[t]; }, [&](std::int64_t t) { return more.dim(t); });
     exec.run(tables, [&](std::int64_t t) {
@@ -222,7 +236,7 @@ struct add_row_gradients_fn {
         for (std::int64_t c = 0; c < dim; ++c) to[c] += other[c];
       });
     });
-    into = std::move(sum);
+    std::swap(into, sum);
   }
 
  private:
@@ -247,11 +261,13 @@ struct add_row_gradients_fn {
 /// One optimizer step with summed gradients: `update_rows(exec, tables, gradients, optimizers)`; `optimizers`: one for all tables or a
 /// container of one a table; every table was built with this kind. What `pooled_lookup_backward` does at once, bit for bit, when nothing
 /// has changed the gradients in between. Each table's step count grows by one. @throws tessera::error shape_mismatch, incompatible,
-/// out_of_range; in a checked build also for a row that has left its table.
+/// out_of_range; in a checked build also for a row that has left its table. No row has changed then; nor has it when memory runs out.
 inline constexpr detail::update_rows_fn update_rows{};
 
-/// Adds up gradients over micro-batches: `add_row_gradients(exec, into, more)`; `into` may be empty at first. Sums `into` + `more`, row by
-/// row. @throws tessera::error shape_mismatch.
+/// Adds up gradients over micro-batches: `add_row_gradients(exec, into, more, spare)`; `into` may be empty at first. Sums `into` + `more`,
+/// row by row. `spare`, which may be left out, means nothing before or after: its memory is taken for the sum, and gets that of `into`.
+/// @throws tessera::error shape_mismatch; out_of_range for a slot of another id in `more`: the store evicted the row between the two
+/// lookups (table_options::batches_in_flight). `into` is as before then, also when memory runs out.
 inline constexpr detail::add_row_gradients_fn add_row_gradients{};
 
 }  // namespace tessera::inline TESSERA_ABI

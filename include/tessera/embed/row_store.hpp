@@ -40,7 +40,9 @@ struct table_options {
   float init_bound = 0.01F;
   random_seed seed{};
   std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();  // hashed: at once
-  std::int64_t batches_in_flight = 1;  // hashed: rows located in so many batches, with the current one, do not leave by themselves
+  // hashed: rows located in so many batches, with the current one, do not leave by themselves. Each training lookup counts as a batch: as many
+  // as there are between a lookup and its backward, 2 where a step looks up the same tables twice.
+  std::int64_t batches_in_flight = 1;
 };
 
 /// Elements [4 * index, 4 * index + 4) of an id's initial row.

@@ -129,6 +129,7 @@ void check_optimizers(char const* call, vector_view<Store const> tables, vector_
   if (optimizers.size() != 1 && optimizers.size() != tables.size())
     throw error(errc::shape_mismatch, std::string(call) + ": one optimizer, or one a table",
                 {{"tables", tables.size()}, {"optimizers", optimizers.size()}});
+  if (tables.empty()) return;
   auto const needed = row_state_layout::of(optimizers[0]);
   for (auto const& table : tables)
     if (table.state_layout().per_row != needed.per_row || table.state_layout().per_element != needed.per_element)

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -17,7 +17,7 @@
 
 namespace tessera::inline TESSERA_ABI {
 
-/// A line of a chart. A NaN in `y` leaves a gap.
+/// A line of a chart. A NaN or a number beyond 1e300 in `x` or `y` leaves a gap.
 struct chart_series {
   std::string name;
   std::vector<double> x, y;
@@ -53,18 +53,16 @@ inline std::string html_text(std::string_view text) {
   return result;
 }
 
+// A number with a point, whatever the program's locale; |value| <= 1e300.
+inline std::string number_text(double value, std::chars_format format, int precision) {
+  char digits[400];
+  return {digits, std::to_chars(digits, digits + sizeof digits, value, format, precision).ptr};
+}
+
 inline std::string short_number(double value) {
-  char digits[32];
+  auto const of = [](double part, char const* unit) { return number_text(part, std::chars_format::general, 4) + unit; };
   auto const size = std::abs(value);
-  if (size >= 1e9)
-    std::snprintf(digits, sizeof digits, "%.4gG", value / 1e9);
-  else if (size >= 1e6)
-    std::snprintf(digits, sizeof digits, "%.4gM", value / 1e6);
-  else if (size >= 1e4)
-    std::snprintf(digits, sizeof digits, "%.4gk", value / 1e3);
-  else
-    std::snprintf(digits, sizeof digits, "%.4g", value);
-  return digits;
+  return size >= 1e9 ? of(value / 1e9, "G") : size >= 1e6 ? of(value / 1e6, "M") : size >= 1e4 ? of(value / 1e3, "k") : of(value, "");
 }
 
 /// Round numbers from `least` to `most`, about `count` of them: steps of 1, 2 or 5 times a power of ten.
@@ -84,12 +82,12 @@ class chart_drawing {
   explicit chart_drawing(line_chart const& chart) : chart_(chart) {
     for (auto const& s : chart.series)
       for (std::size_t i = 0; i < s.x.size(); ++i)
-        if (std::isfinite(s.x[i]) && std::isfinite(s.y[i])) {
+        if (drawable(s.x[i], s.y[i])) {
           widen(x_, s.x[i]);
           widen(y_, s.y[i]);
         }
-    if (std::isfinite(chart.y_least)) y_.first = chart.y_least;
-    if (std::isfinite(chart.y_most)) y_.second = chart.y_most;
+    if (drawable(0, chart.y_least)) y_.first = chart.y_least;
+    if (drawable(0, chart.y_most)) y_.second = chart.y_most;
     open(x_);
     open(y_);
   }
@@ -117,26 +115,25 @@ class chart_drawing {
   using range = std::pair<double, double>;
   static constexpr double left = 64, right = 624, top = 28, bottom = 270;
 
+  // Neither NaN nor so large that the axis' length would be infinite.
+  static bool drawable(double x, double y) noexcept { return std::abs(x) <= 1e300 && std::abs(y) <= 1e300; }
   static void widen(range& r, double value) {
     r.first = std::min(r.first, value);
     r.second = std::max(r.second, value);
   }
-  // No data, or one value: an axis all the same.
+  // No data, or values that are nearly one: an axis all the same.
   static void open(range& r) {
     if (!(r.first <= r.second)) r = {0, 1};
-    if (r.first == r.second) {
-      auto const margin = r.first == 0 ? 1 : std::abs(r.first) / 10;
+    auto const size = std::max(std::abs(r.first), std::abs(r.second));
+    if (r.second - r.first <= 1e-12 * size || size < 1e-300) {
+      auto const margin = size < 1e-300 ? 1 : size / 10;
       r = {r.first - margin, r.second + margin};
     }
   }
 
   double at_x(double x) const { return left + (x - x_.first) / (x_.second - x_.first) * (right - left); }
   double at_y(double y) const { return bottom - (y - y_.first) / (y_.second - y_.first) * (bottom - top); }
-  static std::string coordinate(double v) {
-    char digits[32];
-    std::snprintf(digits, sizeof digits, "%.1f", v);
-    return digits;
-  }
+  static std::string coordinate(double v) { return number_text(v, std::chars_format::fixed, 1); }
   void line(char const* kind, double x1, double y1, double x2, double y2) {
     out_ += std::string("<line class=\"") + kind + "\" x1=\"" + coordinate(x1) + "\" y1=\"" + coordinate(y1) + "\" x2=\"" + coordinate(x2) +
             "\" y2=\"" + coordinate(y2) + "\"/>";
@@ -150,7 +147,7 @@ class chart_drawing {
     std::string path;
     bool pen = false;
     for (std::size_t i = 0; i < s.x.size(); ++i) {
-      if (!std::isfinite(s.x[i]) || !std::isfinite(s.y[i])) {
+      if (!drawable(s.x[i], s.y[i])) {
         pen = false;
         continue;
       }
@@ -161,7 +158,7 @@ class chart_drawing {
     out_ += "<path class=\"" + kind + "\" d=\"" + path + "\"><title>" + html_text(s.name) + "</title></path>";
     if (!s.points) return;
     for (std::size_t i = 0; i < s.x.size(); ++i)
-      if (std::isfinite(s.x[i]) && std::isfinite(s.y[i]))
+      if (drawable(s.x[i], s.y[i]))
         out_ += "<circle class=\"" + kind + "\" r=\"3.5\" cx=\"" + coordinate(at_x(s.x[i])) + "\" cy=\"" + coordinate(at_y(s.y[i])) +
                 "\"><title>" + html_text(s.name) + ": " + short_number(s.x[i]) + ", " + short_number(s.y[i]) + "</title></circle>";
   }

@@ -86,7 +86,8 @@ class mlp {
 
   /// One layer's part of a block laid out like `parameters()`.
   template <class T>
-  linear_view<T> layer(vector_view<T> block, std::int64_t layer) const noexcept {
+  linear_view<T> layer(vector_view<T> block, std::int64_t layer) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) detail::check_index("mlp layer", layer, layers());
     std::int64_t first = 0;
     for (std::int64_t l = 0; l < layer; ++l) first += (in(l) + 1) * out(l);
     return {{block.data() + first, out(layer), in(layer)}, {block.data() + first + in(layer)*out(layer), out(layer)}};
@@ -104,18 +105,20 @@ class mlp {
     return result;
   }
 
-  /// y = mlp(x): x (samples, input width), y (samples, output width), any row strides. `saved` is what `backward` reads.
+  /// y = mlp(x): x (samples, input width), y (samples, output width), any row strides. `saved` is what `backward` reads; of a forward that
+  /// throws, no backward takes it. @throws tessera::error shape_mismatch.
   template <execution Exec, gemm_policy Gemm>
   void forward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, mlp_saved& saved) const {
-    saved.x = x;
-    saved.y = y;
+    saved.x = saved.y = {};
     saved.hidden.resize(exec, x.rows() * hidden_width());
     forward(exec, policy, x, y, saved.hidden.view());
+    saved.x = x;
+    saved.y = y;
   }
 
   /// Gradients of the forward that filled `saved`. `gradient` (samples, output width) is that of y and is overwritten with that of the
   /// last layer before its activation; `parameter_gradient`, laid out like `parameters()`, is overwritten; so is `x_gradient`
-  /// (samples, input width), unless it is empty: then it is not computed.
+  /// (samples, input width), unless it is empty: then it is not computed. @throws tessera::error shape_mismatch.
   template <execution Exec, gemm_policy Gemm>
   void backward(Exec const& exec, Gemm const& policy, mlp_saved& saved, matrix_view<float> gradient, vector_view<float> parameter_gradient,
                 matrix_view<float> x_gradient = {}) const {

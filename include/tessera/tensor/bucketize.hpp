@@ -105,6 +105,8 @@ struct bucketize_impl<host_exec> {
                                                           Policy const& policy, vector_view<std::int64_t> positions,
                                                           std::vector<std::string> const* names) {
     check_rows("bucketize", "in", in);
+    if (!positions.empty() && positions.size() != in.size())
+      throw error(errc::shape_mismatch, "bucketize: one position a value", {{"values", in.size()}, {"positions", positions.size()}});
     auto const rows = in.rows();
     buffer<Offset> lengths(exec, buckets * rows);  // row r of bucket b is row b * rows + r of the result
     for_each_tile(exec, rows, buckets, lengths, [&](bucketize_tile<Offset> tile) {
@@ -191,8 +193,6 @@ struct bucketize_fn {
     static_assert(std::is_integral_v<T>, "bucketize: ids are integers");
     if (buckets < 1 || buckets > std::numeric_limits<std::int32_t>::max())
       throw error(errc::invalid_argument, "bucketize: number of buckets", {{"buckets", buckets}});
-    if (!positions.empty() && positions.size() != in.size())
-      throw error(errc::shape_mismatch, "bucketize: one position a value", {{"values", in.size()}, {"positions", positions.size()}});
     if constexpr (requires { policy.check(in.keys, buckets); }) policy.check(in.keys, buckets);
     return bucketize_impl<Exec>::run(exec, in, buckets, policy, positions, names);
   }

@@ -80,13 +80,13 @@ struct gather_backward_impl<host_exec> {
 
 struct gather_backward_fn {
   template <execution Exec, class T>
-  void operator()(Exec const& exec, vector_view<std::int64_t const> sources, vector_view<T const> gradient, vector_view<T> out,
-                  gather_backward_options options = {}) const {
+  void operator()(Exec const& exec, vector_view<std::int64_t const> sources, std::type_identity_t<vector_view<T const>> gradient,
+                  vector_view<T> out, gather_backward_options options = {}) const {
     static_assert(std::is_floating_point_v<T>);
     if (sources.size() != gradient.size())
       throw error(errc::shape_mismatch, "gather_backward: one source a gradient",
                   {{"sources", sources.size()}, {"gradients", gradient.size()}});
-    gather_backward_impl<Exec>::run(exec, sources, gradient, out, options);
+    gather_backward_impl<Exec>::template run<T>(exec, sources, gradient, out, options);
   }
 };
 

@@ -27,12 +27,17 @@ struct masked_select_impl {
 
 inline constexpr std::int64_t masked_rows_per_piece = 1024;
 
+inline void check_mask(std::int64_t values, std::int64_t mask) {
+  if (values != mask) throw error(errc::shape_mismatch, "masked_select: one byte of mask a value", {{"values", values}, {"mask", mask}});
+}
+
 template <>
 struct masked_select_impl<host_exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in,
                                                     vector_view<std::uint8_t const> mask) {
     check_rows("masked_select", "in", in);
+    check_mask(in.size(), mask.size());
     auto const lengths = lengths_of(exec, in, mask);
     auto result = jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, lengths.view());
     copy<std::remove_const_t<T>, Offset>(exec, in, mask, result.view());
@@ -43,6 +48,7 @@ struct masked_select_impl<host_exec> {
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in,
                                                           vector_view<std::uint8_t const> mask) {
     check_rows("masked_select", "in", in);
+    check_mask(in.size(), mask.size());
     auto const lengths = lengths_of(exec, in.flat(), mask);
     buffer<std::int64_t> rows_per_key(exec, in.keys);
     for (std::int64_t key = 0; key < in.keys; ++key) rows_per_key[key] = in.rows(key);
@@ -90,22 +96,15 @@ struct masked_select_impl<host_exec> {
 struct masked_select_fn {
   template <execution Exec, class T, class Offset>
   auto operator()(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask) const {
-    check(in.size(), mask.size());
     return masked_select_impl<Exec>::run(exec, in, mask);
   }
   template <execution Exec, class T, class Offset>
   auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask) const {
-    check(in.size(), mask.size());
     return masked_select_impl<Exec>::run(exec, in, mask);
   }
   template <execution Exec, class T, class Offset>
   auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, vector_view<std::uint8_t const> mask) const {
     return (*this)(exec, in.view(), mask).named(in.keys());
-  }
-
- private:
-  static void check(std::int64_t values, std::int64_t mask) {
-    if (values != mask) throw error(errc::shape_mismatch, "masked_select: one byte of mask a value", {{"values", values}, {"mask", mask}});
   }
 };
 

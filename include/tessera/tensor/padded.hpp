@@ -62,6 +62,8 @@ struct to_padded_fn {
                   kept_values kept = kept_values::first) const {
     if (in.rows != out.rows())
       throw error(errc::shape_mismatch, "to_padded: one row of the matrix a row", {{"rows", in.rows}, {"rows of the matrix", out.rows()}});
+    if (out.stride() < out.columns())
+      throw error(errc::shape_mismatch, "to_padded: rows of the matrix overlap", {{"columns", out.columns()}, {"stride", out.stride()}});
     padded_impl<Exec>::to(exec, in, out, padding, kept);
   }
 };

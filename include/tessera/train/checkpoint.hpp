@@ -114,7 +114,8 @@ manifest_section write_dense(std::string const& folder, Trainer& run) {
 /// Writes a checkpoint into `directory`, as a folder `step-<12 digits>` that appears whole or not at all: `dense.safetensors` (parameters
 /// by name, `optimizer.<group>`), `tables.safetensors` (`table.<n>.weight` (rows, dim), `.state`, and `.ids` where the store is hashed) and
 /// `manifest.json` (options, position, step counts, sizes and checksums). `extra(folder)` may write more files there and returns their
-/// sections. Keeps the newest `keep` checkpoints, at least 1. Nothing of the trainer changes; synchronous.
+/// sections. Keeps the newest `keep` checkpoints, at least 1. Nothing of the trainer changes; synchronous. Not between `accumulate` and
+/// `update`.
 /// @throws tessera::error io_error, invalid_argument: the checkpoints before stay as they were.
 template <class Trainer, class Extra>
 void save_checkpoint(host_exec const& exec, std::string const& directory, Trainer& run, checkpoint_state const& state, std::int64_t keep,
@@ -122,6 +123,9 @@ void save_checkpoint(host_exec const& exec, std::string const& directory, Traine
   if (state.step < 0 || keep < 1 || !state.options.is_object() || !state.position.is_object())
     throw error(errc::invalid_argument, "checkpoint: a step from 0 on, at least one to keep, options and position as JSON objects",
                 {{"step", state.step}, {"keep", keep}, {"options", state.options.type_name()}, {"position", state.position.type_name()}});
+  if (run.accumulated() > 0)
+    throw error(errc::invalid_argument, "checkpoint: gradients wait for an update, and are no part of a checkpoint",
+                {{"step", state.step}, {"micro-batches", run.accumulated()}});
   staged_folder staged(directory, step_folder_name(step_count{state.step}));
   manifest content{detail::checkpoint_format, detail::checkpoint_version, {}, {}};
   content.sections = extra(staged.path());

@@ -18,7 +18,8 @@ namespace tessera::inline TESSERA_ABI {
 ///     for (batch_view batch; ahead.next(exec, batch);) run.step(exec, batch, ahead.prepared());
 ///
 /// The bits are those of the plain loop. Where slots are not ids there is nothing to sort before the batch's turn: rows appear in the order of
-/// the steps, so such models only read ahead. The model outlives it.
+/// the steps, so such models only read ahead. The model outlives it; the memory of `reader_exec` outlives the trainer, which keeps pieces
+/// of it and gives them back on its own thread.
 template <class Model>
 class sort_ahead {
  public:

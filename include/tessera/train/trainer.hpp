@@ -122,13 +122,15 @@ class trainer {
       return loss;
     }
     auto const loss = backward(exec, batch, 1, gradient_.view(), sorted);
-    update_dense(exec);
     with_row_optimizers(exec, [&](auto const& optimizers) { model_->update_rows(exec, saved_, optimizers); });
+    update_dense(exec);
     return loss;
   }
 
   /// The step without its update: adds `share` times the gradients of the batch's mean loss to what earlier calls have added. A batch of
   /// n samples in micro-batches of n_i takes n_i / n as the share of each, then `update`. Returns the mean loss of the micro-batch.
+  /// Tables that evict rows need batches_in_flight of at least the number of micro-batches; @throws tessera::error out_of_range for a row
+  /// that was evicted in between and went to another id.
   template <execution Exec>
   double accumulate(Exec const& exec, batch_view const& batch, float share = 1) {
     row_order unsorted;
@@ -142,7 +144,7 @@ class trainer {
     auto& rows = first ? row_gradients_ : row_gradients_of_batch_;
     model_->gradients_of_rows(exec, saved_, rows);
     if (!first) {
-      add_row_gradients(exec, row_gradients_, rows);
+      add_row_gradients(exec, row_gradients_, rows, row_gradients_spare_);
       auto const sum = gradient_.view();
       auto const more = std::as_const(gradient_of_batch_).view();
       for_each_index(exec, sum.size(), parameters_per_piece, [=](std::int64_t i) { sum[i] += more[i]; });
@@ -162,6 +164,9 @@ class trainer {
     update_dense(exec);
     with_row_optimizers(exec, [&](auto const& optimizers) { tessera::update_rows(exec, model_->tables(), row_gradients_, optimizers); });
   }
+
+  /// Micro-batches whose gradients wait for an `update`.
+  std::int64_t accumulated() const noexcept { return accumulated_; }
 
   vector_view<float const> logits() const noexcept { return saved_.logits.view(); }
 
@@ -226,7 +231,7 @@ class trainer {
   row_gradients row_gradients_;
   std::int64_t accumulated_ = 0;  // batches whose gradients are in the two above
   buffer<float> gradient_of_batch_;
-  row_gradients row_gradients_of_batch_;
+  row_gradients row_gradients_of_batch_, row_gradients_spare_;
 };
 
 }  // namespace tessera::inline TESSERA_ABI
