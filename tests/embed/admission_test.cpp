@@ -32,7 +32,7 @@ using id_list = std::vector<std::int64_t>;
 namespace {
 
 struct without_state : admit_all {
-  void state();
+  struct state {};
 };
 static_assert(tessera::admission<admit_all> && tessera::admission<admit_by_frequency> && tessera::admission<admit_by_probability>);
 static_assert(!tessera::admission<without_state> && !tessera::admission<tessera::evict_lru>);
