@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains DLRM and DCN V2 on planted clicks, whose best possible AUC is known, and the same models in PyTorch on the same files.
 
-    build/bench/bench/planted_clicks DIR              # writes DIR/train.tsv and DIR/test.tsv, prints the best AUC
+    build/release/bench/planted_clicks DIR              # writes DIR/train.tsv and DIR/test.tsv, prints the best AUC
     python3 bench/quality/planted.py DIR --best 0.NNNN [--peer-python PYTHON] [--formats fp32 fp16 bf16] [--seeds N]
 
 One table of final test AUCs, of their distance to the best one, and of the seconds of training after which the AUC of the last 65,536
