@@ -213,10 +213,10 @@ inline constexpr detail::mean_squared_error_fn mean_squared_error{};
 /// @throws tessera::error shape_mismatch, invalid_argument for a task's weight that is negative or not finite.
 inline constexpr detail::multi_task_bce_fn multi_task_bce{};
 
-/// probabilities = sigmoid(logits); both (n,), may be the same memory.
+/// probabilities = sigmoid(logits); both (n,), may be the same memory. @throws tessera::error shape_mismatch.
 inline constexpr detail::sigmoid_forward_fn sigmoid_forward{};
 
-/// Turns the gradient by the probabilities into that by the logits, in place; both (n,).
+/// Turns the gradient by the probabilities into that by the logits, in place; both (n,). @throws tessera::error shape_mismatch.
 inline constexpr detail::sigmoid_backward_fn sigmoid_backward{};
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -113,6 +113,7 @@ class click_model {
   }
 
   /// Logits of a batch, (samples,), for training: hashed tables give new ids a row. They live in `saved`.
+  /// @throws tessera::error shape_mismatch for a batch of another shape, and as `pooled_lookup`.
   template <execution Exec>
   vector_view<float> forward(Exec const& exec, batch_view const& batch, saved_type& saved) {
     lay_out(exec, batch, saved);
@@ -121,7 +122,7 @@ class click_model {
     return dense_forward(exec, batch, saved);
   }
 
-  /// The same without changing the model: an id without a row reads as the row it would get.
+  /// The same without changing the model: an id without a row reads as the row it would get. @throws as `forward`.
   template <execution Exec>
   vector_view<float> predict(Exec const& exec, batch_view const& batch, saved_type& saved) const {
     lay_out(exec, batch, saved);

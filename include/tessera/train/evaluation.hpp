@@ -35,7 +35,7 @@ struct evaluation {
 static_assert(metric<evaluation>);
 
 /// Predicts one epoch of a reader without changing the model; calls `seen(batch, logits)` for each batch.
-/// `Reader`: `next(exec, batch_view&)` as batch_reader has it.
+/// `Reader`: `next(exec, batch_view&)` as batch_reader has it. @throws as the reader, and as the model for a batch that does not fit it.
 template <execution Exec, class Model, class Reader, class Seen>
 evaluation evaluate(Exec const& exec, Model const& model, Reader& reader, Seen const& seen) {
   evaluation result;
