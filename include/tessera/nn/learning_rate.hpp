@@ -35,7 +35,7 @@ static_assert(learning_rate_schedule<constant_rate>);
 struct polynomial_decay {
   float rate = 0.1F;
   std::int64_t start = 0;
-  std::int64_t steps = 1;  // 0: `end_rate` right after `start`
+  std::int64_t steps = 1;  // 0 or less: `end_rate` right after `start`
   float power = 2;
   float end_rate = 0;
 

@@ -151,7 +151,7 @@ struct multiply_vectors_backward_fn {
 /// past the values.
 inline constexpr detail::combine_vectors_fn<detail::add_elements> add_vectors{"add_vectors"};
 
-/// Multiplies each vector of a row, element by element, with its counterpart; arguments as `add_vectors`. Vectors past the width become 0:
+/// Multiplies each vector of a row, element by element, with its counterpart; arguments as `add_vectors`. Vectors past the width are multiplied by 0:
 /// a dense operand ends in zeros. As FBGEMM's jagged_dense_elementwise_mul.
 inline constexpr detail::combine_vectors_fn<detail::multiply_elements> multiply_vectors{"multiply_vectors"};
 
