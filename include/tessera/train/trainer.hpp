@@ -161,8 +161,8 @@ class trainer {
       vector_view<float> const gradients[] = {gradient_.view(), row_gradients_.values()};
       clip_global_norm(exec, {gradients, 2}, static_cast<double>(options_.clip_norm));
     }
-    update_dense(exec);
     with_row_optimizers(exec, [&](auto const& optimizers) { tessera::update_rows(exec, model_->tables(), row_gradients_, optimizers); });
+    update_dense(exec);
   }
 
   /// Micro-batches whose gradients wait for an `update`.
