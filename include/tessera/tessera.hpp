@@ -33,6 +33,7 @@
 #include <tessera/data/batch_reader.hpp>
 #include <tessera/data/click_log.hpp>
 #include <tessera/data/click_statistics.hpp>
+#include <tessera/data/criteo_lines.hpp>
 #include <tessera/data/criteo_tsv.hpp>
 #include <tessera/data/criteo_writer.hpp>
 #include <tessera/data/expected_auc.hpp>

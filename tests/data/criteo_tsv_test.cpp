@@ -281,11 +281,11 @@ TEST_CASE("parse_criteo: random mutations are read as the naive parser reads the
   std::mt19937_64 random(seed);
   host h(2);
   log_shape shape;
-  shape.rows = 12;
-  shape.odd_spellings = true;
   std::string const likely = "\t\n\r-0129afgAFG \0\xff"s;
   int accepted = 0;
   for (int round = 0; round < 3000; ++round) {
+    shape.rows = 1 + static_cast<int>(random() % 60);  // more than are taken at once, and fewer
+    shape.odd_spellings = round % 4 == 0;
     shape.newline = round % 3 == 0 ? "\r\n" : "\n";
     shape.final_newline = round % 5 != 0;
     auto text = random_log(random, shape);
@@ -319,6 +319,79 @@ TEST_CASE("parse_criteo: random mutations are read as the naive parser reads the
   }
   CHECK(accepted > 0);
   CHECK(accepted < 3000);
+}
+
+TEST_CASE("parse_criteo: every byte in every place of a field among many lines, as the naive parser has it") {
+  host h(2);
+  std::vector<std::string> fields_tried;
+  for (int byte = 0; byte < 256; ++byte) {
+    auto const c = static_cast<char>(byte);
+    for (auto const& text :
+         {std::string(1, c), c + "1234567"s, "1234567"s + c, "123"s + c + "567"s, "1234"s + c + "678"s, std::string(8, c)})
+      fields_tried.push_back(text);
+  }
+  for (auto const* const text :
+       {"",         "-",         "--",       "-0",        "-1",         "-1234567",   "-12345678",   "-123456789", "12345678",
+        "99999999", "123456789", "00000001", "000000001", "2147483647", "2147483648", "-2147483647", "\t",         "\t\t",
+        "1\n",      "\n",        "\r",       "1\r",       "abcdef12",   "ABCDEF12",   "abcdefg1",    "@AFG`afg"})
+    fields_tried.emplace_back(text);
+  std::string before, after;
+  for (int i = 0; i < 21; ++i) before += join(good_fields()) + "\n";
+  for (int i = 0; i < 40; ++i) after += join(good_fields()) + "\n";
+  int accepted = 0;
+  for (auto const& field_text : fields_tried)
+    for (std::size_t const field : {std::size_t{0}, std::size_t{1}, std::size_t{13}, std::size_t{14}, std::size_t{39}}) {
+      auto const text = before + with(field, field_text) + "\n" + after;
+      CAPTURE(field_text);
+      CAPTURE(field);
+      std::int64_t bad_line = 0;
+      auto const expected = naive_parse(text, bad_line);
+      if (expected) {
+        REQUIRE(parse(h.exec, text) == *expected);
+        ++accepted;
+      } else {
+        REQUIRE(thrown_by([&] { parse(h.exec, text); }).value("line") == std::to_string(bad_line));
+      }
+    }
+  CHECK(accepted > 100);
+}
+
+TEST_CASE("parse_criteo: tabs among 64 characters are found by words as one by one") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  bool same = true;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text(64, '\0');
+    for (auto& c : text)
+      c = random() % 4 == 0 ? '\t' : random() % 3 == 0 ? "\x08\x0a\x89\x8a\xff"[random() % 5] : static_cast<char>(random());
+    std::uint64_t expected = 0;
+    for (std::size_t i = 0; i < 64; ++i) expected |= std::uint64_t{text[i] == '\t'} << i;
+    same = same && tessera::detail::tab_bits(text.data()) == expected && tessera::detail::tab_bits_by_words(text.data()) == expected;
+  }
+  CHECK(same);
+}
+
+TEST_CASE("parse_criteo: any number of lines, short ones first, ends where its memory ends") {
+  host h;
+  std::string const short_line = "1" + std::string(39, '\t');
+  for (int count = 1; count < 70; ++count)
+    for (auto const& end : {"\n"s, "\r\n"s})
+      for (bool const final_end : {true, false}) {
+        std::string text;
+        for (int i = 0; i < count; ++i) text += (i % 3 == 2 ? join(good_fields()) : short_line) + (i + 1 < count || final_end ? end : "");
+        std::vector<char> const exact(text.begin(), text.end());
+        std::int64_t bad_line = 0;
+        tessera::raw_rows rows;
+        tessera::parse_criteo(h.exec, exact, "log.tsv", rows);
+        CHECK(samples_of(rows.view()) == naive_parse(text, bad_line));
+      }
+  // A line of one byte stands before: its fields' last characters lie at the very beginning of the memory.
+  std::string text = "\n";
+  for (int i = 0; i < 40; ++i) text += short_line + "\n";
+  std::vector<char> const exact(text.begin(), text.end());
+  tessera::raw_rows rows;
+  CHECK(thrown_by([&] { tessera::parse_criteo(h.exec, exact, "log.tsv", rows); }).value("line") == "1");
 }
 
 TEST_CASE("parse_criteo: noise is refused") {

@@ -393,6 +393,36 @@ TEST_CASE("preprocessing: what cannot be is named") {
   CHECK(shapes(13, 2, 25));
 }
 
+TEST_CASE("preprocessing: its logarithm is that of the library, rounded once") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  double worst = 0;
+  auto const compare = [&](double y) {
+    worst = std::max(worst, std::abs(tessera::detail::log_of_integer(y) - std::log(y)) / std::max(std::log(y), 0.5));
+  };
+  for (std::int64_t y = 1; y <= 1 << 17; ++y) compare(static_cast<double>(y));
+  for (int i = 0; i < 1'000'000; ++i) compare(static_cast<double>(1 + (random() >> 33 >> random() % 31)));
+  compare(0x1p31);
+  CHECK(tessera::detail::log_of_integer(1) == 0);
+  CHECK(worst < 1e-15);
+}
+
+TEST_CASE("preprocessing: hashes below a size by their remainder") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  bool same = true;
+  for (int round = 0; round < 20'000; ++round) {
+    auto const divisor = std::max<std::uint64_t>(random() >> 1 >> random() % 63, 1);
+    tessera::detail::remainder_by const remainder(divisor);
+    for (auto const hash :
+         {random(), random() >> random() % 64, ~std::uint64_t{0}, std::uint64_t{0}, divisor, divisor - 1, divisor * (random() % 9)})
+      same = same && remainder(hash) == hash % divisor;
+  }
+  CHECK(same);
+}
+
 TEST_CASE("preprocessing: transforming allocates nothing") {
   host h(2);
   std::mt19937_64 random(5);

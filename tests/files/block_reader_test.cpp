@@ -208,6 +208,30 @@ TEST_CASE("line_blocks notice a file that changes its length") {
   }
 }
 
+TEST_CASE("line_blocks of many pieces, which threads read at once") {
+  temporary_folder const folder;
+  auto const path = folder.file("text");
+  std::string text;
+  for (int line = 0; line < 400'000; ++line) text += std::to_string(line) + "\n";
+  write_file(path, text);
+  for (int const threads : {1, 3}) {
+    tessera::thread_pool pool(threads);
+    tessera::system_memory memory;
+    tessera::host_exec const exec(pool, memory);
+    tessera::buffer<char> storage;
+    for (std::int64_t const block_bytes : {std::int64_t{1} << 20, std::int64_t{1} << 30}) {
+      line_blocks const blocks(path, block_bytes);
+      std::string all;
+      for (std::int64_t b = 0; b < blocks.block_count(); ++b) all += text_of(blocks.read(exec, b, storage));
+      CHECK((all == text));
+    }
+    line_blocks const blocks(path, std::int64_t{1} << 30);
+    REQUIRE(::truncate(path.c_str(), 700'000) == 0);
+    CHECK(error_of([&] { blocks.read(exec, 0, storage); }).value("found") == "700000");
+    write_file(path, text);
+  }
+}
+
 TEST_CASE("line_blocks stop at a line that no text has") {
   temporary_folder const folder;
   auto const path = folder.file("zeros");

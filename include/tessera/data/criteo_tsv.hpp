@@ -15,6 +15,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/data/criteo_lines.hpp>
 #include <tessera/data/raw_rows.hpp>
 #include <tessera/files/block_reader.hpp>
 
@@ -124,6 +125,16 @@ struct field_scanner {
     return end_of_line();
   }
 };
+
+// Moves `at` behind the line where it is well-formed.
+template <bool Guarded>
+bool scan_line(char const*& at, char const* end, float* labels, matrix_view<std::int32_t> integers, matrix_view<std::int64_t> categories,
+               std::int64_t row) noexcept {
+  field_scanner<Guarded> scanner{at, end};
+  if (!scanner.line(labels, integers, categories, row)) return false;
+  at = scanner.at;
+  return true;
+}
 
 inline std::int64_t count_newlines(vector_view<char const> text) noexcept {
   std::int64_t count = 0;
@@ -241,17 +252,27 @@ inline std::int64_t parse_criteo_lines(host_exec const& exec, vector_view<char c
   exec.run(pieces, [&](std::int64_t p) {
     auto const lines = piece(p);
     auto const last_row = first_row[static_cast<std::size_t>(p + 1)];
-    field_scanner<false> scanner{lines.begin(), text.end()};
-    for (auto row = first_row[static_cast<std::size_t>(p)]; row < last_row; ++row) {
-      auto const* const begin = scanner.at;
-      bool const unguarded = row + 1 < last_row || lines[lines.size() - 1] == '\n';
-      if (unguarded ? scanner.line(labels, integers, categories, row)
-                    : field_scanner<true>{begin, text.end()}.line(labels, integers, categories, row))
-        continue;
-      auto const bad = begin - text.data();
-      for (auto seen = first_bad.load(); bad < seen && !first_bad.compare_exchange_weak(seen, bad);) {
+    criteo_line_group group;
+    auto const* at = lines.begin();
+    for (auto row = first_row[static_cast<std::size_t>(p)]; row < last_row;) {
+      bool const before = at - text.begin() >= criteo_line_group::bytes_before;
+      if (before && last_row - row > criteo_line_group::lines)
+        if (auto const* const next = group.parse(at, text.end(), labels, integers, categories, row)) {
+          at = next;
+          row += criteo_line_group::lines;
+          continue;
+        }
+      for (auto const stop = before ? std::min(row + criteo_line_group::lines, last_row) : row + 1; row < stop; ++row) {
+        auto const* const begin = at;
+        bool const guarded = row + 1 == last_row && lines[lines.size() - 1] != '\n';
+        if (guarded ? scan_line<true>(at, text.end(), labels, integers, categories, row)
+                    : scan_line<false>(at, text.end(), labels, integers, categories, row))
+          continue;
+        auto const bad = begin - text.data();
+        for (auto seen = first_bad.load(); bad < seen && !first_bad.compare_exchange_weak(seen, bad);) {
+        }
+        return;
       }
-      return;
     }
   });
   auto const bad = first_bad.load();

@@ -60,7 +60,7 @@ class line_blocks {
     auto const longest = file_bytes_ - start;
     auto held = std::min(std::min(block_bytes_, file_bytes_) + 1 + overhang_bytes, longest);
     storage.resize(exec, std::min(block_bytes_, file_bytes_) + 1 + overhang_bytes);
-    read_fully(start, storage.view().slice(0, held));
+    read_fully(exec, start, storage.view().slice(0, held));
 
     std::int64_t text_begin = 0;
     if (first != 0) {
@@ -77,7 +77,7 @@ class line_blocks {
                     {{"file", path()}, {"offset", start + line}, {"bytes", "more than " + std::to_string(held - line)}});
       }
       grow(exec, storage, held, held + more);
-      read_fully(start + held, storage.view().slice(held, more));
+      read_fully(exec, start + held, storage.view().slice(held, more));
       text_end = after_newline(storage, held, held + more);
       held += more;
     }
@@ -102,6 +102,7 @@ class line_blocks {
  private:
   // Read past every block, so that its last line takes no second read.
   static constexpr std::int64_t overhang_bytes = 4096;
+  static constexpr std::int64_t bytes_a_read = std::int64_t{1} << 19;
 
   // Where the first newline of storage[first, last) ends, or -1.
   static std::int64_t after_newline(buffer<char> const& storage, std::int64_t first, std::int64_t last) noexcept {
@@ -116,11 +117,13 @@ class line_blocks {
     storage = std::move(larger);
   }
 
-  void read_fully(std::int64_t offset, vector_view<char> out) const {
-    auto const found = file_.read_at(offset, out);
-    if (found < out.size())
-      throw error(errc::corrupt_file, "line_blocks: the file became shorter while it was read",
-                  {{"file", path()}, {"offset", offset}, {"expected", file_bytes_}, {"found", offset + found}});
+  void read_fully(host_exec const& exec, std::int64_t offset, vector_view<char> out) const {
+    for_each_piece(exec, out.size(), bytes_a_read, [&](std::int64_t first, std::int64_t last) {
+      auto const found = file_.read_at(offset + first, out.slice(first, last - first));
+      if (found < last - first)
+        throw error(errc::corrupt_file, "line_blocks: the file became shorter while it was read",
+                    {{"file", path()}, {"offset", offset + first}, {"expected", file_bytes_}, {"found", offset + first + found}});
+    });
   }
 
   posix_file file_;

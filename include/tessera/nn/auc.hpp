@@ -49,6 +49,12 @@ inline void check_ranked(char const* metric, vector_view<float const> scores, ve
   if (scores.size() != labels.size())
     throw error(errc::shape_mismatch, std::string(metric) + ": scores and labels differ in size",
                 {{"scores", scores.size()}, {"labels", labels.size()}});
+  std::int64_t sound = 0;  // counted first, in code without branches
+  for (std::int64_t i = 0; i < scores.size(); ++i) {
+    int const ranked = !std::isnan(scores[i]), negative = labels[i] == 0, positive = labels[i] == 1;
+    sound += ranked & (negative | positive);
+  }
+  if (sound == scores.size()) return;
   for (std::int64_t i = 0; i < scores.size(); ++i) {
     if (std::isnan(scores[i])) throw error(errc::invalid_argument, std::string(metric) + ": a score is not a number", {{"position", i}});
     if (labels[i] != 0 && labels[i] != 1)
@@ -81,10 +87,13 @@ class exact_auc {
     detail::check_ranked("exact_auc", scores, labels);
     detail::make_room(keys_, scores.size());
     detail::make_room(labels_, scores.size());
-    for (std::int64_t i = 0; i < scores.size(); ++i) {
-      keys_.push_back(detail::ordered_bits(scores[i]));
-      labels_.push_back(labels[i] != 0);
-    }
+    auto const before = keys_.size();
+    keys_.resize(before + static_cast<std::size_t>(scores.size()));
+    labels_.resize(keys_.size());
+    auto* const keys = keys_.data() + before;
+    auto* const is_positive = labels_.data() + before;
+    for (std::int64_t i = 0; i < scores.size(); ++i) keys[i] = detail::ordered_bits(scores[i]);
+    for (std::int64_t i = 0; i < scores.size(); ++i) is_positive[i] = labels[i] != 0;
   }
   void merge(exact_auc const& other) {
     auto const count = other.samples();  // of before: other may be *this
