@@ -23,6 +23,7 @@
 #include <tessera/core/scan.hpp>
 #include <tessera/core/segmented_reduce.hpp>
 #include <tessera/core/square_root.hpp>
+#include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/thread_team.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/unique.hpp>

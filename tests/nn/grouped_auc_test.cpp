@@ -150,7 +150,7 @@ TEST_CASE("grouped_auc: parts merged are the whole, groups cut or not, whatever 
     second.merge(merged);
     CHECK(second.samples() == 70000);
     CHECK(same(second.value(exec), whole));
-    CHECK(memory.peak_bytes() < 60 * 70000);
+    CHECK(memory.peak_bytes() < 66 * 70000);
     merged.merge(merged);  // every group twice as large
     CHECK(merged.samples() == 80000);
     second.clear();

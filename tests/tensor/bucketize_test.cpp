@@ -126,6 +126,30 @@ TEST_CASE("ids outside the blocks are refused by name, or spread so that no bloc
   });
 }
 
+TEST_CASE("ids that spread to what their type cannot hold are refused") {
+  tessera_tests::serial_host host;
+  // Of 2^64 - 1, a third: its lower 32 bits alone are an id that a large block holds.
+  block_buckets const policy{.block_size = 1'500'000'000, .outside = outside_blocks::spread};
+  auto const narrow = tessera::keyed_jagged<std::int32_t>::from_rows(host.exec(), {{"a", {{7}, {2'000'000'000, -1}}}});
+  auto const e = error_of([&] { tessera::bucketize(host.exec(), narrow, 3, policy); });
+  CHECK(e.code() == tessera::errc::out_of_range);
+  CHECK(e.value("key") == "a");
+  CHECK(e.value("row") == "1");
+  CHECK(e.value("position") == "1");
+  CHECK(e.value("id") == "-1");
+  CHECK(e.value("id in the bucket") == "6148914691236517205");
+  // Ids past the blocks that are not negative fit as they are.
+  block_buckets const small{.block_size = 10, .outside = outside_blocks::spread};
+  auto const past = tessera::keyed_jagged<std::int32_t>::from_rows(host.exec(), {{"a", {{41, 2'000'000'001}}}});
+  CHECK(text(tessera::bucketize(host.exec(), past, 2, small)) == "{0: [[]], 1: [[20, 1000000000]]}");
+  // A policy of one's own, too.
+  struct shifted {
+    constexpr tessera::placed_id place(std::int64_t, std::int64_t id, std::int64_t) const noexcept { return {0, id << 8}; }
+  };
+  auto const bytes = tessera::keyed_jagged<std::uint8_t>::from_rows(host.exec(), {{"a", {{0, 1}}}});
+  CHECK(error_of([&] { tessera::bucketize(host.exec(), bytes, 1, shifted{}); }).value("id in the bucket") == "256");
+}
+
 TEST_CASE("a policy of one's own") {
   struct by_parity {
     constexpr tessera::placed_id place(std::int64_t, std::int64_t id, std::int64_t) const noexcept { return {id == 4 ? 9 : id % 2, -id}; }
@@ -160,4 +184,25 @@ TEST_CASE("buckets and block sizes that cannot be") {
   CHECK(refused(2, {.block_sizes = one}).code() == tessera::errc::shape_mismatch);
   CHECK(refused(2, {.block_sizes = zero}).value("key") == "1");
   CHECK(refused(2, {.block_size = 10}, ids(6)).value("positions") == "6");
+}
+
+TEST_CASE("division by a number that stays") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  constexpr auto most = ~std::uint64_t{0};
+  std::vector<std::uint64_t> divisors{1, 2, 3, 5, 7, 641, (std::uint64_t{1} << 32) - 1, std::uint64_t{1} << 32, most / 2, most / 2 - 1};
+  for (int i = 0; i < 300; ++i) divisors.push_back((random() >> (1 + random() % 62)) | 1);
+  for (auto const divisor : divisors) {
+    CAPTURE(divisor);
+    tessera::detail::fixed_divisor const by(divisor);
+    std::vector<std::uint64_t> numbers{0, 1, divisor - 1, divisor, divisor + 1, most, most - 1, most / divisor * divisor};
+    for (int i = 0; i < 100; ++i) {
+      numbers.push_back(random() >> (random() % 63));
+      numbers.push_back(random() / divisor * divisor - 1);
+    }
+    std::size_t wrong = 0;
+    for (auto const n : numbers) wrong += by.quotient(n) != n / divisor;
+    CHECK(wrong == 0);
+  }
 }

@@ -125,7 +125,7 @@ TEST_CASE("the backward of every operation on rows") {
 TEST_CASE("sources that are none are refused") {
   tessera_tests::serial_host host;
   floats const gradient{1, 2};
-  floats out(3);
+  floats out(3, 9);
   for (std::int64_t const wrong : {std::int64_t{-1}, std::int64_t{3}, INT64_MAX, INT64_MIN}) {
     auto const e = error_of([&] {
       gather_backward(host.exec(), ids{0, wrong}, tessera::vector_view<float const>(gradient), tessera::vector_view<float>(out));
@@ -134,6 +134,7 @@ TEST_CASE("sources that are none are refused") {
     CHECK(e.value("position") == "1");
     CHECK(e.value("source") == std::to_string(wrong));
     CHECK(e.value("values") == "3");
+    CHECK(out == floats(3, 9));
   }
   auto const e = error_of(
       [&] { gather_backward(host.exec(), ids{0}, tessera::vector_view<float const>(gradient), tessera::vector_view<float>(out)); });

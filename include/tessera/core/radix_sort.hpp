@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -38,9 +39,9 @@ constexpr int radix_digit(Key key, int shift, int bits) noexcept {
 }
 
 // One stable pass by one digit over one piece, from `start` of each digit on.
-template <class Key, class Value>
-void radix_scatter(Key const* keys, Value const* values, std::int64_t n, int shift, int bits, radix_histogram& start, Key* out_keys,
-                   Value* out_values) noexcept {
+template <class Key, class Value, std::size_t Digits>
+void radix_scatter(Key const* keys, Value const* values, std::int64_t n, int shift, int bits, std::array<std::int64_t, Digits>& start,
+                   Key* out_keys, Value* out_values) noexcept {
   for (std::int64_t i = 0; i < n; ++i) {
     auto const to = start[static_cast<std::size_t>(radix_digit(keys[i], shift, bits))]++;
     out_keys[to] = keys[i];
@@ -48,22 +49,44 @@ void radix_scatter(Key const* keys, Value const* values, std::int64_t n, int shi
   }
 }
 
-// Sorts on the calling thread; the scratch has room for n of each. Whichever pair of arrays ends up sorted is returned.
+// Sorts on the calling thread; the scratch has room for n of each. Whichever pair of arrays ends up sorted is returned. The bits are
+// spread over as few passes as digits of `MostBits` allow.
+template <int MostBits, class Key, class Value>
+std::pair<Key*, Value*> radix_sort_by_digits(Key* keys, Value* values, std::int64_t n, radix_bits range, Key* scratch_keys,
+                                             Value* scratch_values) noexcept {
+  std::array<std::int64_t, std::size_t{1} << MostBits> counts;
+  auto const passes = (range.end_bit - range.begin_bit + MostBits - 1) / MostBits;
+  for (int pass = 0, shift = range.begin_bit; pass < passes; ++pass) {
+    int const bits = (range.end_bit - shift + passes - pass - 1) / (passes - pass);
+    counts.fill(0);
+    for (std::int64_t i = 0; i < n; ++i) ++counts[static_cast<std::size_t>(radix_digit(keys[i], shift, bits))];
+    if (n > 0 && counts[static_cast<std::size_t>(radix_digit(keys[0], shift, bits))] < n) {
+      std::int64_t sum = 0;
+      for (auto& count : counts) sum += std::exchange(count, sum);
+      radix_scatter(keys, values, n, shift, bits, counts, scratch_keys, scratch_values);
+      std::swap(keys, scratch_keys);
+      std::swap(values, scratch_values);
+    }
+    shift += bits;
+  }
+  return {keys, values};
+}
+
 template <class Key, class Value>
 std::pair<Key*, Value*> radix_sort_serial(Key* keys, Value* values, std::int64_t n, radix_bits range, Key* scratch_keys,
                                           Value* scratch_values) noexcept {
-  for (int shift = range.begin_bit; shift < range.end_bit; shift += radix_digit_bits) {
-    int const bits = range.end_bit - shift < radix_digit_bits ? range.end_bit - shift : radix_digit_bits;
-    radix_histogram counts{};
-    for (std::int64_t i = 0; i < n; ++i) ++counts[static_cast<std::size_t>(radix_digit(keys[i], shift, bits))];
-    if (n == 0 || counts[static_cast<std::size_t>(radix_digit(keys[0], shift, bits))] == n) continue;
-    std::int64_t sum = 0;
-    for (auto& count : counts) sum += std::exchange(count, sum);
-    radix_scatter(keys, values, n, shift, bits, counts, scratch_keys, scratch_values);
-    std::swap(keys, scratch_keys);
-    std::swap(values, scratch_values);
-  }
-  return {keys, values};
+  constexpr std::int64_t many = 4096;  // keys that wider digits spare more than their counts cost
+  if (n < many) return radix_sort_by_digits<radix_digit_bits>(keys, values, n, range, scratch_keys, scratch_values);
+  return radix_sort_by_digits<11>(keys, values, n, range, scratch_keys, scratch_values);
+}
+
+/// Those of the bits that a key has. @throws tessera::error invalid_argument.
+template <class Key>
+radix_bits radix_bits_of(char const* call, radix_bits range) {
+  radix_bits const bits{range.begin_bit, std::min(range.end_bit, 8 * static_cast<int>(sizeof(Key)))};
+  if (bits.begin_bit < 0 || bits.begin_bit > bits.end_bit)
+    throw error(errc::invalid_argument, std::string(call) + ": bits", {{"begin_bit", bits.begin_bit}, {"end_bit", bits.end_bit}});
+  return bits;
 }
 
 template <class Exec>
@@ -132,11 +155,7 @@ struct radix_sort_pairs_fn {
     static_assert(std::is_trivially_copyable_v<Value>, "radix_sort_pairs: values are plain data");
     if (keys.size() != values.size())
       throw error(errc::shape_mismatch, "radix_sort_pairs: one value a key", {{"keys", keys.size()}, {"values", values.size()}});
-    int const width = 8 * static_cast<int>(sizeof(Key));
-    if (range.end_bit > width) range.end_bit = width;
-    if (range.begin_bit < 0 || range.begin_bit > range.end_bit)
-      throw error(errc::invalid_argument, "radix_sort_pairs: bits", {{"begin_bit", range.begin_bit}, {"end_bit", range.end_bit}});
-    radix_sort_impl<Exec>::run(exec, keys, values, range);
+    radix_sort_impl<Exec>::run(exec, keys, values, radix_bits_of<Key>("radix_sort_pairs", range));
   }
 };
 

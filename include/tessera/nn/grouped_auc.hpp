@@ -68,7 +68,7 @@ class grouped_auc {
     return groups_.capacity() * sizeof(groups_[0]) + keys_.capacity() * sizeof(keys_[0]) + labels_.capacity();
   }
 
-  /// Sorts a copy: workspace about 60 bytes a sample from `exec`'s memory. Pairs are counted in integers and groups joined by ascending
+  /// Sorts a copy: workspace about 65 bytes a sample from `exec`'s memory. Pairs are counted in integers and groups joined by ascending
   /// id, so neither the order of the samples nor the number of threads changes a bit.
   /// @throws tessera::error invalid_argument for 2^32 samples or more, whose pairs would not fit.
   grouped_auc_value value(host_exec const& exec) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <concepts>
 #include <cstdint>
 #include <limits>
@@ -28,7 +29,7 @@ struct placed_id {
 };
 
 /// How ids are spread over buckets: `place(key, id, buckets)`, on host and device. Optionally `check(keys, buckets)`, which throws where the
-/// policy does not fit.
+/// policy does not fit, and `of_key(key, buckets)`: a function of the id alone that returns what `place` does, faster.
 template <class P>
 concept bucket_policy = std::is_trivially_copyable_v<P> &&
     requires(P const& policy, std::int64_t key, std::int64_t id, std::int64_t buckets) {
@@ -38,8 +39,35 @@ concept bucket_policy = std::is_trivially_copyable_v<P> &&
 /// What becomes of ids that are negative or at least buckets * block size.
 enum class outside_blocks {
   refuse,  ///< an error names the first
-  spread,  ///< read as unsigned, id goes to bucket id % buckets as id / buckets, which no block holds: the lookup there decides
+  /// Read as unsigned 64-bit integers, id goes to bucket id % buckets as id / buckets, which no block holds: the lookup there decides. Where
+  /// the type of the ids cannot hold that, as of negative 32-bit ids, an error names the first.
+  spread,
 };
+
+namespace detail {
+
+// Division by a number that stays: Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994, figure 4.1.
+class fixed_divisor {
+ public:
+  /// @pre 1 <= divisor < 2^63.
+  explicit fixed_divisor(std::uint64_t divisor) noexcept {
+    auto const bits = std::bit_width(divisor - 1);
+    reciprocal_ = static_cast<std::uint64_t>((wide{(std::uint64_t{1} << bits) - divisor} << 64) / divisor + 1);
+    first_shift_ = bits > 0 ? 1 : 0;
+    second_shift_ = static_cast<int>(bits) - first_shift_;
+  }
+  std::uint64_t quotient(std::uint64_t n) const noexcept {
+    auto const upper = static_cast<std::uint64_t>(wide{reciprocal_} * n >> 64);
+    return (upper + ((n - upper) >> first_shift_)) >> second_shift_;
+  }
+
+ private:
+  __extension__ using wide = unsigned __int128;
+  std::uint64_t reciprocal_;
+  int first_shift_, second_shift_;
+};
+
+}  // namespace detail
 
 /// Blocks of neighbouring ids, as of row-wise shards: id goes to bucket id / block size as id % block size. With `spread`, as FBGEMM's
 /// block_bucketize_sparse_features.
@@ -58,13 +86,27 @@ struct block_buckets {
         throw error(errc::invalid_argument, "block_buckets: block size", {{"key", key}, {"block size", block_sizes[key]}});
   }
   TESSERA_HOST_DEVICE constexpr placed_id place(std::int64_t key, std::int64_t id, std::int64_t buckets) const noexcept(!checks_indices) {
-    auto const size = static_cast<std::uint64_t>(block_sizes.empty() ? block_size : block_sizes[key]);
+    auto const size = size_of(key);
     auto const bits = static_cast<std::uint64_t>(id);
-    auto const count = static_cast<std::uint64_t>(buckets);
-    if (auto const block = bits / size; block < count)
-      return {static_cast<std::int64_t>(block), static_cast<std::int64_t>(bits - block * size)};
-    if (outside == outside_blocks::refuse) return {-1, id};
-    return {static_cast<std::int64_t>(bits % count), static_cast<std::int64_t>(bits / count)};
+    return placed(bits, bits / size, size, static_cast<std::uint64_t>(buckets));
+  }
+  auto of_key(std::int64_t key, std::int64_t buckets) const noexcept(!checks_indices) {
+    auto const size = size_of(key);
+    return [*this, size, count = static_cast<std::uint64_t>(buckets), divisor = detail::fixed_divisor(size)](std::int64_t id) {
+      auto const bits = static_cast<std::uint64_t>(id);
+      return placed(bits, divisor.quotient(bits), size, count);
+    };
+  }
+
+ private:
+  TESSERA_HOST_DEVICE constexpr std::uint64_t size_of(std::int64_t key) const noexcept(!checks_indices) {
+    return static_cast<std::uint64_t>(block_sizes.empty() ? block_size : block_sizes[key]);
+  }
+  TESSERA_HOST_DEVICE constexpr placed_id placed(std::uint64_t bits, std::uint64_t block, std::uint64_t size,
+                                                 std::uint64_t buckets) const noexcept {
+    if (block < buckets) return {static_cast<std::int64_t>(block), static_cast<std::int64_t>(bits - block * size)};
+    if (outside == outside_blocks::refuse) return {-1, static_cast<std::int64_t>(bits)};
+    return {static_cast<std::int64_t>(bits % buckets), static_cast<std::int64_t>(bits / buckets)};
   }
 };
 static_assert(bucket_policy<block_buckets>);
@@ -86,20 +128,12 @@ struct bucketize_impl {
 };
 
 inline constexpr std::int64_t bucketized_rows_per_piece = 1024;
-inline constexpr std::int64_t bucketize_counters = 4096;
-
-// One counter a bucket and row, for a few rows.
-template <class Offset>
-struct bucketize_tile {
-  Offset* counters;          // of bucket 0
-  std::int64_t stride;       // from bucket to bucket
-  std::int64_t first, last;  // rows, over all keys
-
-  Offset& at(std::int64_t bucket, std::int64_t row) const noexcept { return counters[bucket * stride + (row - first)]; }
-};
+inline constexpr std::int64_t bucketize_offsets = 4096;
 
 template <>
 struct bucketize_impl<host_exec> {
+  // A bucket's rows follow each other in the result. So a piece of rows writes its ids of a bucket side by side, from where those of the
+  // pieces before it end; where a row of the bucket begins is where the next id goes when the piece comes to that row.
   template <class T, class Offset, class Policy>
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets,
                                                           Policy const& policy, vector_view<std::int64_t> positions,
@@ -108,69 +142,117 @@ struct bucketize_impl<host_exec> {
     if (!positions.empty() && positions.size() != in.size())
       throw error(errc::shape_mismatch, "bucketize: one position a value", {{"values", in.size()}, {"positions", positions.size()}});
     auto const rows = in.rows();
-    buffer<Offset> lengths(exec, buckets * rows);  // row r of bucket b is row b * rows + r of the result
-    for_each_tile(exec, rows, buckets, lengths, [&](bucketize_tile<Offset> tile) {
-      for (std::int64_t b = 0; b < buckets; ++b) std::fill_n(&tile.at(b, tile.first), tile.last - tile.first, Offset{});
-      for_each_row(in, tile, [&](std::int64_t key, std::int64_t row, std::int64_t begin, std::int64_t end) {
-        for (auto p = begin; p < end; ++p) {
-          auto const bucket = policy.place(key, static_cast<std::int64_t>(in.values[p]), buckets).bucket;
-          if (bucket < 0 || bucket >= buckets)
-            throw error(errc::out_of_range, "bucketize: no bucket for an id",
-                        {{"key", key_label(names, key)},
-                         {"row", row - (in.first_row[key] - in.first_row[0])},
-                         {"position", p - begin},
-                         {"id", in.values[p]},
-                         {"buckets", buckets}});
-          ++tile.at(bucket, row);
-        }
-      });
-      for (std::int64_t b = 0; b < buckets; ++b)
-        std::copy_n(&tile.at(b, tile.first), tile.last - tile.first, &lengths[b * rows + tile.first]);
+    buffer<Offset> next(exec, divide_up(rows, bucketized_rows_per_piece) * buckets);  // (pieces, buckets)
+    for_each_piece(exec, rows, bucketized_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      auto* const counts = next.data() + first / bucketized_rows_per_piece * buckets;
+      std::fill_n(counts, buckets, Offset{});
+      count(in, buckets, policy, first, last, names, counts);
     });
-    buffer<std::int64_t> rows_per_key(exec, buckets * in.keys);
-    for (std::int64_t i = 0; i < rows_per_key.size(); ++i) rows_per_key[i] = in.rows(i % in.keys);
-    auto result = keyed_jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, std::as_const(lengths).view(),
-                                                                             std::as_const(rows_per_key).view(), in.weighted());
-    auto const to = result.view();
-    auto const weights = result.weights();
-    auto const first_value = in.first_value();
-    for_each_tile(exec, rows, buckets, lengths, [&](bucketize_tile<Offset> tile) {
-      for (std::int64_t b = 0; b < buckets; ++b)
-        std::copy_n(to.offsets + b * rows + tile.first, tile.last - tile.first, &tile.at(b, tile.first));
-      for_each_row(in, tile, [&](std::int64_t key, std::int64_t row, std::int64_t begin, std::int64_t end) {
-        for (auto p = begin; p < end; ++p) {
-          auto const placed = policy.place(key, static_cast<std::int64_t>(in.values[p]), buckets);
-          auto const at = tile.at(placed.bucket, row)++;
-          to.values[at] = static_cast<std::remove_const_t<T>>(placed.id);
-          if (in.weighted()) weights[at] = in.weights[p];
-          if (!positions.empty()) positions[p - first_value] = at;
-        }
-      });
+    Offset sum = 0;
+    for (std::int64_t b = 0; b < buckets; ++b)
+      for (auto i = b; i < next.size(); i += buckets) sum = static_cast<Offset>(sum + std::exchange(next[i], sum));
+
+    auto result =
+        keyed_jagged<std::remove_const_t<T>, Offset>::with_room(exec, buckets * in.keys, buckets * rows, in.size(), in.weighted());
+    for (std::int64_t i = 0; i < buckets * in.keys; ++i)
+      result.first_row()[i] = i / in.keys * rows + in.first_row[i % in.keys] - in.first_row[0];
+    result.first_row()[buckets * in.keys] = buckets * rows;
+    result.offsets()[buckets * rows] = sum;
+    outputs<std::remove_const_t<T>, Offset> const out{result.view().values, result.weights().data(), positions.data(),
+                                                      result.offsets().data()};
+    for_each_piece(exec, rows, bucketized_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      place(in, buckets, policy, first, last, next.data() + first / bucketized_rows_per_piece * buckets, out);
     });
     return result;
   }
 
  private:
-  // In the matrix of all counters, (buckets, rows), those of one row may lie so far apart that all fall into one set of the cache. So a
-  // tile has its own, side by side, unless there are too many buckets for it; then it has its part of `all`.
-  template <class Offset, class F>
-  static void for_each_tile(host_exec const& exec, std::int64_t rows, std::int64_t buckets, buffer<Offset>& all, F const& f) {
-    auto const tile_rows = bucketize_counters / buckets;
-    for_each_piece(exec, rows, bucketized_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
-      Offset counters[bucketize_counters];
-      if (tile_rows == 0) return f(bucketize_tile<Offset>{all.data() + first, rows, first, last});
-      for (; first < last; first += tile_rows) f(bucketize_tile<Offset>{counters, tile_rows, first, std::min(last, first + tile_rows)});
+  template <class T, class Offset>
+  struct outputs {
+    T* values;
+    float* weights;           // or nullptr
+    std::int64_t* positions;  // or nullptr
+    Offset* offsets;
+  };
+
+  template <class T, class Offset, class Policy>
+  static void count(keyed_jagged_view<T, Offset> in, std::int64_t buckets, Policy const& policy, std::int64_t first, std::int64_t last,
+                    std::vector<std::string> const* names, Offset* counts) {
+    auto const rows = in.flat();
+    for_each_key_part(in, first, last, [&](std::int64_t key, std::int64_t first_row, std::int64_t last_row) {
+      auto const place_id = placing(policy, key, buckets);
+      for (auto p = rows.begin_of(first_row), end = rows.begin_of(last_row); p < end; ++p) {
+        auto const placed = place_id(static_cast<std::int64_t>(in.values[p]));
+        bool const has_bucket = placed.bucket >= 0 && placed.bucket < buckets;
+        if (!has_bucket || static_cast<std::int64_t>(static_cast<std::remove_const_t<T>>(placed.id)) != placed.id) {
+          auto const row = std::upper_bound(rows.offsets + first_row, rows.offsets + last_row, p) - rows.offsets - 1;
+          throw error(errc::out_of_range,
+                      has_bucket ? "bucketize: what an id is called in its bucket does not fit its type" : "bucketize: no bucket for an id",
+                      {{"key", key_label(names, key)},
+                       {"row", row - (in.first_row[key] - in.first_row[0])},
+                       {"position", p - rows.begin_of(row)},
+                       {"id", in.values[p]},
+                       {"buckets", buckets},
+                       {"id in the bucket", placed.id}});
+        }
+        ++counts[placed.bucket];
+      }
     });
   }
 
-  // f(key, row, begin, end): the row's values are those from begin to end.
-  template <class T, class Offset, class F>
-  static void for_each_row(keyed_jagged_view<T, Offset> in, bucketize_tile<Offset> tile, F const& f) {
+  // The offsets of one row lie so far apart, one a bucket, that all may fall into one set of the cache. So those of some rows gather side by
+  // side first, unless there are too many buckets for it.
+  template <class T, class Offset, class Policy>
+  static void place(keyed_jagged_view<T, Offset> in, std::int64_t buckets, Policy const& policy, std::int64_t first, std::int64_t last,
+                    Offset* next, outputs<std::remove_const_t<T>, Offset> const& out) {
+    auto const rows = in.rows();
+    Offset gathered[bucketize_offsets];
+    auto const gathered_rows = bucketize_offsets / buckets;
+    if (gathered_rows == 0) return place_rows(in, buckets, policy, first, last, next, out, out.offsets + first, rows);
+    for (; first < last; first += gathered_rows) {
+      auto const end = std::min(last, first + gathered_rows);
+      place_rows(in, buckets, policy, first, end, next, out, gathered, gathered_rows);
+      for (std::int64_t b = 0; b < buckets; ++b) std::copy_n(gathered + b * gathered_rows, end - first, out.offsets + b * rows + first);
+    }
+  }
+
+  // `offsets`: of bucket 0 and the first row; `stride` further on, those of the next bucket.
+  template <class T, class Offset, class Policy>
+  static void place_rows(keyed_jagged_view<T, Offset> in, std::int64_t buckets, Policy const& policy, std::int64_t first, std::int64_t last,
+                         Offset* next, outputs<std::remove_const_t<T>, Offset> const& out, Offset* offsets, std::int64_t stride) {
     auto const rows = in.flat();
-    auto row = tile.first;
-    for (auto key = key_of_row(in, row); row < tile.last; ++key)
-      for (auto const end = std::min(tile.last, in.first_row[key + 1] - in.first_row[0]); row < end; ++row)
-        f(key, row, rows.begin_of(row), rows.end_of(row));
+    auto const first_value = in.first_value();
+    for_each_key_part(in, first, last, [&](std::int64_t key, std::int64_t first_row, std::int64_t last_row) {
+      auto const place_id = placing(policy, key, buckets);
+      for (auto row = first_row; row < last_row; ++row) {
+        for (std::int64_t b = 0; b < buckets; ++b) offsets[b * stride + (row - first)] = next[b];
+        for (auto p = rows.begin_of(row), end = rows.end_of(row); p < end; ++p) {
+          auto const placed = place_id(static_cast<std::int64_t>(in.values[p]));
+          auto const at = next[placed.bucket]++;
+          out.values[at] = static_cast<std::remove_const_t<T>>(placed.id);
+          if (in.weighted()) out.weights[at] = in.weights[p];
+          if (out.positions != nullptr) out.positions[p - first_value] = at;
+        }
+      }
+    });
+  }
+
+  // f(key, first_row, last_row) for the keys of rows [first, last), all counted over all keys.
+  template <class T, class Offset, class F>
+  static void for_each_key_part(keyed_jagged_view<T, Offset> in, std::int64_t first, std::int64_t last, F const& f) {
+    for (auto key = key_of_row(in, first); first < last; ++key) {
+      auto const end = std::min(last, in.first_row[key + 1] - in.first_row[0]);
+      if (first < end) f(key, first, end);
+      first = end;
+    }
+  }
+
+  template <class Policy>
+  static auto placing(Policy const& policy, std::int64_t key, std::int64_t buckets) {
+    if constexpr (requires { policy.of_key(key, buckets); })
+      return policy.of_key(key, buckets);
+    else
+      return [policy, key, buckets](std::int64_t id) { return policy.place(key, id, buckets); };
   }
 };
 
@@ -206,7 +288,7 @@ struct bucketize_fn {
 /// all keys of bucket 0, then of bucket 1, …, so bucket b is slice_keys(b * keys, keys). `positions` (values,), or none: where each value of
 /// the input, from the view's first on, has gone among the result's values; what comes back in the result's order is put back by
 /// out[i] = back[positions[i]]. The result's memory is `exec`'s. @throws tessera::error out_of_range naming key, row, position and id of the
-/// first id for which the policy has no bucket; invalid_argument, shape_mismatch.
+/// first id for which the policy has no bucket, or an id there that T cannot hold; invalid_argument, shape_mismatch.
 inline constexpr detail::bucketize_fn bucketize{};
 
 }  // namespace tessera::inline TESSERA_ABI

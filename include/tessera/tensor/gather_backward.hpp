@@ -35,13 +35,12 @@ struct gather_backward_impl<host_exec> {
   template <class T>
   static void run(host_exec const& exec, vector_view<std::int64_t const> sources, vector_view<T const> gradient, vector_view<T> out,
                   gather_backward_options options) {
-    for_each_index(exec, out.size(), gathered_piece, [=](std::int64_t i) { out[i] = T{}; });
-    for_each_piece(exec, sources.size(), gathered_piece, [&](std::int64_t first, std::int64_t last) {
-      for (auto i = first; i < last; ++i)
-        if (sources[i] < 0 || sources[i] >= out.size())
-          throw error(errc::out_of_range, "gather_backward: no such source",
-                      {{"position", i}, {"source", sources[i]}, {"values", out.size()}});
+    for_each_index(exec, sources.size(), gathered_piece, [=](std::int64_t i) {
+      if (sources[i] < 0 || sources[i] >= out.size())
+        throw error(errc::out_of_range, "gather_backward: no such source",
+                    {{"position", i}, {"source", sources[i]}, {"values", out.size()}});
     });
+    for_each_index(exec, out.size(), gathered_piece, [=](std::int64_t i) { out[i] = T{}; });
     if (options.distinct_sources && !checked)
       for_each_index(exec, sources.size(), gathered_piece, [=](std::int64_t i) { out[sources[i]] = gradient[i]; });
     else
@@ -82,7 +81,7 @@ struct gather_backward_fn {
   template <execution Exec, class T>
   void operator()(Exec const& exec, vector_view<std::int64_t const> sources, std::type_identity_t<vector_view<T const>> gradient,
                   vector_view<T> out, gather_backward_options options = {}) const {
-    static_assert(std::is_floating_point_v<T>);
+    static_assert(std::is_floating_point_v<T>, "gather_backward: gradients are floats or doubles");
     if (sources.size() != gradient.size())
       throw error(errc::shape_mismatch, "gather_backward: one source a gradient",
                   {{"sources", sources.size()}, {"gradients", gradient.size()}});
@@ -98,8 +97,8 @@ struct gather_backward_fn {
 /// `gather_backward(exec, sources, gradient, out, options)`: `sources` and `gradient` (values of the result,), `out` (values of the input,),
 /// which is overwritten. Every operation on rows moves values of any type, so it says itself what its sources are: called with the numbers
 /// 0, 1, 2, … for values (`with_values`), it returns them. Select, expand, slice, truncate, permute and mask have no other backward of their
-/// own; all but those that repeat have distinct sources. @throws tessera::error shape_mismatch, out_of_range naming position and source; in
-/// a checked build invalid_argument where a promised source comes twice.
+/// own; all but those that repeat have distinct sources. @throws tessera::error shape_mismatch, out_of_range naming position and source: then
+/// `out` is as it was; in a checked build invalid_argument where a promised source comes twice.
 inline constexpr detail::gather_backward_fn gather_backward{};
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -10,6 +10,7 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged.hpp>
 
@@ -115,14 +116,14 @@ inline std::int64_t padded_width(char const* call, std::int64_t rows, std::int64
   return rows == 0 ? 0 : padded.rows() / rows;
 }
 
-/// Vectors a piece, so that a piece works on about 64 KiB whatever the dim.
-constexpr std::int64_t vectors_per_piece(std::int64_t dim) noexcept {
-  std::int64_t const floats = std::int64_t{1} << 14;
+/// Vectors a piece, so that a piece works on about 64 KiB whatever the dim; on 512 where it streams, and ends by waiting for that.
+constexpr std::int64_t vectors_per_piece(std::int64_t dim, bool streamed = false) noexcept {
+  std::int64_t const floats = std::int64_t{1} << (streamed ? 17 : 14);
   return dim <= 1 ? floats : std::max<std::int64_t>(floats / dim, 1);
 }
 
 /// Cuts [starts[0], starts[rows]) into pieces of `grain` whatever the rows: f(row, first, last) for each run of one row in a piece,
-/// never empty, in the numbering of `starts` (rows + 1, non-decreasing).
+/// never empty, in the numbering of `starts` (rows + 1, non-decreasing). A run may stream.
 template <class Start, class F>
 void for_each_row_run(host_exec const& exec, Start const* starts, std::int64_t rows, std::int64_t grain, F const& f) {
   if (rows == 0) return;
@@ -135,6 +136,7 @@ void for_each_row_run(host_exec const& exec, Start const* starts, std::int64_t r
       if (first < end) f(row, first, end);
       first = end;
     }
+    finish_streams();
   });
 }
 
@@ -160,12 +162,22 @@ void for_each_row_block(host_exec const& exec, Offset const* offsets, std::int64
   });
 }
 
-/// Both (n, dim), of any strides.
+/// Whether vectors in all, all to be written, are written past the caches.
 template <class T>
-void copy_vectors(matrix_view<T const> from, matrix_view<T> to) noexcept {
+constexpr bool are_streamed(matrix_view<T> vectors) noexcept {
+  return vectors.stride() == vectors.columns() &&
+         vectors.rows() > streamed_bytes / static_cast<std::int64_t>(sizeof(T)) / std::max<std::int64_t>(vectors.columns(), 1);
+}
+
+/// Both (n, dim), of any strides. `streamed`: `finish_streams` follows.
+template <class T>
+void copy_vectors(matrix_view<T const> from, matrix_view<T> to, bool streamed = false) noexcept {
   auto const dim = from.columns();
   if (from.stride() == dim && to.stride() == dim) {
-    std::copy_n(from.data(), from.rows() * dim, to.data());
+    if (streamed)
+      streamed_copy(to.data(), from.data(), from.rows() * dim * static_cast<std::int64_t>(sizeof(T)));
+    else
+      std::copy_n(from.data(), from.rows() * dim, to.data());
   } else {
     for (std::int64_t r = 0; r < from.rows(); ++r) std::copy_n(from.data() + r * from.stride(), dim, to.data() + r * to.stride());
   }

@@ -8,6 +8,7 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 #include <tessera/tensor/row_copies.hpp>
@@ -39,28 +40,32 @@ struct padded_vectors_impl<host_exec> {
   template <class Offset>
   static void to_padded(host_exec const& exec, jagged_vectors_view<float const, Offset> in, std::int64_t width, matrix_view<float> out,
                         padded_vectors_options const& options) {
-    for_each_piece(exec, out.rows(), vectors_per_piece(out.columns()), [&](std::int64_t first, std::int64_t last) {
+    bool const streamed = are_streamed(out);
+    for_each_piece(exec, out.rows(), vectors_per_piece(out.columns(), streamed), [&](std::int64_t first, std::int64_t last) {
       for (auto row = first / width; first < last; ++row) {
         auto const from = first - row * width, to = std::min(width, last - row * width);
         auto const kept = std::clamp(in.length(row), from, to);
         auto const skipped = in.begin_of(row) + first_kept(in.length(row), width, options.keep);
-        copy_vectors(in.values.rows_from(skipped + (from < kept ? from : 0), kept - from), out.rows_from(first, kept - from));
+        copy_vectors(in.values.rows_from(skipped + (from < kept ? from : 0), kept - from), out.rows_from(first, kept - from), streamed);
         fill_vectors(out.rows_from(first + kept - from, to - kept), options.padding);
         first += to - from;
       }
+      finish_streams();
     });
   }
 
   template <class Offset>
   static void from_padded(host_exec const& exec, matrix_view<float const> in, std::int64_t width, jagged_vectors_view<float, Offset> out,
                           kept_values keep) {
-    for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim()), [&](auto row, std::int64_t first, std::int64_t last) {
-      auto const kept = out.begin_of(row) + first_kept(out.length(row), width, keep);
-      auto const from = std::clamp<std::int64_t>(kept, first, last), to = std::clamp<std::int64_t>(kept + width, first, last);
-      fill_vectors(out.values.rows_from(first, from - first), 0.0F);
-      if (from < to) copy_vectors(in.rows_from(row * width + from - kept, to - from), out.values.rows_from(from, to - from));
-      fill_vectors(out.values.rows_from(to, last - to), 0.0F);
-    });
+    bool const streamed = are_streamed(out.values);
+    for_each_row_run(
+        exec, out.offsets, out.rows, vectors_per_piece(out.dim(), streamed), [&](auto row, std::int64_t first, std::int64_t last) {
+          auto const kept = out.begin_of(row) + first_kept(out.length(row), width, keep);
+          auto const from = std::clamp<std::int64_t>(kept, first, last), to = std::clamp<std::int64_t>(kept + width, first, last);
+          fill_vectors(out.values.rows_from(first, from - first), 0.0F);
+          if (from < to) copy_vectors(in.rows_from(row * width + from - kept, to - from), out.values.rows_from(from, to - from), streamed);
+          fill_vectors(out.values.rows_from(to, last - to), 0.0F);
+        });
   }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
@@ -42,21 +43,36 @@ struct pool_segments_impl<host_exec> {
     });
   }
 
-  static void pool(matrix_view<float const> in, segment_pooling mode, float* __restrict to) noexcept(!checks_indices) {
+  // Blocks of columns whose sums stay in registers while the rows go by.
+  static void pool(matrix_view<float const> in, segment_pooling mode, float* to) noexcept(!checks_indices) {
     auto const dim = in.columns();
     if (in.rows() == 0) return void(std::fill_n(to, dim, 0.0F));
-    std::copy_n(in.row(0), dim, to);
-    for (std::int64_t r = 1; r < in.rows(); ++r) {
-      auto const* const from = opaque_vector(in.row(r));
-      if (mode == segment_pooling::max)
-        for (std::int64_t c = 0; c < dim; ++c) to[c] = is_larger(from[c], to[c]) ? from[c] : to[c];
-      else
-        for (std::int64_t c = 0; c < dim; ++c) to[c] += from[c];
+    constexpr std::int64_t block = 64;
+    std::int64_t first = 0;
+    for (; first + block <= dim; first += block) pool_columns(in, mode, first, std::integral_constant<std::int64_t, block>{}, to + first);
+    if (first < dim) pool_columns(in, mode, first, dim - first, to + first);
+  }
+
+  // @pre count <= 64.
+  template <class Count>
+  static void pool_columns(matrix_view<float const> in, segment_pooling mode, std::int64_t first, Count count, float* to) {
+    std::int64_t const n = count;
+    float pooled[64];
+    std::copy_n(in.row(0) + first, n, pooled);
+    if (mode == segment_pooling::max) {
+      for (std::int64_t r = 1; r < in.rows(); ++r) {
+        auto const* const from = opaque_vector(in.row(r) + first);
+        for (std::int64_t c = 0; c < n; ++c) pooled[c] = is_larger(from[c], pooled[c]) ? from[c] : pooled[c];
+      }
+    } else {
+      for (std::int64_t r = 1; r < in.rows(); ++r) {
+        auto const* const from = opaque_vector(in.row(r) + first);
+        for (std::int64_t c = 0; c < n; ++c) pooled[c] += from[c];
+      }
+      auto const scale = mode == segment_pooling::mean ? 1.0F / static_cast<float>(in.rows()) : 1.0F;
+      for (std::int64_t c = 0; c < n; ++c) pooled[c] *= scale;
     }
-    if (mode == segment_pooling::mean) {
-      auto const scale = 1.0F / static_cast<float>(in.rows());
-      for (std::int64_t c = 0; c < dim; ++c) to[c] *= scale;
-    }
+    std::copy_n(pooled, n, to);
   }
 
   template <class Offset>

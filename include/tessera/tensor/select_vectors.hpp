@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <string>
@@ -12,6 +13,7 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/radix_sort.hpp>
 #include <tessera/core/scan.hpp>
+#include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
@@ -65,10 +67,23 @@ struct select_vectors_impl<host_exec> {
   template <class T, class Offset>
   static void forward(host_exec const& exec, jagged_vectors_view<T const, Offset> in, vector_view<std::int64_t const> indices,
                       jagged_vectors_view<T, Offset> out) {
-    for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim()), [&](auto row, std::int64_t first, std::int64_t last) {
-      auto const from = in.begin_of(indices[row]) + (first - out.begin_of(row));
-      copy_vectors(in.values.rows_from(from, last - first), out.values.rows_from(first, last - first));
-    });
+    bool const streamed = are_streamed(out.values);
+    for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim(), streamed),
+                     [&](auto row, std::int64_t first, std::int64_t last) {
+                       auto const from = in.begin_of(indices[row]) + (first - out.begin_of(row));
+                       if (row + 1 < out.rows) prefetch_row(in, indices[row + 1]);
+                       copy_vectors(in.values.rows_from(from, last - first), out.values.rows_from(first, last - first), streamed);
+                     });
+  }
+
+  // Starts loading the first KiB of a row, behind which the processor sees by itself what comes.
+  template <class T, class Offset>
+  static void prefetch_row(jagged_vectors_view<T const, Offset> in, std::int64_t row) noexcept(!checks_indices) {
+    auto const vectors = in.row(row);
+    if (vectors.rows() == 0) return;
+    auto const* const begin = reinterpret_cast<char const*>(vectors.data());
+    auto const bytes = std::min<std::int64_t>(1024, vectors.rows() * vectors.stride() * static_cast<std::int64_t>(sizeof(T)));
+    for (std::int64_t at = 0; at < bytes; at += cache_line_bytes) __builtin_prefetch(begin + at);
   }
 
   template <class Offset>
