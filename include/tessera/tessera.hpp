@@ -18,6 +18,7 @@
 #include <tessera/core/optimizer_adaptors.hpp>
 #include <tessera/core/optimizers.hpp>
 #include <tessera/core/philox.hpp>
+#include <tessera/core/piece_list.hpp>
 #include <tessera/core/radix_sort.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/scan.hpp>

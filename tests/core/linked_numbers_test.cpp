@@ -54,6 +54,25 @@ TEST_CASE("linked_numbers: front, middle and back, by hand") {
   CHECK(links.bytes() == linked_numbers<int>::bytes_for(5));
 }
 
+TEST_CASE("linked_numbers: a checked build refuses numbers without room, and nothing has changed") {
+  if constexpr (!tessera::checked) return;
+  tessera_tests::serial_host host;
+  linked_numbers<int> links;
+  links.reserve(host.exec(), 2);
+  number_list list;
+  links.push_back(list, 1);
+  for (std::int64_t const wrong : {std::int64_t{-2}, std::int64_t{2}, INT64_MAX}) {
+    CHECK_THROWS_AS(links.push_back(list, wrong), tessera::error);
+    CHECK_THROWS_AS(links.insert_after(list, wrong, 0), tessera::error);
+    CHECK_THROWS_AS(links.remove(list, wrong), tessera::error);
+    CHECK_THROWS_AS(links.next(wrong), tessera::error);
+    CHECK_THROWS_AS(links.previous(wrong), tessera::error);
+    CHECK_THROWS_AS(links[wrong], tessera::error);
+    CHECK_THROWS_AS(links.prefetch(wrong), tessera::error);
+  }
+  CHECK(contents(links, list) == numbers{1});
+}
+
 TEST_CASE("linked_numbers agree with vectors, also while they grow") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);

@@ -267,6 +267,29 @@ TEST_CASE("an arena refuses what it cannot align, and survives an upstream that 
   CHECK(upstream.live_pieces() == 1);
 }
 
+TEST_CASE("an arena in a checked build refuses what it did not give, or has back") {
+  if constexpr (!tessera::checked) return;
+  counting_memory upstream;
+  arena<counting_memory> memory(upstream);
+  int foreign = 0;
+  auto const refused = [&](void* pointer) {
+    try {
+      memory.deallocate(any_exec{}, pointer, 64, 64);
+    } catch (tessera::error const& e) {
+      return e.code() == errc::invalid_argument;
+    }
+    return false;
+  };
+  CHECK(refused(&foreign));
+  auto* const first = memory.allocate(any_exec{}, 64, 64);
+  auto* const second = memory.allocate(any_exec{}, 64, 64);
+  CHECK(refused(&foreign));
+  CHECK_FALSE(refused(first));
+  CHECK(refused(first));  // waits for the second
+  CHECK_FALSE(refused(second));
+  CHECK(refused(second));
+}
+
 TEST_CASE("random use of an arena never overlaps, loses or moves a piece") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);

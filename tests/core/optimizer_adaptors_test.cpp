@@ -89,7 +89,6 @@ TEST_CASE("with_row_clipping scales long rows and leaves others bit by bit") {
   CHECK(after_one(with_row_clipping{sgd{0.1F}, 1.0F}, start, gradient) == after_one(sgd{0.1F}, start, gradient));
   CHECK(after_one(with_row_clipping{sgd{1}, 5.0F}, {0, 0}, {3, 4}) == std::vector<float>{-3, -4});
   CHECK(after_one(with_row_clipping{sgd{1}, 1.0F}, start, {0, 0}) == start);
-  CHECK(after_one(with_row_clipping{sgd{1}, 0.0F}, start, gradient) == start);
 }
 
 TEST_CASE("adaptors nest, the outermost first") {
@@ -113,4 +112,25 @@ TEST_CASE("rates and initial states pass through adaptors") {
   with_decoupled_weight_decay decayed{sgd{1}, 0.5F};
   set_learning_rate(decayed, 0.5F);
   CHECK(after_one(decayed, {4}, {0}) == std::vector<float>{3});
+}
+
+TEST_CASE("check_optimizer looks through all adaptors") {
+  auto const refused = [](auto const& optimizer, char const* option, char const* value) {
+    try {
+      check_optimizer(optimizer);
+      FAIL("taken: ", option);
+    } catch (error const& e) {
+      CHECK(e.code() == errc::invalid_argument);
+      CHECK(e.value(option) == value);
+    }
+  };
+  auto const nan = std::nanf("");
+  refused(with_weight_decay{sgd{}, -1.0F}, "decay", "-1");
+  refused(with_decoupled_weight_decay{sgd{}, nan}, "decay", "nan");
+  refused(with_value_clipping{sgd{}, 0.0F}, "limit", "0");
+  refused(with_value_clipping{sgd{}, nan}, "limit", "nan");
+  refused(with_row_clipping{sgd{}, -2.0F}, "max_norm", "-2");
+  refused(with_row_clipping{sgd{}, 0.0F}, "max_norm", "0");
+  refused(with_weight_decay{with_value_clipping{adam{.beta2 = 1}, 1.0F}, 0.1F}, "beta2", "1");
+  check_optimizer(with_value_clipping{with_row_clipping{with_weight_decay{sgd{}, 0.0F}, HUGE_VALF}, HUGE_VALF});
 }

@@ -30,6 +30,12 @@ struct doubles_gradients : tessera::sgd {
 static_assert(!tessera::optimizer_policy<wrong_gradient_of> && !tessera::optimizer_policy<changing_gradient_of>,
               "a gradient_of that nobody could call is a mistake");
 static_assert(tessera::optimizer_policy<doubles_gradients>);
+struct unchecked {
+  static constexpr int row_state = 0;
+  static constexpr int element_state = 0;
+  float begin_row(float*, tessera::row_gradient const&) const { return 1; }
+  void update(float&, float*, std::int64_t, float, float) const {}
+};
 static_assert(!tessera::uses_sum_of_squares<tessera::adam> && !tessera::uses_sum_of_squares<doubles_gradients>);
 
 }  // namespace
@@ -147,4 +153,47 @@ TEST_CASE("learning rates and initial states are read and set by name") {
   CHECK(tessera::learning_rate_of(tessera::ftrl{.learning_rate = 3}) == 3);
   CHECK(tessera::initial_state_of(tessera::adagrad{.initial_state = 0.25F}) == 0.25F);
   CHECK(tessera::initial_state_of(moments) == 0);
+}
+
+TEST_CASE("check_optimizer names policy, option and value of what learns nothing") {
+  auto const nan = std::nanf("");
+  auto const refuses = [](auto const& optimizer, char const* option, float value) {
+    CAPTURE(option);
+    CAPTURE(value);
+    try {
+      tessera::check_optimizer(optimizer);
+      FAIL("taken");
+    } catch (tessera::error const& e) {
+      CHECK(e.code() == tessera::errc::invalid_argument);
+      CHECK(e.sentence().starts_with(tessera::optimizer_name_of(optimizer)));
+      CHECK(e.value(option) == tessera::error_value(option, value).value);
+    }
+  };
+  for (float const bad : {nan, -0.1F, HUGE_VALF}) {
+    refuses(tessera::sgd{bad}, "learning_rate", bad);
+    refuses(tessera::momentum_sgd{.learning_rate = bad}, "learning_rate", bad);
+    refuses(tessera::adagrad{.learning_rate = bad}, "learning_rate", bad);
+    refuses(tessera::adagrad{.epsilon = bad}, "epsilon", bad);
+    refuses(tessera::adagrad{.initial_state = bad}, "initial_state", bad);
+    refuses(tessera::adam{.learning_rate = bad}, "learning_rate", bad);
+    refuses(tessera::adam{.epsilon = bad}, "epsilon", bad);
+    refuses(tessera::ftrl{.learning_rate = bad}, "learning_rate", bad);
+    refuses(tessera::ftrl{.beta = bad}, "beta", bad);
+    refuses(tessera::ftrl{.lambda1 = bad}, "lambda1", bad);
+    refuses(tessera::ftrl{.lambda2 = bad}, "lambda2", bad);
+  }
+  for (float const bad : {nan, -0.1F, 1.0F}) {
+    refuses(tessera::momentum_sgd{.momentum = bad}, "momentum", bad);
+    refuses(tessera::momentum_sgd{.dampening = bad}, "dampening", bad);
+    refuses(tessera::adam{.beta1 = bad}, "beta1", bad);
+    refuses(tessera::adam{.beta2 = bad}, "beta2", bad);
+  }
+  refuses(tessera::ftrl{.learning_rate = 0}, "learning_rate", 0);
+  // The ends that are taken, and a policy that checks nothing.
+  tessera::check_optimizer(tessera::sgd{0});
+  tessera::check_optimizer(tessera::momentum_sgd{.learning_rate = 0, .momentum = 0});
+  tessera::check_optimizer(tessera::adagrad{.learning_rate = 0, .epsilon = 0});
+  tessera::check_optimizer(tessera::adam{.learning_rate = 0, .beta1 = 0, .beta2 = 0, .epsilon = 0});
+  tessera::check_optimizer(tessera::ftrl{.beta = 0});
+  tessera::check_optimizer(unchecked{});
 }

@@ -63,6 +63,30 @@ void unique_suite(Harness const& harness) {
     for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<std::int32_t>(i) * 7919 % 50'000;
     check_unique(harness, keys);
   }
+  SUBCASE("parts of every kind: few values, few keys, many bits, one key in most places, bits that only a few keys have") {
+    constexpr auto largest = std::numeric_limits<std::int64_t>::max();
+    std::size_t const n = 150'000;
+    auto const few = tessera_tests::random_integers<std::int64_t>(random, 2'000, -largest, largest);
+    std::vector<std::int64_t> keys(n);
+    for (auto& key : keys) key = few[random() % few.size()];
+    check_unique(harness, keys);
+    for (std::int64_t const most : {std::int64_t{1}, std::int64_t{5'000}, std::int64_t{1} << 40, largest}) {
+      CAPTURE(most);
+      keys = tessera_tests::random_integers<std::int64_t>(random, n, 0, most);
+      check_unique(harness, keys);
+      for (std::size_t i = 0; i < n; i += 1 + random() % 2) keys[i] = most / 3;
+      check_unique(harness, keys);
+      keys[n / 2] = -largest;
+      check_unique(harness, keys);
+    }
+    auto narrow = tessera_tests::random_integers<std::int32_t>(random, n, -1'000'000, 1'000'000);
+    narrow[0] = std::numeric_limits<std::int32_t>::max();
+    check_unique(harness, narrow);
+    check_unique(harness, tessera_tests::random_integers<std::uint16_t>(random, n, 0, 65'535));
+    // Keys that share their lower bits, too.
+    for (auto& key : keys) key = static_cast<std::int64_t>(random() << 20 >> 1);
+    check_unique(harness, keys);
+  }
   SUBCASE("unsigned keys, and keys of known range") {
     check_unique(harness, tessera_tests::random_integers<std::uint8_t>(random, 3000, 0, 255));
     check_unique(harness, tessera_tests::random_integers<std::uint64_t>(random, 3000, ~std::uint64_t{0} - 100, ~std::uint64_t{0}));

@@ -333,6 +333,9 @@ TEST_CASE("expected_auc: the pairs of a naive double loop, and the AUC of labels
   }
   CHECK(std::isnan(expected_auc(h.exec, std::vector<float>{})));
   CHECK(std::isnan(expected_auc(h.exec, std::vector<float>{1})));
+  auto const one_label = expected_auc(h.exec, std::vector<float>{500, 600});
+  CHECK(std::isnan(one_label));
+  CHECK_FALSE(std::signbit(one_label));
   CHECK(expected_auc(h.exec, std::vector<float>(10, 0.5F)) == doctest::Approx(0.5));
   std::vector<float> const bad{0, std::numeric_limits<float>::quiet_NaN()};
   CHECK(error_of([&] { expected_auc(h.exec, bad); }).value("position") == "1");
@@ -391,7 +394,13 @@ TEST_CASE("planted_clicks: what cannot be is named") {
     return e;
   };
   auto const nan = std::numeric_limits<double>::quiet_NaN();
-  CHECK(refused([](auto& o) { o.features[1].ids = 0; }).value("count") == "0");
+  for (std::int64_t const ids : {std::int64_t{0}, (std::int64_t{1} << 48) + 1}) {
+    auto const e = refused([&](auto& o) { o.features[1].ids = ids; });
+    CHECK(e.value("feature") == "1");
+    CHECK(e.value("ids") == std::to_string(ids));
+  }
+  for (double const exponent : {-1.0, 65.0, nan})
+    CHECK(refused([&](auto& o) { o.features[2].exponent = exponent; }).value("feature") == "2");
   CHECK(refused([](auto& o) { o.features[0].exponent = -1; }).value("exponent") == "-1");
   CHECK(refused([](auto& o) { o.features[3].shortest_bag = -1; }).value("feature") == "3");
   CHECK(refused([](auto& o) { o.features[2].longest_bag = 0; }).value("longest_bag") == "0");

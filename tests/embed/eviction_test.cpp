@@ -298,6 +298,31 @@ TEST_CASE("ttl: a row leaves when its lifetime is over, in batches or in the cal
   }
 }
 
+TEST_CASE("a clock may be set, but not backwards") {
+  serial_host host;
+  hash_table<float, admit_all, evict_ttl> table(host.exec(), options_of(3), tessera::sgd{});
+  table.set_clock({7, 100});
+  CHECK(table.clock() == tessera::table_clock{7, 100});
+  table.set_clock({7, 100});
+  auto const refused = [&](tessera::table_clock clock, char const* value, char const* now, char const* next) {
+    try {
+      table.set_clock(clock);
+      FAIL_CHECK("ran backwards");
+    } catch (tessera::error const& e) {
+      CHECK(e.code() == tessera::errc::invalid_argument);
+      CHECK(e.value("table") == "4");
+      CHECK(e.value(value) == now);
+      CHECK(e.value(std::string("new ") + value) == next);
+    }
+    CHECK(table.clock() == tessera::table_clock{7, 100});
+  };
+  refused({7, 99}, "time", "100", "99");
+  refused({6, 100}, "batch", "7", "6");
+  refused({8, {}}, "time", "100", "8");  // without a time of its own the batch is the time
+  table.set_clock({8, 101});
+  CHECK(table.clock().now().time == 101);
+}
+
 TEST_CASE("rows in flight stay, and a new id gets none where nothing may leave") {
   serial_host host;
   auto const exec = host.exec();
@@ -358,6 +383,32 @@ TEST_CASE("rows that leave are kept only when asked for, in the memory of the ta
   table.begin_batch();
   locate(step.exec(), table, {8});
   CHECK(table.evicted().ids.empty());
+}
+
+TEST_CASE_TEMPLATE("locate in two halves: what the first names, the second does not push out", Eviction, evict_lru, evict_lfu) {
+  serial_host host;
+  auto const exec = host.exec();
+  hash_table<float, admit_all, Eviction> table(exec, options_of(4), tessera::sgd{});
+  one_batch(exec, table, {1, 2, 3, 4});
+  table.begin_batch();
+  id_list const first{9, 1, 8}, second{2, 9, 7};
+  id_list of_first(3), of_second(3);
+  std::vector<row_status> statuses(3);
+  table.locate_held(exec, first, of_first);
+  table.locate_held(exec, second, of_second);
+  CHECK(of_first == id_list{-1, 0, -1});
+  CHECK(of_second == id_list{1, -1, -1});
+  table.locate_new(exec, first, of_first, statuses);
+  CHECK(of_first == id_list{2, 0, 3});
+  CHECK(statuses == std::vector<row_status>{row_status::evicted, row_status::found, row_status::evicted});
+  table.locate_new(exec, second, of_second, statuses);
+  CHECK(of_second == id_list{1, 2, -1});
+  CHECK(statuses == std::vector<row_status>{row_status::found, row_status::found, row_status::not_admitted});
+  CHECK(rows_are_initial(table, {9, 8}, {2, 3}));
+  id_list two(2);
+  CHECK_THROWS_AS(table.locate_held(exec, first, two), tessera::error);
+  CHECK_THROWS_AS(table.locate_new(exec, first, two), tessera::error);
+  CHECK_THROWS_AS(table.locate_new(exec, first, of_first, tessera::vector_view<row_status>(statuses).slice(0, 2)), tessera::error);
 }
 
 TEST_CASE_TEMPLATE("when memory runs out, a table with policies stays whole and goes on", Eviction, evict_lru, evict_lfu, evict_ttl) {

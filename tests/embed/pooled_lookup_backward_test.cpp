@@ -10,6 +10,7 @@
 #include <tessera/embed/hash_table.hpp>
 
 #include "pooled_lookup_backward_suite.hpp"
+#include "temporary_folder.hpp"
 
 using namespace embed_tests;
 using dense = tessera::dense_table<>;
@@ -248,4 +249,43 @@ TEST_CASE("pooled_lookup: a refused lookup keeps the memory of what it was to fi
   CHECK(sorters.live_pieces() == pieces);
   CHECK_FALSE(saved.order.ready());
   CHECK_THROWS_AS(tessera::pooled_lookup_backward(exec, tables, features, saved, out.in(), tessera::sgd{}), tessera::error);
+}
+
+TEST_CASE_TEMPLATE("pooled_lookup_backward: a checked build refuses an order that was prepared for something else", Store, dense, hashed) {
+  if constexpr (tessera::checked) {
+    tessera_tests::serial_host host;
+    auto const exec = host.exec();
+    auto const options = tables_of_dims({4, 5}, 10);
+    std::vector<tessera::pooled_feature> const features{{0}, {1}};
+    auto tables = make_tables<Store>(exec, options, tessera::sgd{});
+    auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{7, 1, 3}}}, {"b", {{2, 1}}}}),
+               of_first = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{7, 3, 1}}}, {"b", {{2, 1}}}}),
+               of_second = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{7, 1, 3}}}, {"b", {{2, 2}}}}),
+               of_lengths = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{7, 1}}}, {"b", {{3, 2, 1}}}});
+    auto const looked_up = [&](tessera::keyed_jagged<> const& b, std::vector<tessera::pooled_feature> const& f) {
+      pooled_matrices out(options, f, b.view());
+      tessera::lookup_saved saved;
+      tessera::pooled_lookup(exec, tables, f, b.view(), out.out(), saved);
+      tessera::prepare_backward(exec, tables, tessera::vector_view<tessera::pooled_feature const>(f), saved);
+      return saved;
+    };
+    auto const refused_table = [&](tessera::lookup_saved other) {
+      auto saved = looked_up(batch, features);
+      std::swap(saved.order, other.order);
+      pooled_matrices gradients(options, features, saved.batch);
+      auto const e =
+          tessera_tests::error_of([&] { tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), tessera::sgd{}); });
+      CHECK(e.code() == tessera::errc::invalid_argument);
+      tessera::row_gradients rows;
+      CHECK_THROWS_AS(tessera::pooled_lookup_gradients(exec, tables, features, saved, gradients.in(), rows), tessera::error);
+      return std::string(e.value("table"));
+    };
+    CHECK(refused_table(looked_up(of_first, features)) == "0");
+    CHECK(refused_table(looked_up(of_second, features)) == "1");
+    CHECK(refused_table(looked_up(of_lengths, features)) == "0");
+    auto saved = looked_up(batch, features);
+    pooled_matrices gradients(options, features, saved.batch);
+    gradients.fill([] { return 1.0F; });
+    tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), tessera::sgd{});
+  }
 }

@@ -138,9 +138,9 @@ TEST_CASE("pooled_lookup: when a table cannot grow, nothing is lost") {
 
 TEST_CASE("pooled_lookup: pieces read about as much whatever the shape") {
   using tessera::detail::bags_per_piece;
-  CHECK(bags_per_piece(0, 0, 64) == 1024);
-  CHECK(bags_per_piece(100, 0, 64) == 1024);
-  CHECK(bags_per_piece(100, 100, 64) == 512);
+  CHECK(bags_per_piece(0, 0, 64) == 4096);
+  CHECK(bags_per_piece(100, 0, 64) == 4096);
+  CHECK(bags_per_piece(100, 100, 64) == 2048);
   CHECK(bags_per_piece(1, 1'000'000, 4096) == 4);
   CHECK(bags_per_piece(100, 100, 4) == 4096);
 }
@@ -202,5 +202,58 @@ TEST_CASE("pooled_lookup: ids out of range may count as zeros") {
     tessera::pooled_lookup(exec, std::as_const(tables), features, view, again.out(), options_of_call);
     CHECK(same_bits(out.values(), again.values()));
     CHECK(count == 2 * expected_count);
+  });
+}
+
+namespace {
+struct no_lifetime : tessera::evict_ttl {
+  no_lifetime() : evict_ttl{.lifetime = 0} {}
+};
+}  // namespace
+
+TEST_CASE_TEMPLATE("pooled_lookup: a batch's new ids take no row that any of its keys names", Eviction, tessera::evict_lru,
+                   tessera::evict_lfu, no_lifetime) {
+  using store = tessera::hash_table<float, tessera::admit_all, Eviction>;
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
+    auto options = tables_of_dims({3, 5}, 0);
+    for (auto& o : options) o.most_rows = 60;
+    std::vector<tessera::pooled_feature> const features{{0}, {1}, {0, tessera::pooling::mean}, {0}};
+    auto tables = make_tables<store>(exec, options, tessera::sgd{});
+    auto whole = make_tables<store>(exec, options, tessera::sgd{});  // sees a batch's ids of a table in one call
+    std::mt19937_64 random(seed);
+    for (int step = 0; step < 40; ++step) {
+      CAPTURE(step);
+      auto const batch =
+          random_batch(exec, random, features.size(), {.id_range = 150, .most_rows = 9, .mean_length = 2, .weighted = false});
+      auto const view = std::as_const(batch).view();
+      std::vector<std::int64_t> held;  // of table 0, named by the batch
+      for (std::int64_t key : {0, 2, 3}) {
+        auto const bags = view.key(key);
+        for (auto p = bags.offsets[0]; p < bags.offsets[bags.rows]; ++p)
+          if (find(exec, tables[0], {view.values[p]})[0] >= 0) held.push_back(view.values[p]);
+      }
+      auto const before = find(exec, tables[0], held);
+      pooled_matrices out(options, features, view);
+      tessera::lookup_saved saved;
+      tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
+      CHECK(find(exec, tables[0], held) == before);
+      for (std::int64_t t = 0; t < 2; ++t) {
+        std::vector<std::int64_t> ids, slots;
+        for (std::int64_t key = 0; key < view.keys; ++key) {
+          if (features[static_cast<std::size_t>(key)].table != t) continue;
+          auto const bags = view.key(key);
+          for (auto p = bags.offsets[0]; p < bags.offsets[bags.rows]; ++p) {
+            ids.push_back(view.values[p]);
+            slots.push_back(saved.slots[p]);
+          }
+        }
+        auto& other = whole[static_cast<std::size_t>(t)];
+        other.begin_batch();
+        CHECK(slots == locate(exec, other, ids));
+      }
+    }
+    CHECK(tables[0].rows() == 60);
   });
 }

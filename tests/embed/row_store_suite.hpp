@@ -278,6 +278,33 @@ void row_store_suite() {
     CHECK(host.memory().live_bytes() == 0);
   }
 
+  SUBCASE("a checked build names a slot that the store does not have") {
+    if constexpr (tessera::checked) {
+      Store store(exec, options, many_states{});
+      auto const slots = locate(exec, store, ids);
+      auto const bound = store.slot_bound();
+      auto const refused = [&](std::int64_t slot, auto const& call) {
+        try {
+          call();
+          FAIL_CHECK("accepted: " << slot);
+        } catch (tessera::error const& e) {
+          CHECK(e.code() == tessera::errc::out_of_range);
+          CHECK(e.value("table") == "5");
+          CHECK(e.value("slot") == std::to_string(slot));
+          CHECK(e.value("slot bound") == std::to_string(bound));
+        }
+      };
+      for (std::int64_t const slot : {std::int64_t{-1}, bound, std::numeric_limits<std::int64_t>::max()}) {
+        refused(slot, [&] { store.row(slot); });
+        refused(slot, [&] { store.state(slot); });
+        refused(slot, [&] { std::as_const(store).row(slot); });
+        refused(slot, [&] { std::as_const(store).state(slot); });
+      }
+      CHECK(store.row(bound - 1) == std::as_const(store).row(bound - 1));
+      CHECK(store.state(0) == std::as_const(store).state(0));
+    }
+  }
+
   SUBCASE("slots and statuses of another size are named") {
     Store store(exec, options, tessera::sgd{});
     auto const rows = store.rows();

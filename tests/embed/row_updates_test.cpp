@@ -16,6 +16,7 @@ namespace {
 struct decayed {
   static constexpr int row_state = 1;
   static constexpr int element_state = 0;
+  static constexpr bool uses_sum_of_squares = true;
   float gradient_of(float gradient, float weight) const { return gradient + 0.5F * weight; }
   float begin_row(float* state, tessera::row_gradient const& row) const {
     state[0] = row.sum_of_squares;
@@ -225,6 +226,38 @@ TEST_CASE_TEMPLATE("weight decay and clipping through the backward match a doubl
           with_value_clipping{adam{.learning_rate = 0.03125F, .beta1 = 0.75F, .beta2 = 0.875F, .epsilon = 0x1p-10F}, 0.75F}, 0.5F},
       reference::with_decoupled_weight_decay(reference::with_value_clipping(reference::adam(0.03125, 0.75, 0.875, 0x1p-10), 0.75), 0.03125,
                                              0.5));
+}
+
+TEST_CASE_TEMPLATE("options with which nothing is learned are refused before a row changes", Store, tessera::dense_table<>,
+                   tessera::hash_table<>) {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  tessera::table_options const options{.id = tessera::table_id{1}, .dim = 3, .rows = 2, .seed = tessera::random_seed{9}};
+  auto const nan = std::nanf("");
+  CHECK_THROWS_AS(Store(exec, options, tessera::sgd{nan}), tessera::error);
+  CHECK_THROWS_AS(Store(exec, options, tessera::rowwise_adagrad{.initial_state = -1}), tessera::error);
+  for (tessera::rowwise_adam const wrong : {tessera::rowwise_adam{.learning_rate = -1}, {.beta1 = 1}, {.beta2 = nan}, {.epsilon = -1}})
+    CHECK_THROWS_AS(Store(exec, options, wrong), tessera::error);
+
+  std::vector<Store> tables;
+  tables.emplace_back(exec, options, tessera::sgd{});
+  std::vector<tessera::pooled_feature> const features{{.table = 0}};
+  auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{1}}}});
+  pooled_matrices out({options}, features, std::as_const(batch).view()), gradients({options}, features, std::as_const(batch).view());
+  gradients.fill([] { return 1.0F; });
+  tessera::lookup_saved saved;
+  tessera::pooled_lookup(exec, tables, features, std::as_const(batch).view(), out.out(), saved);
+  std::int64_t const id = 1;
+  std::int64_t slot = -1;
+  tables[0].find(exec, {&id, 1}, {&slot, 1});
+  std::vector<float> const before(tables[0].row(slot), tables[0].row(slot) + 3);
+  auto const backward = [&](auto const& optimizers) {
+    tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), optimizers);
+  };
+  CHECK_THROWS_AS(backward(tessera::sgd{nan}), tessera::error);
+  CHECK_THROWS_AS(backward(std::vector<tessera::sgd>{{-1.0F}}), tessera::error);
+  CHECK(std::vector<float>(tables[0].row(slot), tables[0].row(slot) + 3) == before);
+  CHECK(tables[0].steps() == tessera::step_count{0});
 }
 
 TEST_CASE("weight decay and clipping reach rows of 16 bits") {

@@ -25,6 +25,7 @@ TEST_CASE("calibration_curve: bins of equal width, by hand") {
   CHECK(bins[0].samples == 2);
   CHECK(bins[1].samples == 0);
   CHECK(std::isnan(bins[1].mean_clicks()));
+  CHECK_FALSE(std::signbit(bins[1].mean_clicks()));
   CHECK(bins[2].samples == 1);
   CHECK(bins[3].samples == 2);
   CHECK(bins[0].mean_clicks() == 0.25);
@@ -60,6 +61,7 @@ TEST_CASE("calibration_curve: parts merged are the whole; labels drawn from the 
   part.clear();
   CHECK(part.samples() == 0);
   CHECK(std::isnan(part.expected_error()));
+  CHECK_FALSE(std::signbit(part.expected_error()));
   CHECK(part.bins().size() == 20);
 }
 

@@ -196,4 +196,12 @@ TEST_CASE("cross_net: what does not fit is refused") {
   mismatch([&] { deeper.backward(host.exec(), tessera::eigen_gemm{}, saved, matrix(2, 4), deeper_block); });
 }
 
+TEST_CASE("cross_net: of a forward that throws, no backward takes what it saved") {
+  serial_host host;
+  for (std::int64_t const rank : {0, 2}) {
+    cross_net const net(host.exec(), {.width = 4, .layers = 2, .rank = rank});
+    tessera_tests::check_failed_forward<tessera::cross_saved>(host, net, 4, 4);
+  }
+}
+
 }  // namespace

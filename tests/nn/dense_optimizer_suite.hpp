@@ -225,6 +225,11 @@ void dense_optimizer_suite() {
     CHECK(refused(good, state, tessera::adagrad{}));
     CHECK(refused(good, state, tessera::sgd{}));
     CHECK_FALSE(refused(good, state, tessera::adam{}));
+    auto const before = harness.get(there);
+    CHECK_THROWS_AS(tessera::dense_update(harness.exec(), there, good, state, tessera::adam{.beta1 = 1}), tessera::error);
+    CHECK(harness.get(there) == before);
+    CHECK(state.steps() == tessera::step_count{1});
+    CHECK_THROWS_AS(tessera::dense_optimizer_state(harness.exec(), 4, tessera::adagrad{.initial_state = -1}), tessera::error);
   }
 
   SUBCASE("no parameters: the step counts") {

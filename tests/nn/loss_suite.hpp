@@ -189,6 +189,25 @@ void loss_suite() {
       }
       CHECK(harness.get(gradient) == std::vector<float>(1000, 7.0F));
     }
+
+    // Sums of weights that a float can turn over, and those that it cannot.
+    for (float const size : {1.2e-38F, 3.4e38F}) {
+      auto const one = weighted(loss, {0.5F, 2.0F}, {1, 0}, {size, 0});
+      CHECK(one.loss == doctest::Approx(alone.loss).epsilon(1e-6));
+      CHECK(one.gradient[0] == doctest::Approx(alone.gradient[0]).epsilon(1e-5));
+    }
+    for (float const size : {1e-45F, 1e-39F, 2e38F}) {
+      auto gradient = harness.put(std::vector<float>{7, 7});
+      auto const there = harness.put(std::vector<float>{0.5F, 0.5F}), there_weights = harness.put(std::vector<float>{size, size});
+      try {
+        loss(harness.exec(), there, there, gradient, there_weights);
+        FAIL("weights were taken: ", size);
+      } catch (tessera::error const& e) {
+        CHECK(e.code() == tessera::errc::invalid_argument);
+        CHECK(std::stod(std::string(e.value("sum"))) == doctest::Approx(2 * static_cast<double>(size)));
+      }
+      CHECK(harness.get(gradient) == std::vector<float>{7, 7});
+    }
     auto const three = harness.put(std::vector<float>(3)), four = harness.put(std::vector<float>(4));
     auto gradient = harness.put(std::vector<float>(3));
     try {
@@ -256,6 +275,40 @@ void loss_suite() {
         both.storage = harness.get(there_both);
         CHECK(worst_difference(both, doubles(gradient)) == 0);
       }
+  }
+
+  SUBCASE("a checked build refuses labels that are no probability and writes nothing") {
+    if constexpr (!tessera::checked) return;
+    for (float const bad : {-1e-6F, 1.5F, -1.0F, HUGE_VALF, std::nanf("")}) {
+      CAPTURE(bad);
+      std::vector<float> labels(1200, 1.0F);
+      labels[701] = bad;
+      auto const there = harness.put(labels);
+      auto gradient = harness.put(std::vector<float>(1200, 7.0F));
+      std::vector<double> losses(2, 5.0);
+      auto const refused = [&](auto const& call, char const* position, char const* task) {
+        try {
+          call();
+          FAIL("a label was taken");
+        } catch (tessera::error const& e) {
+          CHECK(e.code() == tessera::errc::invalid_argument);
+          CHECK(e.value("position") == position);
+          CHECK(e.value("task") == task);
+          CHECK(std::string(e.value("label")) == std::string(tessera::error_value("", bad).value));
+        }
+        CHECK(harness.get(gradient) == std::vector<float>(1200, 7.0F));
+        CHECK(losses == std::vector<double>(2, 5.0));
+      };
+      refused([&] { tessera::bce_with_logits(harness.exec(), there, there, gradient); }, "701", "0");
+      auto const both = tessera::matrix_view<float const>(there.data(), 600, 2);
+      auto const call = [&] { tessera::multi_task_bce(harness.exec(), both, both, {}, {gradient.data(), 600, 2}, losses); };
+      if (std::isnan(bad))
+        call();  // missing
+      else
+        refused(call, "350", "1");
+    }
+    // A squared error has targets, not labels.
+    CHECK(compute(tessera::mean_squared_error, {1}, {3}).loss == 4);
   }
 
   SUBCASE("one task is bce_with_logits, to the bit") {

@@ -144,8 +144,10 @@ TEST_CASE("click_metrics at the edges") {
   SUBCASE("without samples all is NaN") {
     add({}, {});
     CHECK(metrics.samples() == 0);
-    for (double const value : {metrics.base_rate(), metrics.log_loss(), metrics.normalised_entropy(), metrics.calibration()})
+    for (double const value : {metrics.base_rate(), metrics.log_loss(), metrics.normalised_entropy(), metrics.calibration()}) {
       CHECK(std::isnan(value));
+      CHECK_FALSE(std::signbit(value));  // which a print would show
+    }
   }
   SUBCASE("all labels positive") {
     add({0, 0}, {1, 1});
@@ -290,6 +292,7 @@ TEST_CASE("regression_metrics match their definitions") {
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
     regression_metrics whole, merged, second;
     CHECK(std::isnan(whole.mean_squared_error()));
+    CHECK_FALSE(std::signbit(whole.mean_squared_error()));
     whole.add(exec, s.logits, targets, s.weights);
     CHECK(whole.mean_squared_error() == doctest::Approx(square / weights).epsilon(1e-12));
     CHECK(whole.mean_absolute_error() == doctest::Approx(absolute / weights).epsilon(1e-12));

@@ -8,10 +8,12 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <new>
 #include <random>
 #include <type_traits>
 #include <vector>
 
+#include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/nn/gemm.hpp>
@@ -50,6 +52,11 @@ struct naive_gemm {
   }
 };
 static_assert(tessera::gemm_policy<naive_gemm>);
+
+/// The same with a workspace.
+struct naive_workspace_gemm : naive_gemm {
+  static std::int64_t workspace(std::int64_t, std::int64_t, std::int64_t) { return 1; }
+};
 
 /// A product of (m, k) and (k, n).
 struct gemm_shape {
@@ -172,6 +179,50 @@ double numeric_derivative(double& x, F const& f, double step = 1e-6) {
   auto const below = f();
   x = before;
   return (above - below) / (2 * step);
+}
+
+/// Of a forward that throws, for a wrong shape or for want of memory, no backward takes what it saved, whatever was saved before.
+/// `Saved`: of a network from `in` to `out` floats a sample.
+template <class Saved, class Net>
+void check_failed_forward(serial_host& host, Net const& net, std::int64_t in, std::int64_t out) {
+  constexpr std::int64_t samples = 3;
+  std::vector<float> const x(static_cast<std::size_t>(samples * in), 1.0F);
+  std::vector<float> y(static_cast<std::size_t>(samples * out)), y_gradient(y.size(), 1.0F);
+  std::vector<float> const untouched(static_cast<std::size_t>(net.parameters().size()), 7.0F);
+  auto gradient = untouched;
+  Saved saved;
+  auto const forward = [&](std::int64_t rows) {
+    net.forward(host.exec(), naive_workspace_gemm{}, tessera::matrix_view<float const>(x.data(), samples, in),
+                tessera::matrix_view<float>(y.data(), rows, out), saved);
+  };
+  auto const backward = [&] {
+    net.backward(host.exec(), naive_workspace_gemm{}, saved, tessera::matrix_view<float>(y_gradient.data(), samples, out), gradient);
+  };
+  auto const refused = [&] {
+    try {
+      backward();
+    } catch (tessera::error const& e) {
+      return e.code() == tessera::errc::shape_mismatch && gradient == untouched;
+    }
+    return false;
+  };
+  forward(samples);
+  CHECK_THROWS_AS(forward(samples - 1), tessera::error);
+  CHECK(refused());
+  bool failed = true;
+  for (int allowed = 0; failed; ++allowed) {
+    forward(samples);
+    host.memory().fail_after(allowed);
+    try {
+      forward(samples);
+      failed = false;
+    } catch (std::bad_alloc const&) {
+    }
+    host.memory().never_fail();
+    CHECK(refused() == failed);
+    CHECK((allowed > 0 || failed));  // a product has a workspace
+  }
+  CHECK(gradient != untouched);
 }
 
 }  // namespace tessera_tests

@@ -121,4 +121,10 @@ TEST_CASE("task_heads: what does not fit is refused") {
   mismatch([&] { wider.backward(host.exec(), tessera::eigen_gemm{}, saved, matrix(2, 2), wider_block); });
 }
 
+TEST_CASE("task_heads: of a forward that throws, no backward takes what it saved") {
+  serial_host host;
+  task_heads const heads(host.exec(), task_heads_options(4, {{2}, {3}}));
+  tessera_tests::check_failed_forward<tessera::task_heads_saved>(host, heads, 4, 2);
+}
+
 }  // namespace

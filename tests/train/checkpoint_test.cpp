@@ -19,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include <tessera/core/optimizer_adaptors.hpp>
 #include <tessera/train/checkpoint.hpp>
 
 #include "../support/random.hpp"
@@ -366,7 +367,22 @@ TEST_CASE("a hashed table's checkpoint with an id that a dense table cannot hold
   CHECK(e.value("id") == "300");
 }
 
-TEST_CASE_TEMPLATE("a trainer of other optimizers refuses a checkpoint and names the tensor", Store, dense_table<>, hash_table<>) {
+namespace {
+
+// Policies that tell no name, without state and with one an element.
+struct nameless {
+  static constexpr int row_state = 0;
+  static constexpr int element_state = 0;
+  float begin_row(float*, row_gradient const&) const noexcept { return 0; }
+  void update(float&, float*, std::int64_t, float, float) const noexcept {}
+};
+struct nameless_with_state : nameless {
+  static constexpr int element_state = 1;
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("a trainer of other optimizers refuses a checkpoint and names both", Store, dense_table<>, hash_table<>) {
   serial_exec host;
   temporary_folder folder;
   auto const save_with = [&](auto rows, auto dense) {
@@ -374,32 +390,152 @@ TEST_CASE_TEMPLATE("a trainer of other optimizers refuses a checkpoint and names
     writer.train(host.exec, 0, 2);
     save(host.exec, folder.path(), writer, 2);
   };
-  auto const refused_tensor = [&](auto rows, auto dense) {
+  auto const refusal = [&](auto rows, auto dense) {
     small_run<Store, decltype(rows), decltype(dense)> reader(host.exec, rows, dense);
+    auto const before = everything_of(reader);
     auto const e = error_of([&] { load_trainer(host.exec, open_newest_checkpoint(folder.path()), reader.run); });
     CHECK(e.code() == errc::incompatible);
-    return std::string(e.value("tensor"));
+    CHECK(everything_of(reader) == before);
+    return e;
   };
   SUBCASE("dense adam, then sgd") {
     save_with(sgd{}, adam{});
-    CHECK(refused_tensor(sgd{}, sgd{}) == "optimizer.bottom");
+    auto const e = refusal(sgd{}, sgd{});
+    CHECK(e.value("dense_optimizer") == "adam");
+    CHECK(e.value("expected") == "sgd");
   }
-  SUBCASE("dense sgd, then adagrad") {
-    save_with(sgd{}, sgd{});
-    CHECK(refused_tensor(sgd{}, adagrad{}) == "optimizer.bottom");
+  SUBCASE("dense adagrad, then momentum: states of one shape") {
+    save_with(sgd{}, adagrad{});
+    auto const e = refusal(sgd{}, momentum_sgd{});
+    CHECK(e.value("dense_optimizer") == "adagrad");
+    CHECK(e.value("expected") == "momentum_sgd");
   }
-  SUBCASE("rows sgd, then rowwise adagrad") {
-    save_with(sgd{}, sgd{});
-    CHECK(refused_tensor(rowwise_adagrad{}, sgd{}) == "table.0.state");
+  SUBCASE("rows adagrad, then momentum: states of one shape") {
+    save_with(adagrad{}, sgd{});
+    auto const e = refusal(momentum_sgd{}, sgd{});
+    CHECK(e.value("field") == "tables");
+    CHECK(e.value("number") == "0");
+    CHECK(e.value("optimizer") == "adagrad");
+    CHECK(e.value("expected") == "momentum_sgd");
   }
-  SUBCASE("rows rowwise adagrad, then sgd") {
-    save_with(rowwise_adagrad{}, sgd{});
-    CHECK(refused_tensor(sgd{}, sgd{}) == "table.0.state");
+  SUBCASE("rows rowwise adagrad, then sgd, chosen at run time") {
+    using rows = std::variant<sgd, rowwise_adagrad>;
+    save_with(rows(rowwise_adagrad{}), sgd{});
+    CHECK(refusal(rows(sgd{}), sgd{}).value("optimizer") == "rowwise_adagrad");
   }
-  SUBCASE("rows rowwise adagrad, then adagrad") {
-    save_with(rowwise_adagrad{}, sgd{});
-    CHECK(refused_tensor(adagrad{}, sgd{}) == "table.0.state");
+  SUBCASE("rows without a name: of another state") {
+    save_with(nameless{}, sgd{});
+    CHECK(refusal(nameless_with_state{}, sgd{}).value("tensor") == "table.0.state");
   }
+  SUBCASE("rows without a name: of no state any more") {
+    save_with(nameless_with_state{}, sgd{});
+    CHECK(refusal(nameless{}, sgd{}).value("tensor") == "table.0.state");
+  }
+  SUBCASE("dense parameters, without a name: of another state") {
+    save_with(sgd{}, nameless{});
+    CHECK(refusal(sgd{}, nameless_with_state{}).value("tensor") == "optimizer.bottom");
+  }
+}
+
+TEST_CASE("adaptors around an optimizer, its rates and its options may change") {
+  serial_exec host;
+  temporary_folder folder;
+  adam_run<dense_table<>> writer(host.exec, {0.05F}, {0.01F});
+  writer.train(host.exec, 0, 2);
+  save(host.exec, folder.path(), writer, 2);
+  small_run<dense_table<>, with_row_clipping<rowwise_adagrad>, with_weight_decay<with_value_clipping<adam>>> reader(host.exec, {}, {});
+  load_trainer(host.exec, open_newest_checkpoint(folder.path()), reader.run);
+  CHECK(everything_of(reader) == everything_of(writer));
+}
+
+TEST_CASE("a trainer whose tables have other policies refuses a checkpoint and names both") {
+  serial_exec host;
+  auto const written_by = [&]<class Writer>(Writer const*, auto const& readers) {
+    temporary_folder folder;
+    adam_run<Writer> writer(host.exec, {0.05F}, {0.01F});
+    writer.train(host.exec, 0, 3);
+    save(host.exec, folder.path(), writer, 3);
+    readers(open_newest_checkpoint(folder.path()), writer.predictions(host.exec));
+  };
+  auto const refused = [&]<class Reader>(Reader const*, open_checkpoint const& found, std::vector<float> const& predictions,
+                                         char const* policy, char const* theirs, char const* ours) {
+    CAPTURE(ours);
+    adam_run<Reader> reader(host.exec, {0.05F}, {0.01F});
+    auto const e = error_of([&] { load_trainer(host.exec, found, reader.run); });
+    CHECK(e.code() == errc::incompatible);
+    CHECK(e.value("field") == "tables");
+    CHECK(e.value("number") == "0");
+    CHECK(e.value(policy) == theirs);
+    CHECK(e.value("expected") == ours);
+    load_model(host.exec, found, reader.model);
+    CHECK(reader.predictions(host.exec) == predictions);
+  };
+  using lru = hash_table<float, admit_all, evict_lru>;
+  using lfu = hash_table<float, admit_all, evict_lfu>;
+  using seen = hash_table<float, admit_by_frequency>;
+  using plain = hash_table<>;
+  using dense = dense_table<>;
+  written_by(static_cast<lru*>(nullptr), [&](auto const& found, auto const& predictions) {
+    refused(static_cast<lfu*>(nullptr), found, predictions, "eviction", "lru", "lfu");
+    refused(static_cast<plain*>(nullptr), found, predictions, "eviction", "lru", "all");
+  });
+  written_by(static_cast<seen*>(nullptr), [&](auto const& found, auto const& predictions) {
+    refused(static_cast<plain*>(nullptr), found, predictions, "admission", "sightings", "all");
+  });
+  written_by(static_cast<dense*>(nullptr), [&](auto const& found, auto const& predictions) {
+    refused(static_cast<lru*>(nullptr), found, predictions, "eviction", "all", "lru");
+  });
+}
+
+TEST_CASE("more rows than a table may hold are refused, and nothing has changed") {
+  serial_exec host;
+  temporary_folder folder;
+  using lru = hash_table<float, admit_all, evict_lru>;
+  adam_run<lru> writer(host.exec, {0.05F}, {0.01F});
+  writer.train(host.exec, 0, 3);
+  save(host.exec, folder.path(), writer, 3);
+  auto const rows = writer.model.tables()[2].rows();
+  small_shape shape;
+  adam_run<lru> reader(host.exec, {0.05F}, {0.01F}, shape, 1234);
+  auto& last = reader.model.tables()[2];
+  auto options = last.options();
+  options.rows = 0;
+  options.most_rows = rows - 1;
+  last = lru(host.exec, options, rowwise_adagrad{});
+  auto const before = everything_of(reader);
+  auto const found = open_newest_checkpoint(folder.path());
+  for (auto const& e :
+       {error_of([&] { load_trainer(host.exec, found, reader.run); }), error_of([&] { load_model(host.exec, found, reader.model); })}) {
+    CHECK(e.code() == errc::incompatible);
+    CHECK(e.value("table") == "2");
+    CHECK(e.value("rows") == std::to_string(rows));
+    CHECK(e.value("most_rows") == std::to_string(rows - 1));
+  }
+  CHECK(everything_of(reader) == before);
+  options.most_rows = rows;
+  last = lru(host.exec, options, rowwise_adagrad{});
+  load_trainer(host.exec, found, reader.run);
+  CHECK(everything_of(reader) == everything_of(writer));
+}
+
+TEST_CASE("a checkpoint of a version that names no kinds gives its model, but training does not go on from it") {
+  serial_exec host;
+  temporary_folder folder;
+  adam_run<dense_table<>> writer(host.exec, {0.05F}, {0.01F});
+  writer.train(host.exec, 0, 3);
+  save(host.exec, folder.path(), writer, 3);
+  auto older = open_newest_checkpoint(folder.path()).content;
+  older.version = 2;
+  older.state.erase("training");
+  write_manifest(step_path(folder.path(), 3), older);
+  auto const found = open_newest_checkpoint(folder.path());
+  adam_run<dense_table<>> reader(host.exec, {0.05F}, {0.01F});
+  auto const e = error_of([&] { load_trainer(host.exec, found, reader.run); });
+  CHECK(e.code() == errc::incompatible);
+  CHECK(e.value("version") == "2");
+  CHECK(e.value("expected") == "3");
+  load_model(host.exec, found, reader.model);
+  CHECK(reader.predictions(host.exec) == writer.predictions(host.exec));
 }
 
 TEST_CASE("a torn or altered checkpoint is refused by name, and the one before stays loadable") {

@@ -580,7 +580,7 @@ TEST_CASE("what a checkpoint says of its options is checked like a command line"
   REQUIRE(data.run({"--epochs", "1", "--checkpoint", checkpoints, "--hash-size", "50", "--embedding-lr", "0.02", "--seed", "3"}).status ==
           0);
   auto const folder = tessera::list_step_folders(checkpoints).back().path;
-  auto const original = tessera::read_manifest(folder, "tessera.checkpoint", 2);
+  auto const original = tessera::read_manifest(folder, "tessera.checkpoint", 3);
   using nlohmann::json;
   for (auto const& [name, value, shown] :
        std::vector<std::tuple<std::string, json, std::string>>{{"model", "dcn3", "dcn3"},

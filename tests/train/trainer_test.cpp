@@ -534,6 +534,48 @@ TEST_CASE("tables with optimizers of different kinds are refused") {
   CHECK_THROWS_AS(trained.run.step(exec, batches.views()[0]), error);
 }
 
+TEST_CASE_TEMPLATE("options with which nothing is learned are refused, and nothing has changed", Kind, TESSERA_TEST_MODELS) {
+  serial_host host;
+  auto const exec = host.exec();
+  held_batches const batches(exec, {20});
+  auto const& batch = batches.views()[0];
+  sgd_run<Kind> trained(exec, unit, unit);
+  using run = trainer<typename sgd_run<Kind>::model_type, sgd, sgd>;
+  auto const nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK_THROWS_AS(run(exec, trained.model, sgd{-1}, unit), error);
+  CHECK_THROWS_AS(run(exec, trained.model, unit, sgd{nan}), error);
+
+  trained.run.step(exec, batch);  // ids have rows
+  auto const steps = trained.model.tables()[0].steps();
+  auto const refused = [&] {
+    CHECK(norm(change(exec, trained, [&](auto& r) {
+            CHECK_THROWS_AS(r.step(exec, batch), error);
+            r.accumulate(exec, batch);
+            CHECK_THROWS_AS(r.update(exec), error);
+          })) == 0);
+    CHECK(trained.run.accumulated() > 0);
+    CHECK(trained.model.tables()[0].steps() == steps);
+  };
+  trained.run.dense_optimizer().learning_rate = nan;
+  refused();
+  trained.run.dense_optimizer().learning_rate = 1;
+  trained.run.row_optimizers()[2].learning_rate = -1;
+  refused();
+  trained.run.row_optimizers()[2].learning_rate = 1;
+  CHECK(norm(change(exec, trained, [&](auto& r) { r.update(exec); })) > 0);
+
+  for (float const share : {nan, -0.5F, std::numeric_limits<float>::infinity()}) {
+    try {
+      trained.run.accumulate(exec, batch, share);
+      FAIL("a share was taken: ", share);
+    } catch (error const& e) {
+      CHECK(e.code() == errc::invalid_argument);
+      CHECK(e.value("share") == error_value("", share).value);
+    }
+  }
+  CHECK(trained.run.accumulated() == 0);
+}
+
 TEST_CASE_TEMPLATE("a sample counts by its weight", Kind, TESSERA_TEST_MODELS) {
   serial_host host;
   auto const exec = host.exec();

@@ -46,7 +46,7 @@ class id_map {
   }
 
   /// Starts loading what `find` of this id will read.
-  void prefetch(std::int64_t id) const noexcept {
+  [[gnu::always_inline]] void prefetch(std::int64_t id) const noexcept {
     if (!entries_.empty()) __builtin_prefetch(&entries_[first_entry(id)]);
   }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <tessera/core/buffer.hpp>
+#include <tessera/core/config.hpp>
 #include <tessera/core/execution.hpp>
 
 namespace tessera::inline TESSERA_ABI {
@@ -18,6 +19,7 @@ struct number_list {
 
 /// Doubly linked lists over the numbers 0, 1, 2, …, with a value beside each number's links. A number is in one list at most; which one, the
 /// caller knows. Every change takes the same time however long the lists are. For one thread.
+/// @pre numbers lie in [0, capacity()), which a checked build checks.
 template <class Value>
 class linked_numbers {
  public:
@@ -27,22 +29,22 @@ class linked_numbers {
   void reserve(host_exec const& exec, std::int64_t count) { grow(exec, nodes_, count); }
   std::int64_t capacity() const noexcept { return nodes_.size(); }
 
-  Value& operator[](std::int64_t number) noexcept { return nodes_[number].value; }
-  Value const& operator[](std::int64_t number) const noexcept { return nodes_[number].value; }
-  std::int64_t next(std::int64_t number) const noexcept { return nodes_[number].next; }
-  std::int64_t previous(std::int64_t number) const noexcept { return nodes_[number].previous; }
-  void prefetch(std::int64_t number) const noexcept { __builtin_prefetch(&nodes_[number], 1); }
+  Value& operator[](std::int64_t number) noexcept(!checks_indices) { return nodes_[number].value; }
+  Value const& operator[](std::int64_t number) const noexcept(!checks_indices) { return nodes_[number].value; }
+  std::int64_t next(std::int64_t number) const noexcept(!checks_indices) { return nodes_[number].next; }
+  std::int64_t previous(std::int64_t number) const noexcept(!checks_indices) { return nodes_[number].previous; }
+  [[gnu::always_inline]] void prefetch(std::int64_t number) const noexcept(!checks_indices) { __builtin_prefetch(&nodes_[number], 1); }
 
-  void push_back(number_list& list, std::int64_t number) noexcept { insert_after(list, list.last, number); }
+  void push_back(number_list& list, std::int64_t number) noexcept(!checks_indices) { insert_after(list, list.last, number); }
   /// Behind `place`, or in front of all where that is `none`.
-  void insert_after(number_list& list, std::int64_t place, std::int64_t number) noexcept {
+  void insert_after(number_list& list, std::int64_t place, std::int64_t number) noexcept(!checks_indices) {
     auto const behind = place == none ? list.first : nodes_[place].next;
     nodes_[number].previous = place;
     nodes_[number].next = behind;
     (place == none ? list.first : nodes_[place].next) = number;
     (behind == none ? list.last : nodes_[behind].previous) = number;
   }
-  void remove(number_list& list, std::int64_t number) noexcept {
+  void remove(number_list& list, std::int64_t number) noexcept(!checks_indices) {
     auto const [before, behind, value] = nodes_[number];
     (before == none ? list.first : nodes_[before].next) = behind;
     (behind == none ? list.last : nodes_[behind].previous) = before;

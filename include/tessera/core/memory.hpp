@@ -120,7 +120,8 @@ class pmr_memory {
 /// A piece is free to be taken again once it and all that were taken after it are back: at once, when they come back as scopes end. When
 /// everything is back and more than one block was needed, the next round gets one block of the whole size, so a loop of equal steps stops
 /// calling upstream.
-/// One thread at a time. Pieces are aligned to at least 64 bytes, at most 4096. Upstream takes any execution.
+/// One thread at a time. Pieces are aligned to at least 64 bytes, at most 4096. Upstream takes any execution. A checked build refuses what
+/// comes back and is not taken: where a `memory_ref` gives it back, that ends the program.
 template <class Upstream>
 class arena {
  public:
@@ -148,7 +149,8 @@ class arena {
     }
   }
   template <class Exec>
-  void deallocate(Exec const&, void* pointer, std::size_t, std::size_t) noexcept {
+  void deallocate(Exec const&, void* pointer, std::size_t, std::size_t) noexcept(!checks_indices) {
+    if constexpr (checks_indices) check_taken(pointer);
     auto last = pieces_.size() - 1;  // most often the one that comes back
     while (pieces_[last].data != pointer) --last;
     pieces_[last].is_back = true;
@@ -190,6 +192,11 @@ class arena {
     blocks_.reserve(blocks_.size() + 1);
     blocks_.push_back({static_cast<std::byte*>(upstream_->allocate(no_exec{}, bytes, block_alignment)), bytes, 0});
     next_block_bytes_ = 2 * bytes;
+  }
+  void check_taken(void const* pointer) const {
+    for (auto const& p : pieces_)
+      if (p.data == pointer && !p.is_back) return;
+    throw error(errc::invalid_argument, "arena: a piece comes back that is not taken", {{"pieces", pieces_.size()}});
   }
   void release() noexcept {
     for (auto const& b : blocks_) upstream_->deallocate(no_exec{}, b.data, b.bytes, block_alignment);

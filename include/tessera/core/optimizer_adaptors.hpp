@@ -38,6 +38,7 @@ struct with_weight_decay {
   O optimizer{};
   float decay = 0;
 
+  void check() const { detail::check_amount("with_weight_decay", "decay", decay); }
   TESSERA_HOST_DEVICE float gradient_of(float gradient, float weight) const noexcept {
     return detail::gradient_for(optimizer, multiply_add(decay, weight, gradient), weight);
   }
@@ -50,7 +51,7 @@ struct with_weight_decay {
 template <class O>
 with_weight_decay(O, float) -> with_weight_decay<O>;
 
-/// Each element of the gradient is brought into [-limit, limit]; NaN stays. @pre limit >= 0.
+/// Each element of the gradient is brought into [-limit, limit]; NaN stays. @pre limit > 0, infinity for none.
 template <optimizer_policy O>
 struct with_value_clipping {
   static constexpr int row_state = O::row_state;
@@ -59,6 +60,7 @@ struct with_value_clipping {
   O optimizer{};
   float limit = 1;
 
+  void check() const { detail::check_option("with_value_clipping", "limit", limit, limit > 0, "above 0"); }
   TESSERA_HOST_DEVICE float gradient_of(float gradient, float weight) const noexcept {
     return detail::gradient_for(optimizer, update_rules::clip(gradient, limit), weight);
   }
@@ -81,6 +83,7 @@ struct with_decoupled_weight_decay {
   O optimizer{};
   float decay = 0;
 
+  void check() const { detail::check_amount("with_decoupled_weight_decay", "decay", decay); }
   TESSERA_HOST_DEVICE float gradient_of(float gradient, float weight) const noexcept requires(detail::changes_gradients<O>) {
     return optimizer.gradient_of(gradient, weight);
   }
@@ -100,7 +103,7 @@ with_decoupled_weight_decay(O, float) -> with_decoupled_weight_decay<O>;
 
 /// A row's summed gradient is scaled down to the Euclidean norm `max_norm` where it is longer. For rows alone: a block of dense parameters
 /// has no norm of its own (`clip_global_norm`). A row whose norm is infinite loses its gradient, or turns NaN where an element is infinite.
-/// Weight decay or value clipping inside it act on the scaled gradient. @pre max_norm >= 0.
+/// Weight decay or value clipping inside it act on the scaled gradient. @pre max_norm > 0, infinity for none.
 template <optimizer_policy O>
 struct with_row_clipping {
   static_assert(!detail::changes_gradients<O> || !tessera::uses_sum_of_squares<O>,
@@ -112,6 +115,7 @@ struct with_row_clipping {
   O optimizer{};
   float max_norm = 1;
 
+  void check() const { detail::check_option("with_row_clipping", "max_norm", max_norm, max_norm > 0, "above 0"); }
   TESSERA_HOST_DEVICE auto begin_row(float* state, row_gradient row) const noexcept {
     auto const norm = square_root(row.sum_of_squares);
     bool const longer = norm > max_norm;

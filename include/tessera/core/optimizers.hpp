@@ -4,9 +4,12 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
+#include <string>
 #include <type_traits>
 
 #include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/update_rules.hpp>
 
@@ -17,7 +20,7 @@ namespace tessera::inline TESSERA_ABI {
 
 /// What an optimizer learns of a row, or of a block of dense parameters, before its elements.
 struct row_gradient {
-  float sum_of_squares;  // of a row's summed gradient; 0 for a dense block
+  float sum_of_squares;  // of a row's summed gradient, where the policy uses it, else NaN; 0 for a dense block
   std::int64_t dim;
   step_count step;  // of the table or model, 1 at the first
 };
@@ -43,7 +46,8 @@ concept gradient_of_takes_gradient_and_weight = !names_gradient_of<O> || changes
 /// - `update(weight, element_state, stride, gradient, factor)`, once an element: state number k of the element is
 ///   `element_state[k * stride]`.
 /// Optionally `initial_state`: what every state starts at, 0 by default; `uses_sum_of_squares`, true where the policy reads that of
-/// `row_gradient`, which dense blocks do not offer; `learning_rate`, for schedules.
+/// `row_gradient`, which dense blocks do not offer; `learning_rate`, for schedules; `name`, by which a checkpoint knows whose states it has;
+/// `check()`, which throws for options with which nothing can be learned.
 template <class O>
 concept optimizer_policy = std::is_trivially_copyable_v<O> &&
     requires(O const& o, float& weight, float* state, std::int64_t stride, float gradient, row_gradient const& row) {
@@ -96,12 +100,49 @@ constexpr float initial_state_of(O const& policy) noexcept {
     return 0;
 }
 
+/// Refuses options with which nothing can be learned, through all adaptors: what an optimizer is handed to calls it, a trainer, a table and
+/// each call that updates. @throws tessera::error invalid_argument naming policy, option and value.
+template <optimizer_policy O>
+void check_optimizer(O const& policy) {
+  if constexpr (requires { policy.check(); }) policy.check();
+  if constexpr (requires { policy.optimizer; }) check_optimizer(policy.optimizer);
+}
+
+namespace detail {
+
+inline void check_option(char const* policy, char const* option, float value, bool fits, char const* needed) {
+  if (!fits) throw error(errc::invalid_argument, std::string(policy) + ": " + option + " needs to be " + needed, {{option, value}});
+}
+// A rate, or what is added: at least 0 and finite.
+inline void check_amount(char const* policy, char const* option, float value) {
+  check_option(policy, option, value, value >= 0 && value <= std::numeric_limits<float>::max(), "finite and not negative");
+}
+// What is kept of a running mean.
+inline void check_decay_factor(char const* policy, char const* option, float value) {
+  check_option(policy, option, value, value >= 0 && value < 1, "at least 0 and below 1");
+}
+
+}  // namespace detail
+
+/// The name of a policy, through all adaptors, which have no state of their own; policies that tell none pass for each other.
+template <optimizer_policy O>
+constexpr char const* optimizer_name_of(O const& policy) noexcept {
+  if constexpr (requires { policy.optimizer; })
+    return optimizer_name_of(policy.optimizer);
+  else if constexpr (requires { policy.name; })
+    return O::name;
+  else
+    return "unnamed";
+}
+
 /// w -= learning_rate * g.
 struct sgd {
+  static constexpr char const* name = "sgd";
   static constexpr int row_state = 0;
   static constexpr int element_state = 0;
   float learning_rate = 0.1F;
 
+  void check() const { detail::check_amount(name, "learning_rate", learning_rate); }
   TESSERA_HOST_DEVICE float begin_row(float*, row_gradient const&) const noexcept { return learning_rate; }
   TESSERA_HOST_DEVICE void update(float& weight, float*, std::int64_t, float gradient, float rate) const noexcept {
     weight = update_rules::sgd(weight, gradient, rate);
@@ -117,6 +158,7 @@ struct momentum_sgd {
     float rate, momentum, share;
     bool nesterov;
   };
+  static constexpr char const* name = "momentum_sgd";
   static constexpr int row_state = 0;
   static constexpr int element_state = 1;
   float learning_rate = 0.1F;
@@ -124,6 +166,11 @@ struct momentum_sgd {
   float dampening = 0;
   bool nesterov = false;
 
+  void check() const {
+    detail::check_amount(name, "learning_rate", learning_rate);
+    detail::check_decay_factor(name, "momentum", momentum);
+    detail::check_decay_factor(name, "dampening", dampening);
+  }
   TESSERA_HOST_DEVICE factors begin_row(float*, row_gradient const& row) const noexcept {
     return {learning_rate, momentum, row.step.value == 1 ? 1.0F : 1.0F - dampening, nesterov};
   }
@@ -136,12 +183,18 @@ static_assert(optimizer_policy<momentum_sgd>);
 
 /// s += g^2, then w -= learning_rate * g / (sqrt(s) + epsilon), as torch.optim.Adagrad.
 struct adagrad {
+  static constexpr char const* name = "adagrad";
   static constexpr int row_state = 0;
   static constexpr int element_state = 1;
   float learning_rate = 0.01F;
   float epsilon = 1e-10F;
   float initial_state = 0;
 
+  void check() const {
+    detail::check_amount(name, "learning_rate", learning_rate);
+    detail::check_amount(name, "epsilon", epsilon);
+    detail::check_amount(name, "initial_state", initial_state);
+  }
   TESSERA_HOST_DEVICE float begin_row(float*, row_gradient const&) const noexcept { return learning_rate; }
   TESSERA_HOST_DEVICE void update(float& weight, float* state, std::int64_t, float gradient, float rate) const noexcept {
     weight = update_rules::adagrad(weight, state[0], gradient, rate, epsilon);
@@ -151,6 +204,7 @@ static_assert(optimizer_policy<adagrad>);
 
 /// As torch.optim.Adam; source: Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015, algorithm 1.
 struct adam {
+  static constexpr char const* name = "adam";
   static constexpr int row_state = 0;
   static constexpr int element_state = 2;
   float learning_rate = 0.001F;
@@ -158,6 +212,12 @@ struct adam {
   float beta2 = 0.999F;
   float epsilon = 1e-8F;
 
+  void check() const {
+    detail::check_amount(name, "learning_rate", learning_rate);
+    detail::check_decay_factor(name, "beta1", beta1);
+    detail::check_decay_factor(name, "beta2", beta2);
+    detail::check_amount(name, "epsilon", epsilon);
+  }
   TESSERA_HOST_DEVICE update_rules::adam_factors begin_row(float*, row_gradient const& row) const noexcept {
     return {learning_rate,
             beta1,
@@ -180,6 +240,7 @@ static_assert(optimizer_policy<adam>);
 /// learning_rate) of it kept: wholly for beta = lambda2 = 0, hardly for |g| far below beta; with g = 0, or under lambda1, it becomes 0.
 /// Start rows at 0, or beta at 0, where that matters. @pre learning_rate > 0, the same all along: w is computed anew from z and n.
 struct ftrl {
+  static constexpr char const* name = "ftrl";
   static constexpr int row_state = 0;
   static constexpr int element_state = 2;
   float learning_rate = 0.1F;
@@ -187,6 +248,13 @@ struct ftrl {
   float lambda1 = 0;
   float lambda2 = 0;
 
+  void check() const {
+    detail::check_amount(name, "learning_rate", learning_rate);
+    detail::check_option(name, "learning_rate", learning_rate, learning_rate > 0, "above 0");
+    detail::check_amount(name, "beta", beta);
+    detail::check_amount(name, "lambda1", lambda1);
+    detail::check_amount(name, "lambda2", lambda2);
+  }
   TESSERA_HOST_DEVICE update_rules::ftrl_factors begin_row(float*, row_gradient const&) const noexcept {
     return {learning_rate, beta, lambda1, lambda2};
   }

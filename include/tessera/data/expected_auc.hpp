@@ -17,7 +17,7 @@ namespace tessera::inline TESSERA_ABI {
 /// The AUC to expect of a ranking by the true logits, whose labels are 1 with probability sigmoid(logit): no ranking can expect more.
 ///
 /// `logits` (n,). Expected pairs in order over expected pairs, which is the expected AUC but for a share of 1/n; ties count half. NaN for
-/// fewer than two samples. Workspace: n floats from `exec`'s memory. @throws tessera::error invalid_argument naming a NaN.
+/// fewer than two samples, and where all are as good as sure of one label. Workspace: n floats from `exec`'s memory. @throws tessera::error invalid_argument naming a NaN.
 inline double expected_auc(host_exec const& exec, vector_view<float const> logits) {
   buffer<float> sorted(exec, logits.size());
   for (std::int64_t i = 0; i < logits.size(); ++i) {
@@ -39,7 +39,8 @@ inline double expected_auc(host_exec const& exec, vector_view<float const> logit
     others += tied_others;
     with_itself += tied_with_itself;
   }
-  return sorted.size() < 2 ? std::numeric_limits<double>::quiet_NaN() : in_order / (clicks * others - with_itself);
+  auto const all = clicks * others - with_itself;
+  return all > 0 ? in_order / all : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace tessera::inline TESSERA_ABI

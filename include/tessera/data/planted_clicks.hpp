@@ -146,7 +146,7 @@ class planted_clicks {
   /// Dense features are multiples of this.
   static constexpr double dense_unit = 0.001;
 
-  /// @throws tessera::error invalid_argument naming the option.
+  /// @throws tessera::error invalid_argument naming the option, and the feature that it is of.
   planted_clicks(host_exec const& exec, planted_clicks_options options) : options_(std::move(options)) {
     check();
     for (std::int64_t f = 0; f < feature_count(); ++f) {
@@ -230,6 +230,12 @@ class planted_clicks {
     if (o.features.size() >= std::size_t{1} << 20) refuse("features", o.features.size());
     for (std::size_t f = 0; f < o.features.size(); ++f) {
       auto const& feature = o.features[f];
+      if (feature.ids < 1 || feature.ids > zipf_distribution::most_ranks)
+        throw error(errc::invalid_argument, "planted_clicks: number of ids of a feature",
+                    {{"feature", f}, {"ids", feature.ids}, {"least", 1}, {"most", zipf_distribution::most_ranks}});
+      if (!(feature.exponent >= 0 && feature.exponent <= zipf_distribution::most_exponent))
+        throw error(errc::invalid_argument, "planted_clicks: exponent of a feature",
+                    {{"feature", f}, {"exponent", feature.exponent}, {"least", 0}, {"most", zipf_distribution::most_exponent}});
       if (feature.shortest_bag < 0 || feature.longest_bag < feature.shortest_bag || feature.longest_bag > 1 << 20 ||
           !(feature.more >= 0 && feature.more <= 1))
         throw error(errc::invalid_argument, "planted_clicks: bag length of a feature",

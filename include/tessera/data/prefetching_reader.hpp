@@ -36,7 +36,8 @@ struct prefetching_options {
 /// other thread's unless they are safe to share; an empty ring lets the consumer wait, a full one the thread. `prepare` may fill a
 /// `Prepare::state` (default-constructible, one a slot, used again and again) with what a step will need, sorted ids for instance.
 /// What the reader or `prepare` throws is thrown again by the `next` that would have given that batch; as with the reader alone, the
-/// position is then what it was and another `next` tries again.
+/// position is then what it was. The thread has tried again meanwhile, once for each free slot of the ring: the next failures, up to depth + 1
+/// of them, may have happened before the consumer learned of the first, and each is thrown by a `next` of its own.
 /// The destructor waits for the batch that is being read, no longer; the reader then stands where the thread got to. Reader, team and
 /// memory outlive it; the reader is nobody else's meanwhile. One consumer thread at a time.
 template <reader Reader, class Prepare = prepare_nothing>

@@ -18,12 +18,15 @@ namespace tessera::inline TESSERA_ABI {
 /// 1996. Immutable; any number of threads.
 class zipf_distribution {
  public:
-  /// @throws tessera::error invalid_argument unless 1 <= count <= 2^48 and 0 <= exponent <= 64.
+  static constexpr std::int64_t most_ranks = std::int64_t{1} << 48;
+  static constexpr double most_exponent = 64;
+
+  /// @throws tessera::error invalid_argument unless 1 <= count <= most_ranks and 0 <= exponent <= most_exponent.
   zipf_distribution(std::int64_t count, double exponent) : count_(count), exponent_(exponent) {
-    if (count < 1 || count > std::int64_t{1} << 48)
-      throw error(errc::invalid_argument, "zipf_distribution: number of ranks", {{"count", count}, {"least", 1}});
-    if (!(exponent >= 0 && exponent <= 64))
-      throw error(errc::invalid_argument, "zipf_distribution: exponent", {{"exponent", exponent}, {"least", 0}, {"most", 64}});
+    if (count < 1 || count > most_ranks)
+      throw error(errc::invalid_argument, "zipf_distribution: number of ranks", {{"count", count}, {"least", 1}, {"most", most_ranks}});
+    if (!(exponent >= 0 && exponent <= most_exponent))
+      throw error(errc::invalid_argument, "zipf_distribution: exponent", {{"exponent", exponent}, {"least", 0}, {"most", most_exponent}});
     least_ = area_to(1.5) - 1;
     most_ = area_to(static_cast<double>(count) + 0.5);
     sure_distance_ = 2 - inverse_area(area_to(2.5) - weight(2));

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <tessera/core/buffer.hpp>
+#include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/row_formats.hpp>
@@ -27,6 +28,7 @@ class dense_table {
   template <row_optimizer Optimizer>
   dense_table(host_exec const& exec, table_options const& options, Optimizer const& optimizer)
       : options_(options), layout_(row_state_layout::of(optimizer)) {
+    check_optimizer(optimizer);
     detail::check_table_options("dense_table", options, layout_);
     weights_.resize(exec, options.rows * options.dim);
     states_.resize(exec, options.rows * layout_.width(options.dim));
@@ -57,10 +59,12 @@ class dense_table {
   matrix_view<float> states() noexcept { return {states_.data(), rows(), layout_.width(dim())}; }
   matrix_view<float const> states() const noexcept { return {states_.data(), rows(), layout_.width(dim())}; }
 
-  Element* row(std::int64_t slot) noexcept { return weights_.data() + slot * options_.dim; }
-  Element const* row(std::int64_t slot) const noexcept { return weights_.data() + slot * options_.dim; }
-  float* state(std::int64_t slot) noexcept { return states_.data() + slot * layout_.width(options_.dim); }
-  float const* state(std::int64_t slot) const noexcept { return states_.data() + slot * layout_.width(options_.dim); }
+  Element* row(std::int64_t slot) noexcept(!checks_indices) { return weights_.data() + checked_slot(slot) * options_.dim; }
+  Element const* row(std::int64_t slot) const noexcept(!checks_indices) { return weights_.data() + checked_slot(slot) * options_.dim; }
+  float* state(std::int64_t slot) noexcept(!checks_indices) { return states_.data() + checked_slot(slot) * layout_.width(options_.dim); }
+  float const* state(std::int64_t slot) const noexcept(!checks_indices) {
+    return states_.data() + checked_slot(slot) * layout_.width(options_.dim);
+  }
 
   template <class F>
   void for_each_row(F const& f) const {
@@ -81,6 +85,11 @@ class dense_table {
   }
 
  private:
+  std::int64_t checked_slot(std::int64_t slot) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) detail::check_slot("dense_table", options_, slot, rows());
+    return slot;
+  }
+
   table_options options_;
   row_state_layout layout_;
   step_count steps_{};

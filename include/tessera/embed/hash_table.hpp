@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include <tessera/core/buffer.hpp>
+#include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/id_map.hpp>
@@ -48,6 +49,7 @@ class hash_table {
         rows_(options.dim, row_state_layout::of(optimizer)),
         admission_(exec, admission, options),
         eviction_(eviction, options) {
+    check_optimizer(optimizer);
     ids_.reserve(exec, options.rows);
     eviction_.reserve(exec, options.rows);
     rows_.reserve(exec, options.rows);
@@ -86,35 +88,51 @@ class hash_table {
         if (holds_slot(slot)) f(slot, ids_.ids()[slot]);
   }
 
-  Element* row(std::int64_t slot) noexcept { return rows_.row(slot); }
-  Element const* row(std::int64_t slot) const noexcept { return rows_.row(slot); }
-  float* state(std::int64_t slot) noexcept { return rows_.state(slot); }
-  float const* state(std::int64_t slot) const noexcept { return rows_.state(slot); }
+  Element* row(std::int64_t slot) noexcept(!checks_indices) { return rows_.row(checked_slot(slot)); }
+  Element const* row(std::int64_t slot) const noexcept(!checks_indices) { return rows_.row(checked_slot(slot)); }
+  float* state(std::int64_t slot) noexcept(!checks_indices) { return rows_.state(checked_slot(slot)); }
+  float const* state(std::int64_t slot) const noexcept(!checks_indices) { return rows_.state(checked_slot(slot)); }
 
   /// The next batch: what is located from now on belongs to it.
   void begin_batch() noexcept { ++clock_.batch; }
   /// What policies take for the time: at first the number of the batch, then what the caller says.
   /// @throws tessera::error invalid_argument for a time before the present one.
-  void set_time(std::int64_t now) {
-    if (now < clock_.now().time)
-      throw error(errc::invalid_argument, "hash_table: time does not run backwards",
-                  {{"table", options_.id.value}, {"time", clock_.now().time}, {"new time", now}});
-    clock_.time = now;
-  }
+  void set_time(std::int64_t now) { set_clock({clock_.batch, now}); }
   table_clock clock() const noexcept { return clock_; }
-  void set_clock(table_clock clock) noexcept { clock_ = clock; }
+  /// Of a checkpoint, say. @throws tessera::error invalid_argument for a batch or a time before the present one.
+  void set_clock(table_clock clock) {
+    auto const now = clock_.now(), next = clock.now();
+    if (next.batch < now.batch || next.time < now.time)
+      throw error(
+          errc::invalid_argument, "hash_table: time does not run backwards",
+          {{"table", options_.id.value}, {"time", now.time}, {"new time", next.time}, {"batch", now.batch}, {"new batch", next.batch}});
+    clock_ = clock;
+  }
 
   /// Ids that have rows are used first, then the others get theirs, each in the order of `ids`, whatever the thread count. What the table
   /// needs to grow comes from the memory it was built with. Should that run out, the rows that already appeared stay, whole.
   void locate(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
               vector_view<row_status> statuses = {}) {
     detail::check_locate_shapes("hash_table::locate", ids.size(), slots.size(), statuses.size());
+    use_rows(exec, ids, slots);
+    give_rows<true>(exec, ids, slots, statuses);
+  }
+  /// `locate` in two halves, where rows may leave: ids of several calls of the first half that have rows keep them in any second half of
+  /// the same batch. The first gives the other ids -1, the second takes slots as the first left them.
+  void locate_held(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) requires(Eviction::evicts) {
+    detail::check_locate_shapes("hash_table::locate_held", ids.size(), slots.size(), 0);
+    use_rows(exec, ids, slots);
+  }
+  void locate_new(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
+                  vector_view<row_status> statuses = {}) requires(Eviction::evicts) {
+    detail::check_locate_shapes("hash_table::locate_new", ids.size(), slots.size(), statuses.size());
     give_rows<true>(exec, ids, slots, statuses);
   }
   /// The same without asking admission.
   void insert(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
               vector_view<row_status> statuses = {}) {
     detail::check_locate_shapes("hash_table::insert", ids.size(), slots.size(), statuses.size());
+    use_rows(exec, ids, slots);
     give_rows<false>(exec, ids, slots, statuses);
   }
 
@@ -180,12 +198,27 @@ class hash_table {
   static constexpr std::int64_t marked(std::int64_t slot) noexcept { return -2 - slot; }
   static constexpr bool is_marked(std::int64_t slot) noexcept { return slot <= -2; }
 
+  std::int64_t checked_slot(std::int64_t slot) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) detail::check_slot("hash_table", options_, slot, slot_bound());
+    return slot;
+  }
+
+  void use_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) {
+    constexpr std::int64_t ahead = 8;
+    find(exec, ids, slots);
+    if constexpr (Eviction::evicts) {
+      auto const home = exec.with_memory(memory_);
+      for (std::int64_t i = 0; i < slots.size(); ++i) {
+        if (i + ahead < slots.size() && slots[i + ahead] >= 0) eviction_.prefetch(slots[i + ahead]);
+        if (slots[i] >= 0) eviction_.used(home, slots[i], clock_.now());
+      }
+    }
+  }
+
   template <bool AskAdmission>
   void give_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
                  vector_view<row_status> statuses) {
-    find(exec, ids, slots);
     auto const home = exec.with_memory(memory_);
-    if constexpr (Eviction::evicts) use(home, slots);
     bool any_new = false;
     try {
       for (std::int64_t i = 0; i < ids.size(); ++i) {
@@ -201,14 +234,6 @@ class hash_table {
       throw;
     }
     if (any_new) initialise(exec, ids, slots);
-  }
-
-  void use(host_exec const& home, vector_view<std::int64_t const> slots) {
-    constexpr std::int64_t ahead = 8;
-    for (std::int64_t i = 0; i < slots.size(); ++i) {
-      if (i + ahead < slots.size() && slots[i + ahead] >= 0) eviction_.prefetch(slots[i + ahead]);
-      if (slots[i] >= 0) eviction_.used(home, slots[i], clock_.now());
-    }
   }
 
   // The slot for an id that had none when the call began; marked when it is new.

@@ -43,7 +43,7 @@ std::int64_t const* slots_in(keyed_jagged_view<std::int64_t const> batch, buffer
 struct lookup_saved {
   keyed_jagged_view<std::int64_t const> batch;
   buffer<std::int64_t> slots;  // one a value of the batch; unused where slots are ids
-  row_order order{};           // made by `prepare_backward`; else each backward makes its own
+  row_order order{};           // made by `prepare_backward` for this batch; else each backward makes its own
 
   std::size_t bytes() const noexcept { return slots.capacity_bytes() + order.bytes(); }
 
@@ -130,7 +130,17 @@ void check_rows_stay(host_exec const& exec, char const* call, char const* of, st
                   {{of, number}, {"position", i}, {"id", ids[i]}, {"slot", slots[i]}, {"slot now", found[i]}});
 }
 
-// In a checked build: what a forward saved is as it left it, and so are the rows that it read.
+template <class Store, class Feature>
+void sort_rows(host_exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features, lookup_saved const& saved,
+               row_order& order) {
+  auto const* const slots = saved.template slots_of<Store>();
+  order.sort(
+      exec, tables, saved.batch, [&](std::int64_t key) { return table_of(features[key]); },
+      [slots](Store const& store, std::int64_t position) { return held_slot(store, slots[position]); });
+}
+
+// In a checked build: what a forward saved is as it left it, so are the rows that it read, and a prepared order is theirs. Other builds
+// trust an order that has as many values as the batch.
 template <class Store, class Feature>
 void check_saved_rows(host_exec const& exec, char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
                       lookup_saved const& saved) {
@@ -145,10 +155,18 @@ void check_saved_rows(host_exec const& exec, char const* call, vector_view<Store
         check_rows_stay(exec, call, "feature", key, tables[table_of(features[key])], {bags.values + bags.offsets[0], bags.size()},
                         saved.slots.data() + first);
       }
+    if (saved.order.ready()) {
+      row_order expected;
+      sort_rows(exec, tables, features, saved, expected);
+      if (auto const table = saved.order.first_difference(expected); table >= 0)
+        throw error(errc::invalid_argument, std::string(call) + ": the order was prepared for other ids, tables or features",
+                    {{"table", table}, {"values", saved.batch.size()}});
+    }
   }
 }
 
-// Every id of every feature to its slot, before any row is read.
+// Every id of every feature to its slot, before any row is read. Where rows may leave, ids that have one come first, those of all keys: what
+// one key brings in would else push out what another names.
 template <bool Insert, class Stores, class Feature>
 void locate_all(host_exec const& exec, Stores tables, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
                 buffer<std::int64_t>& slots) {
@@ -156,26 +174,24 @@ void locate_all(host_exec const& exec, Stores tables, vector_view<Feature const>
     for (auto& table : tables)
       if constexpr (requires { table.begin_batch(); }) table.begin_batch();
   slots.resize(exec, batch.size());
-  auto const base = first_value(batch);
-  for (std::int64_t key = 0; key < batch.keys; ++key) {
-    auto const bags = batch.key(key);
-    if (bags.rows == 0) continue;
-    vector_view<std::int64_t const> const ids{bags.values + bags.offsets[0], bags.size()};
-    auto const to = slots.view().slice(bags.offsets[0] - base, bags.size());
-    if constexpr (Insert)
-      tables[table_of(features[key])].locate(exec, ids, to, {});
-    else
-      tables[table_of(features[key])].find(exec, ids, to);
+  auto const for_each_key = [&](auto const& f) {
+    for (std::int64_t key = 0; key < batch.keys; ++key) {
+      auto const bags = batch.key(key);
+      if (bags.rows == 0) continue;
+      vector_view<std::int64_t const> const ids{bags.values + bags.offsets[0], bags.size()};
+      f(tables[table_of(features[key])], ids, slots.view().slice(bags.offsets[0] - first_value(batch), bags.size()));
+    }
+  };
+  if constexpr (!Insert) {
+    for_each_key([&](auto& table, auto ids, auto to) { table.find(exec, ids, to); });
+  } else if constexpr (requires(vector_view<std::int64_t const> ids, vector_view<std::int64_t> to) {
+                         tables.data()->locate_held(exec, ids, to);
+                       }) {
+    for_each_key([&](auto& table, auto ids, auto to) { table.locate_held(exec, ids, to); });
+    for_each_key([&](auto& table, auto ids, auto to) { table.locate_new(exec, ids, to); });
+  } else {
+    for_each_key([&](auto& table, auto ids, auto to) { table.locate(exec, ids, to, {}); });
   }
-}
-
-template <class Store, class Feature>
-void sort_rows(host_exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features, lookup_saved const& saved,
-               row_order& order) {
-  auto const* const slots = saved.template slots_of<Store>();
-  order.sort(
-      exec, tables, saved.batch, [&](std::int64_t key) { return table_of(features[key]); },
-      [slots](Store const& store, std::int64_t position) { return held_slot(store, slots[position]); });
 }
 
 /// Calls f(detail::row_sort) with the order that was prepared, or with one made for the call.

@@ -3,14 +3,15 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
-#include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/multiply_add.hpp>
+#include <tessera/core/piece_list.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/lookup_saved.hpp>
@@ -38,12 +39,10 @@ struct pooled_feature {
 
 namespace detail {
 
-inline constexpr std::int64_t prefetch_rows_ahead = 8;
-
-/// Samples a piece, so that a piece reads about 64 KiB of rows whatever the shape.
+/// Samples a piece, so that a piece reads about 256 KiB of rows whatever the shape.
 constexpr std::int64_t bags_per_piece(std::int64_t bags, std::int64_t values, std::int64_t row_bytes) noexcept {
   std::int64_t const bytes_a_bag = bags == 0 ? row_bytes : (divide_up(values, bags) + 1) * row_bytes;
-  return std::clamp<std::int64_t>((std::int64_t{1} << 16) / (bytes_a_bag < 1 ? 1 : bytes_a_bag), 4, 4096);
+  return std::clamp<std::int64_t>((std::int64_t{1} << 18) / (bytes_a_bag < 1 ? 1 : bytes_a_bag), 4, 4096);
 }
 
 template <class Exec>
@@ -68,28 +67,37 @@ struct bag_reader {
 
   std::int64_t slot(std::int64_t position) const noexcept { return held_slot(table, slots[position - first_position]); }
 
-  void prefetch(std::int64_t position) const noexcept {
-    auto const s = slot(position);
-    if (s < 0) return;
-    auto const* const row = reinterpret_cast<char const*>(table.row(s));
-    for (std::int64_t byte = 0; byte < table.dim() * static_cast<std::int64_t>(sizeof(element)); byte += 64) __builtin_prefetch(row + byte);
+  // Bags [first, last). Their ids are looked through first, so that nothing has to be asked of each row after.
+  void pool(std::int64_t first, std::int64_t last, matrix_view<float> out) const {
+    if (first == last) return;
+    switch (complete(first, last) ? table.dim() : 0) {
+      case 4: return pool_bags<4>(first, last, out);
+      case 8: return pool_bags<8>(first, last, out);
+      case 16: return pool_bags<16>(first, last, out);
+      case 32: return pool_bags<32>(first, last, out);
+      case 64: return pool_bags<64>(first, last, out);
+      case 128: return pool_bags<128>(first, last, out);
+      default: return pool_bags<0>(first, last, out);
+    }
   }
 
-  // Whether all ids of a bag have rows.
-  bool complete(std::int64_t bag) const {
+  // Whether all ids of these bags have rows.
+  bool complete(std::int64_t first, std::int64_t last) const {
     std::int64_t lacking = 0;
-    for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) lacking += slot(p) < 0;
+    for (auto p = bags.begin_of(first); p < bags.end_of(last - 1); ++p) lacking += slot(p) < 0;
     if (lacking == 0) [[likely]]
       return true;
     if constexpr (Store::slots_are_ids) {
-      if (options.out_of_range == out_of_range_ids::refuse) refuse(bag);
+      if (options.out_of_range == out_of_range_ids::refuse) refuse(first);
       count_out_of_range(options, lacking);
     }
     return false;
   }
+  // The first id without a row from this bag on.
   [[noreturn]] void refuse(std::int64_t bag) const {
     auto p = bags.begin_of(bag);
     while (slot(p) >= 0) ++p;
+    while (p >= bags.end_of(bag)) ++bag;
     throw error(errc::out_of_range, "pooled_lookup: id out of range",
                 {{"feature", feature},
                  {"table", table.options().id.value},
@@ -99,59 +107,41 @@ struct bag_reader {
                  {"rows", table.rows()}});
   }
 
-  // Columns [first, first + Width) of one bag whose ids all have rows; Width 0: `width` columns, of any bag. The sum runs over the bag in
-  // order, column by column.
-  template <int Width>
-  void pool_columns(std::int64_t bag, std::int64_t first, std::int64_t width, float* out) const {
-    constexpr std::size_t capacity = Width == 0 ? max_width : Width;
-    auto const n = Width == 0 ? width : Width;
-    constexpr bool may_lack_rows = Width == 0;  // apart, as its call costs the others their registers
-    float sum[capacity];
-    for (std::int64_t c = 0; c < n; ++c) sum[c] = 0;
-    for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) {
-      float const weight = weights[p * weight_step];
-      if (may_lack_rows && slot(p) < 0) {
-        if constexpr (Store::slots_are_ids) continue;  // reads as zeros
-        float initial[capacity];
-        write_initial<element>(table.options(), bags.values[p], first, n, initial);
-        for (std::int64_t c = 0; c < n; ++c) sum[c] = multiply_add(weight, initial[c], sum[c]);
-        continue;
-      }
-      auto const* const row = opaque(table.row(slots[p - first_position]) + first);
-      for (std::int64_t c = 0; c < n; ++c) sum[c] = multiply_add(weight, to_float(row[c]), sum[c]);
-    }
-    auto const scale = pooling_scale(mode, bags.length(bag));
-    for (std::int64_t c = 0; c < n; ++c) out[c] = sum[c] * scale;
-  }
-
-  static constexpr int max_width = 128;
-
-  void pool(std::int64_t first_bag, std::int64_t last_bag, matrix_view<float> out) const {
-    if (first_bag == last_bag) return;
+  // A bag is summed in order, column by column. `Dim`: of rows that are all there, the sums in registers; 0: of any rows, in place.
+  template <int Dim>
+  void pool_bags(std::int64_t first_bag, std::int64_t last_bag, matrix_view<float> out) const {
+    auto const dim = Dim == 0 ? table.dim() : Dim;
+    auto const distance = prefetch_distance(dim * static_cast<std::int64_t>(sizeof(element)));
     auto const last_position = bags.end_of(last_bag - 1);
-    auto ahead = bags.begin_of(first_bag);
+    auto p = bags.begin_of(first_bag), ahead = p;
     for (auto bag = first_bag; bag < last_bag; ++bag) {
-      for (auto const until = std::min(last_position, bags.end_of(bag) + prefetch_rows_ahead); ahead < until; ++ahead) prefetch(ahead);
-      pool_bag(bag, out.row(bag));
+      auto const begin = p, end = bags.end_of(bag);
+      for (auto const until = std::min(last_position, end + distance); ahead < until; ++ahead)
+        if (Dim > 0 || slot(ahead) >= 0) prefetch_row(table.row(slots[ahead - first_position]), dim);
+      float registers[Dim == 0 ? std::size_t{1} : std::size_t{Dim}];
+      float* __restrict const sum = Dim == 0 ? out.row(bag) : registers;
+      for (std::int64_t c = 0; c < dim; ++c) sum[c] = 0;
+      for (; p < end; ++p) {
+        if (Dim == 0 && slot(p) < 0) {
+          if constexpr (!Store::slots_are_ids) add_initial(p, sum);  // else it reads as zeros
+          continue;
+        }
+        float const weight = weights[p * weight_step];
+        auto const* const row = opaque(table.row(slots[p - first_position]));
+        for (std::int64_t c = 0; c < dim; ++c) sum[c] = multiply_add(weight, to_float(row[c]), sum[c]);
+      }
+      auto const scale = pooling_scale(mode, end - begin);
+      for (std::int64_t c = 0; c < dim; ++c) sum[c] *= scale;
+      if (Dim > 0) std::copy_n(sum, dim, out.row(bag));
     }
   }
 
-  void pool_bag(std::int64_t bag, float* to) const {
-    auto const dim = table.dim();
-    bool const all = complete(bag);
-    switch (all ? dim : 0) {
-      case 4: return pool_columns<4>(bag, 0, 4, to);
-      case 8: return pool_columns<8>(bag, 0, 8, to);
-      case 16: return pool_columns<16>(bag, 0, 16, to);
-      case 32: return pool_columns<32>(bag, 0, 32, to);
-      case 64: return pool_columns<64>(bag, 0, 64, to);
-      default: {
-        std::int64_t column = 0;
-        for (; all && column + max_width <= dim; column += max_width) pool_columns<max_width>(bag, column, max_width, to + column);
-        for (; column < dim; column += max_width)
-          pool_columns<0>(bag, column, std::min<std::int64_t>(max_width, dim - column), to + column);
-      }
-    }
+  // The row that the id would get. Apart, as its call costs the others their registers.
+  [[gnu::noinline]] void add_initial(std::int64_t position, float* sum) const {
+    float const weight = weights[position * weight_step];
+    for_each_initial_element(table.options(), bags.values[position], [&](std::int64_t c, float value) {
+      sum[c] = multiply_add(weight, to_float(round_to<element>(value)), sum[c]);
+    });
   }
 };
 
@@ -163,22 +153,16 @@ struct pooled_lookup_impl<host_exec> {
                   lookup_options const& options) {
     static constexpr float one = 1;
     auto const base = first_value(batch);
-    buffer<std::int64_t> first_piece(exec, batch.keys + 1);
-    first_piece[0] = 0;
-    auto const piece_bags = [&](std::int64_t key) {
+    auto const rows = [&](std::int64_t key) { return batch.rows(key); };
+    auto const grain = [&](std::int64_t key) {
       return bags_per_piece(batch.rows(key), batch.key(key).size(),
                             tables[features[key].table].dim() * static_cast<std::int64_t>(sizeof(typename Store::element)));
     };
-    for (std::int64_t key = 0; key < batch.keys; ++key)
-      first_piece[key + 1] = first_piece[key] + divide_up(batch.rows(key), piece_bags(key));
-    exec.run(first_piece[batch.keys], [&](std::int64_t piece) {
-      auto const key = std::upper_bound(first_piece.begin(), first_piece.end(), piece) - first_piece.begin() - 1;
-      auto const bags = piece_bags(key);
-      auto const first = (piece - first_piece[key]) * bags;
+    for_each_piece_of(exec, batch.keys, rows, grain, [&](std::int64_t key, std::int64_t first, std::int64_t last) {
       bag_reader<Store> const reader{
           tables[features[key].table], batch.key(key),        slots, base,   batch.weighted() ? batch.weights : &one,
           batch.weighted() ? 1 : 0,    features[key].pooling, key,   options};
-      reader.pool(first, std::min(batch.rows(key), first + bags), out[key]);
+      reader.pool(first, last, out[key]);
     });
   }
 };

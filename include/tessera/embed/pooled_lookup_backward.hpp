@@ -10,6 +10,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/multiply_add.hpp>
+#include <tessera/core/piece_list.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/lookup_saved.hpp>
@@ -31,23 +32,19 @@ struct pooled_lookup_backward_impl {
 
 template <>
 struct pooled_lookup_backward_impl<host_exec> {
-  static constexpr std::int64_t bags_per_piece = 1024;
-
   // What each position of the batch adds to its row's gradient.
   static void contributions(host_exec const& exec, vector_view<pooled_feature const> features, keyed_jagged_view<std::int64_t const> batch,
                             vector_view<matrix_view<float const> const> gradients, vector_view<row_contribution> out) {
     auto const base = first_value(batch);
-    for (std::int64_t key = 0; key < batch.keys; ++key) {
+    for_each_bag_piece(exec, batch, [&](std::int64_t key, std::int64_t first, std::int64_t last) {
       auto const bags = batch.key(key);
-      for_each_piece(exec, bags.rows, bags_per_piece, [&](std::int64_t first, std::int64_t last) {
-        for (auto bag = first; bag < last; ++bag) {
-          auto const scale = pooling_scale(features[key].pooling, bags.length(bag));
-          auto const* const gradient = gradients[key].row(bag);
-          for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
-            out[p - base] = {gradient, batch.weighted() ? scale * batch.weights[p] : scale};
-        }
-      });
-    }
+      for (auto bag = first; bag < last; ++bag) {
+        auto const scale = pooling_scale(features[key].pooling, bags.length(bag));
+        auto const* const gradient = gradients[key].row(bag);
+        for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
+          out[p - base] = {gradient, batch.weighted() ? scale * batch.weights[p] : scale};
+      }
+    });
   }
 
   template <class Store>
@@ -56,24 +53,30 @@ struct pooled_lookup_backward_impl<host_exec> {
     check_saved_rows(exec, "pooled_lookup_weight_gradient", tables, features, saved);
     auto const base = first_value(saved.batch);
     auto const* const slots = saved.slots_of<Store>();
-    for (std::int64_t key = 0; key < saved.batch.keys; ++key) {
+    for_each_bag_piece(exec, saved.batch, [&](std::int64_t key, std::int64_t first, std::int64_t last) {
       auto const bags = saved.batch.key(key);
       auto const& table = tables[features[key].table];
-      auto const dim = table.dim();
-      for_each_piece(exec, bags.rows, bags_per_piece, [&](std::int64_t first, std::int64_t last) {
-        for (auto bag = first; bag < last; ++bag) {
-          auto const scale = pooling_scale(features[key].pooling, bags.length(bag));
-          auto const* const gradient = gradients[key].row(bag);
-          for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) {
-            auto const slot = held_slot(table, slots[p - base]);
-            out[p - base] = scale * (slot < 0 ? dot_initial(table, saved.batch.values[p], gradient) : dot(table.row(slot), gradient, dim));
-          }
+      for (auto bag = first; bag < last; ++bag) {
+        auto const scale = pooling_scale(features[key].pooling, bags.length(bag));
+        auto const* const gradient = gradients[key].row(bag);
+        for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) {
+          auto const slot = held_slot(table, slots[p - base]);
+          out[p - base] =
+              scale * (slot < 0 ? dot_initial(table, saved.batch.values[p], gradient) : dot(table.row(slot), gradient, table.dim()));
         }
-      });
-    }
+      }
+    });
   }
 
  private:
+  // Calls f(key, first bag, last bag) for pieces of about 4096 values.
+  template <class F>
+  static void for_each_bag_piece(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch, F const& f) {
+    for_each_piece_of(
+        exec, batch.keys, [&](std::int64_t key) { return batch.rows(key); },
+        [&](std::int64_t key) { return bags_per_piece(batch.rows(key), batch.key(key).size(), 64); }, f);
+  }
+
   // Sixteen running sums joined pairwise: the order depends on the dim alone.
   template <class Element>
   static float dot(Element const* row, float const* gradient, std::int64_t dim) noexcept {
@@ -82,12 +85,7 @@ struct pooled_lookup_backward_impl<host_exec> {
     for (; i + 16 <= dim; i += 16)
       for (int k = 0; k < 16; ++k) lane[k] = multiply_add(to_float(row[i + k]), gradient[i + k], lane[k]);
     for (int k = 0; k < dim - i; ++k) lane[k] = multiply_add(to_float(row[i + k]), gradient[i + k], lane[k]);
-    return join(lane);
-  }
-  static float join(float* lane) noexcept {
-    for (int half = 8; half > 0; half /= 2)
-      for (int k = 0; k < half; ++k) lane[k] += lane[k + half];
-    return lane[0];
+    return join_lanes(lane);
   }
 
   // A row that the forward read as zeros, or as the row that the id would get: then the same sum as if it had it.
@@ -98,7 +96,7 @@ struct pooled_lookup_backward_impl<host_exec> {
       for_each_initial_element(table.options(), id, [&](std::int64_t i, float value) {
         lane[i % 16] = multiply_add(to_float(round_to<typename Store::element>(value)), gradient[i], lane[i % 16]);
       });
-    return join(lane);
+    return join_lanes(lane);
   }
 };
 
@@ -166,7 +164,7 @@ struct pooled_lookup_weight_gradient_fn {
 /// @post a row's gradient is summed in canonical order (`canonical_sum_chunk`): the thread count changes nothing.
 /// Workspace: about 32 bytes a value, from `exec`'s memory; 16 of them lie in `saved` where `prepare_backward` went before.
 /// @throws tessera::error shape_mismatch, out_of_range, incompatible: no row has changed then; nor has it when memory runs out. A checked
-/// build refuses, with feature, position and id, a row that has left its table since the forward.
+/// build refuses, with feature, position and id, a row that has left its table since the forward, and an order prepared for another batch.
 inline constexpr detail::pooled_lookup_backward_fn pooled_lookup_backward{};
 
 /// The summed gradients themselves, handed out instead of an update: `pooled_lookup_gradients(exec, tables, features, saved, gradients,

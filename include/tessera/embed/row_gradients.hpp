@@ -101,7 +101,7 @@ void sum_sorted_rows(host_exec const& exec, vector_view<Store const> tables, row
   std::int64_t widest = 0;
   for (std::int64_t t = 0; t < tables.size(); ++t) {
     rows[t] = 0;
-    for (auto piece = pieces.first_piece[t]; piece < pieces.first_piece[t + 1]; ++piece)
+    for (auto piece = pieces.pieces.first_of(t); piece < pieces.pieces.first_of(t + 1); ++piece)
       rows[t] += std::exchange(first_row[piece], rows[t]);
     widest = std::max(widest, tables[t].dim());
   }

@@ -32,6 +32,7 @@ struct row_state_layout {
 /// Adagrad with one accumulator a row: s += mean(g^2), then w -= learning_rate * g / (sqrt(s) + epsilon), as FBGEMM's
 /// EXACT_ROWWISE_ADAGRAD.
 struct rowwise_adagrad {
+  static constexpr char const* name = "rowwise_adagrad";
   static constexpr int row_state = 1;
   static constexpr int element_state = 0;
   static constexpr bool uses_sum_of_squares = true;
@@ -39,6 +40,11 @@ struct rowwise_adagrad {
   float epsilon = 1e-10F;
   float initial_state = 0;
 
+  void check() const {
+    detail::check_amount(name, "learning_rate", learning_rate);
+    detail::check_amount(name, "epsilon", epsilon);
+    detail::check_amount(name, "initial_state", initial_state);
+  }
   TESSERA_HOST_DEVICE float begin_row(float* state, row_gradient const& row) const noexcept {
     *state += row.sum_of_squares / static_cast<float>(row.dim);
     return learning_rate * update_rules::adagrad_scale(*state, epsilon);
@@ -55,6 +61,7 @@ struct rowwise_adam {
   struct factors {
     float beta1, rate;  // the rate over the root of the row's second moment
   };
+  static constexpr char const* name = "rowwise_adam";
   static constexpr int row_state = 1;
   static constexpr int element_state = 1;
   static constexpr bool uses_sum_of_squares = true;
@@ -63,6 +70,12 @@ struct rowwise_adam {
   float beta2 = 0.999F;
   float epsilon = 1e-8F;
 
+  void check() const {
+    detail::check_amount(name, "learning_rate", learning_rate);
+    detail::check_decay_factor(name, "beta1", beta1);
+    detail::check_decay_factor(name, "beta2", beta2);
+    detail::check_amount(name, "epsilon", epsilon);
+  }
   TESSERA_HOST_DEVICE factors begin_row(float* state, row_gradient const& row) const noexcept {
     auto const mean = row.sum_of_squares / static_cast<float>(row.dim);
     *state = multiply_add(beta2, *state, (1.0F - beta2) * mean);

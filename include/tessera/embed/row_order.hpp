@@ -6,9 +6,11 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/piece_list.hpp>
 #include <tessera/core/radix_sort.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_store.hpp>
@@ -50,51 +52,81 @@ struct row_sort {
     auto const n = batch.size();
     for (auto* b : {&slots, &positions, &slot_scratch, &position_scratch}) b->resize(exec, n);
     tables.resize(exec, stores.size());
-    std::int64_t first = 0;
+    buffer<std::int64_t> samples(exec, stores.size());  // of the key with the most
     for (std::int64_t t = 0; t < stores.size(); ++t) {
-      tables[t] = {first, 0, nullptr, nullptr};
-      for (std::int64_t key = 0; key < batch.keys; ++key)
-        if (table_of(key) == t) first += batch.key(key).size();
+      tables[t] = {0, 0, nullptr, nullptr};
+      samples[t] = 0;
     }
+    for (std::int64_t key = 0; key < batch.keys; ++key) {
+      auto const t = table_of(key);
+      samples[t] = std::max(samples[t], batch.rows(key));
+      tables[t].count += batch.key(key).size();
+    }
+    for (std::int64_t t = 1; t < stores.size(); ++t) tables[t].first = tables[t - 1].first + tables[t - 1].count;
+    for_each_piece_of(
+        exec, stores.size(), [&](std::int64_t t) { return samples[t]; },
+        [&](std::int64_t t) { return std::max<std::int64_t>(1, divide_up(samples[t], divide_up(tables[t].count, values_per_piece) + 1)); },
+        [&](std::int64_t t, std::int64_t first_sample, std::int64_t last_sample) {
+          collect(t, stores[t], batch, table_of, slot_at, first_sample, last_sample);
+        });
+    // A large part of all is cut over the threads, the others are sorted one a thread.
+    auto const is_large = [&](std::int64_t t) { return tables[t].count > large_table && tables[t].count * exec.threads() > n; };
+    for (std::int64_t t = 0; t < stores.size(); ++t)
+      if (is_large(t)) {
+        auto const& order = tables[t];
+        radix_sort_pairs(exec, slots.view().slice(order.first, order.count), positions.view().slice(order.first, order.count),
+                         sorted_bits(stores[t]));
+        finish(stores[t], tables[t], {slots.data() + order.first, positions.data() + order.first});
+      }
     exec.run(stores.size(), [&](std::int64_t t) {
       auto& order = tables[t];
-      auto* const keys = slots.data() + order.first;
-      auto* const values = positions.data() + order.first;
-      order.count = collect(t, stores[t], batch, table_of, slot_at, keys, values);
-      auto const bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(stores[t].slot_bound() - 1, 0))));
-      auto const sorted =
-          radix_sort_serial(keys, values, order.count, {0, bits}, slot_scratch.data() + order.first, position_scratch.data() + order.first);
-      order.slots = sorted.first;
-      order.positions = sorted.second;
+      if (is_large(t)) return;
+      finish(stores[t], order,
+             radix_sort_serial(slots.data() + order.first, positions.data() + order.first, order.count, sorted_bits(stores[t]),
+                               slot_scratch.data() + order.first, position_scratch.data() + order.first));
     });
   }
 
-  // The positions of one table's keys by (sample, key, position in the bag), with the slot of each; how many there are. Ids without a row
-  // are left out.
+ private:
+  static constexpr std::int64_t values_per_piece = 8192;
+  static constexpr std::int64_t large_table = 1 << 17;
+
+  // Ids without a row sort behind all others: their slot is the bound.
+  template <class Store>
+  static radix_bits sorted_bits(Store const& store) noexcept {
+    return {0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(store.slot_bound())))};
+  }
+  template <class Store>
+  static void finish(Store const& store, table_order<Index>& order, std::pair<Index*, Index*> sorted) noexcept {
+    order.slots = sorted.first;
+    order.positions = sorted.second;
+    order.count = std::lower_bound(order.slots, order.slots + order.count, static_cast<Index>(store.slot_bound())) - order.slots;
+  }
+
+  // The positions of one table's keys by (sample, key, position in the bag), with the slot of each, for samples [first, last).
   template <class Store, class TableOf, class SlotAt>
-  static std::int64_t collect(std::int64_t table, Store const& store, keyed_jagged_view<std::int64_t const> batch, TableOf const& table_of,
-                              SlotAt const& slot_at, Index* to_slots, Index* to_positions) noexcept {
+  void collect(std::int64_t table, Store const& store, keyed_jagged_view<std::int64_t const> batch, TableOf const& table_of,
+               SlotAt const& slot_at, std::int64_t first, std::int64_t last) noexcept {
     auto const base = first_value(batch);
-    auto* const begin = to_slots;
-    std::int64_t first_key = batch.keys, last_key = 0, samples = 0;
+    auto to = tables[table].first;
+    std::int64_t first_key = batch.keys, last_key = 0;
     for (std::int64_t key = 0; key < batch.keys; ++key) {
       if (table_of(key) != table) continue;
       first_key = std::min(first_key, key);
       last_key = key + 1;
-      samples = std::max(samples, batch.rows(key));
+      auto const bags = batch.key(key);  // those of earlier samples come before
+      if (bags.rows > 0) to += bags.offsets[std::min(first, bags.rows)] - bags.offsets[0];
     }
-    for (std::int64_t sample = 0; sample < samples; ++sample)
+    for (auto sample = first; sample < last; ++sample)
       for (auto key = first_key; key < last_key; ++key) {
         if (table_of(key) != table || sample >= batch.rows(key)) continue;
         auto const bags = batch.key(key);
-        for (auto p = bags.begin_of(sample); p < bags.end_of(sample); ++p) {
+        for (auto p = bags.begin_of(sample); p < bags.end_of(sample); ++p, ++to) {
           auto const slot = slot_at(store, p - base);
-          if (slot < 0) continue;
-          *to_slots++ = static_cast<Index>(slot);
-          *to_positions++ = static_cast<Index>(p - base);
+          slots.data()[to] = static_cast<Index>(slot < 0 ? store.slot_bound() : slot);
+          positions.data()[to] = static_cast<Index>(p - base);
         }
       }
-    return to_slots - begin;
   }
 };
 
@@ -127,6 +159,13 @@ class row_order {
     ready_ = true;
   }
 
+  /// @private The first table whose part differs, -1 where none does.
+  std::int64_t first_difference(row_order const& other) const {
+    std::int64_t found = -1;
+    visit([&](auto const& mine) { other.visit([&](auto const& theirs) { found = first_difference(mine, theirs); }); });
+    return found;
+  }
+
   /// @private Calls f(detail::row_sort) with the one in use.
   template <class F>
   void visit(F const& f) const {
@@ -137,6 +176,19 @@ class row_order {
   }
 
  private:
+  template <class Index, class OtherIndex>
+  static std::int64_t first_difference(detail::row_sort<Index> const& mine, detail::row_sort<OtherIndex> const& theirs) {
+    auto const tables = std::min(mine.tables.size(), theirs.tables.size());
+    for (std::int64_t t = 0; t < tables; ++t) {
+      auto const& a = mine.tables[t];
+      auto const& b = theirs.tables[t];
+      if (a.count != b.count || !std::equal(a.slots, a.slots + a.count, b.slots) ||
+          !std::equal(a.positions, a.positions + a.count, b.positions))
+        return t;
+    }
+    return mine.tables.size() == theirs.tables.size() ? -1 : tables;
+  }
+
   detail::row_sort<std::uint32_t> narrow_;  // where 32 bits hold all slots and positions
   detail::row_sort<std::uint64_t> wide_;
   std::int64_t values_ = 0;

@@ -75,6 +75,22 @@ void initialise_row(table_options const& table, row_state_layout layout, std::in
   std::fill_n(state, layout.width(table.dim), layout.initial);
 }
 
+/// How many rows ahead of its use a row is asked for: about 4 KiB of them.
+constexpr std::int64_t prefetch_distance(std::int64_t row_bytes) noexcept {
+  return std::clamp<std::int64_t>(4096 / std::max<std::int64_t>(row_bytes, 1), 4, 32);
+}
+
+/// Starts loading a row, of a wide one the first lines: the hardware foresees the others. Into the second level of cache, as the first has
+/// few lines under way at once and needs them for what is read now. Inlined by force, as are its callers: g++ takes a function that only
+/// prefetches for one without effect, and drops the calls.
+template <class Element>
+[[gnu::always_inline]] inline void prefetch_row(Element const* row, std::int64_t dim) noexcept {
+  constexpr std::int64_t most_bytes = 1024, line_bytes = 64;
+  auto const* const first = reinterpret_cast<char const*>(row);
+  auto const bytes = std::min(most_bytes, dim * static_cast<std::int64_t>(sizeof(Element)));
+  for (std::int64_t byte = 0; byte < bytes; byte += line_bytes) __builtin_prefetch(first + byte, 0, 2);
+}
+
 inline void check_table_options(char const* store, table_options const& options, row_state_layout layout) {
   constexpr std::int64_t most_elements = std::int64_t{1} << 48;  // what an address space holds; keeps products of sizes exact
   auto const refuse = [&](char const* why, char const* option, auto value) {
@@ -99,16 +115,25 @@ inline void check_locate_shapes(char const* call, std::int64_t ids, std::int64_t
                 {{"ids", ids}, {"slots", slots}, {"statuses", statuses}});
 }
 
+// For checked builds.
+inline void check_slot(char const* store, table_options const& options, std::int64_t slot, std::int64_t bound) {
+  if (slot < 0 || slot >= bound)
+    throw error(errc::out_of_range, std::string(store) + ": no such slot",
+                {{"table", options.id.value}, {"slot", slot}, {"slot bound", bound}});
+}
+
 }  // namespace detail
 
 /// Holds embedding rows and, beside each, its optimizer state. Use is in two steps: `locate` ids, then read and update rows by slot.
 /// - `locate(exec, ids, slots, statuses)`: the slot of each id, giving it a row where the store may; a repeated id gets one row. Slots
 ///   stay valid until the store says otherwise. `statuses` may be empty. For one caller at a time.
 /// - `find(exec, ids, slots)`: the same without changing anything; -1 where there is no row.
-/// - `row(slot)`: (dim,), `state(slot)`: (state_layout().width(dim),).
+/// - `row(slot)`: (dim,), `state(slot)`: (state_layout().width(dim),). @pre slot in [0, slot_bound()), which a checked build checks.
 /// - `rows()`: how many it holds; `slot_bound()`: every slot lies in [0, slot_bound()); `for_each_row(f)`: f(slot, id) for each row held.
 /// - `slots_are_ids`: `locate` is the identity for ids in [0, rows()), and lookups skip it.
 /// - `begin_batch()`, where a store has it: a training lookup calls it once a table and call, before `locate`.
+/// - `locate_held`, `locate_new`, where a store has them: `locate` in two halves. A training lookup does the first for all its keys before
+///   the second, so that no new id takes the row of an id that another key names.
 ///
 /// `locate` may give slot -1 to any id. A lookup then reads the row that the id would get, and no update happens.
 template <class S>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <type_traits>
 
@@ -13,6 +14,7 @@
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/multiply_add.hpp>
 #include <tessera/core/philox.hpp>
+#include <tessera/core/piece_list.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/lookup_saved.hpp>
@@ -67,7 +69,15 @@ void sum_contributions(row_contribution const* contributions, Position const* po
   }
 }
 
-/// Sixteen running sums joined pairwise, so that the order depends on n alone and the loop runs in vectors.
+/// Joins sixteen running sums pairwise.
+inline float join_lanes(float const* lane) noexcept {
+  float eight[8], four[4];
+  for (int k = 0; k < 8; ++k) eight[k] = lane[k] + lane[k + 8];
+  for (int k = 0; k < 4; ++k) four[k] = eight[k] + eight[k + 4];
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+/// In sixteen running sums, so that the order depends on n alone and the loop runs in vectors.
 inline float sum_of_squares(float const* values, std::int64_t n) noexcept {
   float lane[16] = {};
   std::int64_t i = 0;
@@ -76,9 +86,7 @@ inline float sum_of_squares(float const* values, std::int64_t n) noexcept {
     for (int k = 0; k < 16; ++k) lane[k] = multiply_add(block[k], block[k], lane[k]);
   }
   for (int k = 0; k < n - i; ++k) lane[k] = multiply_add(values[i + k], values[i + k], lane[k]);
-  for (int half = 8; half > 0; half /= 2)
-    for (int k = 0; k < half; ++k) lane[k] += lane[k + half];
-  return lane[0];
+  return join_lanes(lane);
 }
 
 /// One row's update. `gradient` (dim,) is overwritten where the optimizer changes it first; `scratch` (dim,) where rows are not float.
@@ -99,7 +107,9 @@ void update_row(Optimizer const& optimizer, Store& table, std::int64_t slot, std
   }
   if constexpr (requires { optimizer.gradient_of(0.0F, 0.0F); })
     for (std::int64_t c = 0; c < n; ++c) gradient[c] = optimizer.gradient_of(gradient[c], weights[c]);
-  auto const factor = optimizer.begin_row(state, row_gradient{sum_of_squares(gradient, n), n, table.steps()});
+  // A policy that reads what it did not ask for shall see that.
+  auto const squares = uses_sum_of_squares<Optimizer> ? sum_of_squares(gradient, n) : std::numeric_limits<float>::quiet_NaN();
+  auto const factor = optimizer.begin_row(state, row_gradient{squares, n, table.steps()});
   float* const elements = state + Optimizer::row_state;
   for (std::int64_t c = 0; c < n; ++c)
     optimizer.update(weights[c], elements + (Optimizer::element_state > 0 ? c : 0), n, gradient[c], factor);
@@ -129,6 +139,7 @@ void check_optimizers(char const* call, vector_view<Store const> tables, vector_
   if (optimizers.size() != 1 && optimizers.size() != tables.size())
     throw error(errc::shape_mismatch, std::string(call) + ": one optimizer, or one a table",
                 {{"tables", tables.size()}, {"optimizers", optimizers.size()}});
+  for (auto const& optimizer : optimizers) check_optimizer(optimizer);
   if (tables.empty()) return;
   auto const needed = row_state_layout::of(optimizers[0]);
   for (auto const& table : tables)
@@ -171,31 +182,28 @@ struct run_pieces {
   static constexpr std::int64_t positions_per_piece = 256;
 
   vector_view<table_order<Index> const> tables;
-  buffer<std::int64_t> first_piece;  // (tables + 1,)
-  std::int64_t width = 0;            // the widest dim without a loop, and so without room on the stack, of its own
-  buffer<float> scratch;             // (3, width) a piece
+  piece_list pieces;
+  std::int64_t width = 0;  // the widest dim without a loop, and so without room on the stack, of its own
+  buffer<float> scratch;   // (3, width) a piece
 
   template <class Store>
   run_pieces(host_exec const& exec, row_sort<Index> const& sorted, vector_view<Store const> stores)
-      : tables(sorted.tables.view()), first_piece(exec, tables.size() + 1) {
-    first_piece[0] = 0;
-    for (std::int64_t t = 0; t < tables.size(); ++t) first_piece[t + 1] = first_piece[t] + divide_up(tables[t].count, positions_per_piece);
+      : tables(sorted.tables.view()),
+        pieces(exec, tables.size(), [this](std::int64_t t) { return divide_up(tables[t].count, positions_per_piece); }) {
     for (auto const& store : stores)
       with_static_dim(store.dim(), [&](auto dim) { width = std::max<std::int64_t>(width, dim() > 0 ? 0 : store.dim()); });
     scratch.resize(exec, 3 * width * count());
   }
 
-  std::int64_t count() const noexcept { return first_piece[tables.size()]; }
-  std::int64_t table_of(std::int64_t piece) const noexcept {
-    return std::upper_bound(first_piece.begin(), first_piece.end(), piece) - first_piece.begin() - 1;
-  }
+  std::int64_t count() const noexcept { return pieces.count(); }
+  std::int64_t table_of(std::int64_t piece) const noexcept { return pieces.range_of(piece); }
 
   /// Calls f(run, its table's order, where in it the run ends) for each run of a piece.
   template <class F>
   void for_each_run(std::int64_t piece, F const& f) const noexcept {
     auto const t = table_of(piece);
     auto const& order = tables[t];
-    auto first = (piece - first_piece[t]) * positions_per_piece;
+    auto first = (piece - pieces.first_of(t)) * positions_per_piece;
     auto const last = std::min(order.count, first + positions_per_piece);
     while (first < last && first > 0 && order.slots[first] == order.slots[first - 1]) ++first;  // begun by the piece before
     while (first < last) {
@@ -207,14 +215,15 @@ struct run_pieces {
   }
 };
 
+/// Starts loading what an update reads first: a row, its state, the gradient of one of its positions.
 template <class Store, class Index>
-void prefetch_update(Store& table, table_order<Index> const& order, std::int64_t end, row_contribution const* contributions) noexcept {
-  constexpr std::int64_t ahead = 8;
-  if (end + ahead >= order.count) return;
-  auto const next = static_cast<std::int64_t>(order.slots[end + ahead]);
-  __builtin_prefetch(table.row(next), 1);
-  if (table.state_layout().per_row + table.state_layout().per_element > 0) __builtin_prefetch(table.state(next), 1);
-  __builtin_prefetch(contributions[order.positions[end + ahead]].gradient);
+[[gnu::always_inline]] inline void prefetch_update(Store& table, table_order<Index> const& order, std::int64_t i,
+                                                   row_contribution const* contributions) noexcept {
+  auto const slot = static_cast<std::int64_t>(order.slots[i]);
+  prefetch_row(contributions[order.positions[i]].gradient, table.dim());
+  if (i > 0 && order.slots[i - 1] == order.slots[i]) return;
+  prefetch_row(table.row(slot), table.dim());
+  if (table.state_layout().per_row + table.state_layout().per_element > 0) __builtin_prefetch(table.state(slot), 1);
 }
 
 /// Sums the gradient of each row that the batch names and updates the row, each once, on any threads.
@@ -230,8 +239,11 @@ void update_sorted_rows(host_exec const& exec, vector_view<Store> tables, run_pi
       alignas(64) float on_stack[dim() > 0 ? 3 * dim() : 1];
       auto const width = dim() > 0 ? std::int64_t{dim()} : pieces.width;
       float* const sum = dim() > 0 ? on_stack : pieces.scratch.data() + 3 * width * piece;
+      auto const distance = prefetch_distance(table.dim() * static_cast<std::int64_t>(sizeof(typename Store::element)));
+      std::int64_t ahead = 0;
       pieces.for_each_run(piece, [&](slot_run<Index> const& run, table_order<Index> const& order, std::int64_t end) {
-        prefetch_update(table, order, end, contributions);
+        for (ahead = std::max(ahead, end); ahead < std::min(order.count, end + distance); ++ahead)
+          prefetch_update(table, order, ahead, contributions);
         sum_contributions<dim()>(contributions, run.positions, run.count, table.dim(), sum, sum + width);
         update_row<dim()>(optimizer, table, run.slot, ids[run.positions[0]], sum, sum + 2 * width);
       });

@@ -9,6 +9,7 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/piece_list.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/lookup_saved.hpp>
@@ -28,39 +29,41 @@ struct sequence_lookup_impl {
 template <>
 struct sequence_lookup_impl<host_exec> {
   static constexpr std::int64_t values_per_piece = 256;
-  static constexpr std::int64_t prefetch_ahead = 8;
 
   template <class Store>
   static void run(host_exec const& exec, vector_view<Store const> tables, vector_view<std::int64_t const> features,
                   keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
                   lookup_options const& options) {
-    for (std::int64_t key = 0; key < batch.keys; ++key) {
-      auto const bags = batch.key(key);
-      if (bags.size() == 0) continue;
-      auto const* const ids = bags.values + bags.offsets[0];
-      auto const* const key_slots = slots + (bags.offsets[0] - first_value(batch));
-      auto const& table = tables[features[key]];
-      for_each_piece(exec, bags.size(), values_per_piece, [&](std::int64_t first, std::int64_t last) {
-        for (auto i = first; i < last; ++i) {
-          if (i + prefetch_ahead < last)
-            if (auto const next = held_slot(table, key_slots[i + prefetch_ahead]); next >= 0) __builtin_prefetch(table.row(next));
-          auto const slot = held_slot(table, key_slots[i]);
-          float* const to = out[key].row(i);
-          if (slot >= 0) {
-            auto const* const row = opaque(table.row(slot));
-            for (std::int64_t c = 0; c < table.dim(); ++c) to[c] = to_float(row[c]);
-          } else if constexpr (Store::slots_are_ids) {
-            if (options.out_of_range == out_of_range_ids::refuse)
-              throw error(errc::out_of_range, "sequence_lookup: id out of range",
-                          {{"feature", key}, {"table", table.options().id.value}, {"position", i}, {"id", ids[i]}, {"rows", table.rows()}});
-            count_out_of_range(options, 1);
-            std::fill_n(to, table.dim(), 0.0F);
-          } else {
-            write_initial<typename Store::element>(table.options(), ids[i], 0, table.dim(), to);
+    auto const values = [&](std::int64_t key) { return batch.key(key).size(); };
+    for_each_piece_of(
+        exec, batch.keys, values, [](std::int64_t) { return values_per_piece; },
+        [&](std::int64_t key, std::int64_t first, std::int64_t last) {
+          auto const bags = batch.key(key);
+          auto const* const ids = bags.values + bags.offsets[0];
+          auto const* const key_slots = slots + (bags.offsets[0] - first_value(batch));
+          auto const& table = tables[features[key]];
+          auto const dim = table.dim();
+          auto const distance = prefetch_distance(dim * static_cast<std::int64_t>(sizeof(typename Store::element)));
+          for (auto i = first; i < last; ++i) {
+            if (i + distance < last)
+              if (auto const next = held_slot(table, key_slots[i + distance]); next >= 0) prefetch_row(table.row(next), dim);
+            auto const slot = held_slot(table, key_slots[i]);
+            float* const to = out[key].row(i);
+            if (slot >= 0) {
+              auto const* const row = opaque(table.row(slot));
+              for (std::int64_t c = 0; c < dim; ++c) to[c] = to_float(row[c]);
+            } else if constexpr (Store::slots_are_ids) {
+              if (options.out_of_range == out_of_range_ids::refuse)
+                throw error(
+                    errc::out_of_range, "sequence_lookup: id out of range",
+                    {{"feature", key}, {"table", table.options().id.value}, {"position", i}, {"id", ids[i]}, {"rows", table.rows()}});
+              count_out_of_range(options, 1);
+              std::fill_n(to, dim, 0.0F);
+            } else {
+              write_initial<typename Store::element>(table.options(), ids[i], 0, dim, to);
+            }
           }
-        }
-      });
-    }
+        });
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/piece_list.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/row_gradients.hpp>
@@ -30,14 +31,12 @@ struct sequence_lookup_backward_impl<host_exec> {
 
   static void contributions(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch,
                             vector_view<matrix_view<float const> const> gradients, vector_view<row_contribution> out) {
-    for (std::int64_t key = 0; key < batch.keys; ++key) {
-      auto const bags = batch.key(key);
-      if (bags.size() == 0) continue;
-      auto const of_key = out.slice(bags.offsets[0] - first_value(batch), bags.size());
-      for_each_piece(exec, bags.size(), values_per_piece, [&](std::int64_t first, std::int64_t last) {
-        for (auto i = first; i < last; ++i) of_key[i] = {gradients[key].row(i), 1.0F};
-      });
-    }
+    auto const values = [&](std::int64_t key) { return batch.key(key).size(); };
+    auto const grain = [](std::int64_t) { return values_per_piece; };
+    for_each_piece_of(exec, batch.keys, values, grain, [&](std::int64_t key, std::int64_t first, std::int64_t last) {
+      auto const before = batch.key(key).offsets[0] - first_value(batch);
+      for (auto i = first; i < last; ++i) out[before + i] = {gradients[key].row(i), 1.0F};
+    });
   }
 };
 

@@ -23,8 +23,8 @@ class calibration_curve {
     double clicks = 0;     ///< sum of the labels
 
     /// Means over the bin's samples; NaN without any.
-    double mean_predicted() const noexcept { return predicted / static_cast<double>(samples); }
-    double mean_clicks() const noexcept { return clicks / static_cast<double>(samples); }
+    double mean_predicted() const noexcept { return detail::ratio(predicted, static_cast<double>(samples)); }
+    double mean_clicks() const noexcept { return detail::ratio(clicks, static_cast<double>(samples)); }
   };
 
   /// @throws tessera::error invalid_argument unless 1 <= bins <= 2^20.
@@ -77,7 +77,7 @@ class calibration_curve {
   double expected_error() const noexcept {
     double sum = 0;
     for (auto const& b : bins_) sum += std::abs(b.predicted - b.clicks);
-    return sum / static_cast<double>(samples_);
+    return detail::ratio(sum, static_cast<double>(samples_));
   }
 
  private:

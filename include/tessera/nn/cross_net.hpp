@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tessera/core/buffer.hpp>
@@ -103,24 +104,25 @@ class cross_net {
     return result;
   }
 
-  /// y = cross_net(x): both (samples, width), any row strides, not overlapping. `saved` is what `backward` reads; y it does not.
-  /// @throws tessera::error shape_mismatch.
+  /// y = cross_net(x): both (samples, width), any row strides, not overlapping. `saved` is what `backward` reads; y it does not. Of a forward
+  /// that throws, no backward takes it. @throws tessera::error shape_mismatch.
   template <execution Exec, gemm_policy Gemm>
   void forward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, cross_saved& saved) const {
+    cross_saved filled{x, std::move(saved.values)};
+    saved.x = {};
     check(x.rows(), x, "input");
     check(x.rows(), y, "output");
-    saved.x = x;
-    saved.values.resize(exec, saved_size(x.rows()));
-    if (layers_ == 0) return copy(exec, x, y);
+    filled.values.resize(exec, saved_size(x.rows()));
+    if (layers_ == 0) copy(exec, x, y);
     for (std::int64_t l = 0; l < layers_; ++l) {
-      auto const from = input(saved, l);
-      auto const to = l + 1 == layers_ ? y : output(saved, l);
+      auto const from = input(filled, l);
+      auto const to = l + 1 == layers_ ? y : output(filled, l);
       auto const view = layer(parameters(), l);
-      auto const z = mixed(saved, l);
+      auto const z = mixed(filled, l);
       auto mix_from = from;
       if (rank_ > 0) {
-        gemm(exec, policy, from, transposed(view.down), projected(saved, l));
-        mix_from = projected(saved, l);
+        gemm(exec, policy, from, transposed(view.down), projected(filled, l));
+        mix_from = projected(filled, l);
       }
       gemm(exec, policy, mix_from, transposed(view.mix.weight), z,
            [&](matrix_view<float> tile, std::int64_t first_row, std::int64_t first_column) {
@@ -137,6 +139,7 @@ class cross_net {
              }
            });
     }
+    saved = std::move(filled);
   }
 
   /// Gradients of the forward that filled `saved`. `gradient` (samples, width) is that of y and is overwritten, with nothing of use;

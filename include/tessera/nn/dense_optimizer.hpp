@@ -26,10 +26,11 @@ class dense_optimizer_state {
  public:
   dense_optimizer_state() = default;
 
-  /// @throws tessera::error invalid_argument for a negative number of parameters.
+  /// @throws tessera::error invalid_argument for a negative number of parameters, or as `check_optimizer`.
   template <dense_optimizer Optimizer>
   dense_optimizer_state(host_exec const& exec, std::int64_t parameters, Optimizer const& optimizer)
       : planes_(exec, parameters * Optimizer::element_state), parameters_(parameters) {
+    check_optimizer(optimizer);
     std::fill(planes_.begin(), planes_.end(), initial_state_of(optimizer));
   }
 
@@ -96,6 +97,7 @@ struct dense_update_fn {
                    {"gradient", gradient.size()},
                    {"state floats", state.planes().size()},
                    {"state floats expected", parameters.size() * Optimizer::element_state}});
+    check_optimizer(optimizer);
     state.set_steps(step_count{state.steps().value + 1});
     dense_update_impl<Exec>::run(exec, parameters, gradient, state.planes().data(), {0, parameters.size(), state.steps()}, optimizer);
   }
@@ -104,7 +106,8 @@ struct dense_update_fn {
 }  // namespace detail
 
 /// One optimizer step over a block of dense parameters. `dense_update(exec, parameters, gradient, state, optimizer)`: both blocks (n,),
-/// `state` built for n and this kind of optimizer; counts the step. @throws tessera::error shape_mismatch.
+/// `state` built for n and this kind of optimizer; counts the step. @throws tessera::error shape_mismatch, invalid_argument as
+/// `check_optimizer`; then nothing has changed.
 inline constexpr detail::dense_update_fn dense_update{};
 
 }  // namespace tessera::inline TESSERA_ABI

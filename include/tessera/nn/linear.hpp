@@ -47,11 +47,16 @@ template <>
 struct column_sums_impl<host_exec> {
   static void run(host_exec const& exec, matrix_view<float const> m, vector_view<float> sums) {
     for_each_piece(exec, m.columns(), bias_columns_per_piece, [&](std::int64_t first, std::int64_t last) {
-      std::fill(sums.data() + first, sums.data() + last, 0.0F);
+      auto const columns = last - first;
+      float sum[bias_columns_per_piece] = {};  // in registers where the piece is whole
       for (std::int64_t r = 0; r < m.rows(); ++r) {
-        auto const* const row = m.row(r);
-        for (auto c = first; c < last; ++c) sums[c] += row[c];
+        auto const* const row = m.row(r) + first;
+        if (columns == bias_columns_per_piece)
+          for (std::int64_t c = 0; c < bias_columns_per_piece; ++c) sum[c] += row[c];
+        else
+          for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[c];
       }
+      std::copy_n(sum, columns, sums.data() + first);
     });
   }
 };

@@ -47,6 +47,11 @@ inline double sample_weight(char const* metric, vector_view<float const> weights
   return static_cast<double>(weights[i]);
 }
 
+// 0 / 0 may have a sign, which printing shows; this NaN has none.
+inline double ratio(double part, double whole) noexcept {
+  return part == 0 && whole == 0 ? std::numeric_limits<double>::quiet_NaN() : part / whole;
+}
+
 inline constexpr std::int64_t samples_per_sum = 512;
 
 // One pass by fixed pieces: `add(sums, i)` adds sample i to the sums of its piece; the pieces are joined in order.
@@ -97,9 +102,9 @@ class click_metrics {
   /// The sum of the weights.
   double weight() const noexcept { return sums_.weight; }
   /// Share of positive labels, by weight; NaN without samples, like all below.
-  double base_rate() const noexcept { return sums_.positives / sums_.weight; }
+  double base_rate() const noexcept { return detail::ratio(sums_.positives, sums_.weight); }
   /// Mean cross entropy, in nats.
-  double log_loss() const noexcept { return sums_.loss / sums_.weight; }
+  double log_loss() const noexcept { return detail::ratio(sums_.loss, sums_.weight); }
   /// Log loss over the entropy of the base rate (He et al., "Practical lessons from predicting clicks on ads at Facebook", 2014).
   /// NaN when all labels are the same.
   double normalised_entropy() const noexcept {
@@ -108,7 +113,7 @@ class click_metrics {
     return log_loss() / -(p * std::log(p) + (1 - p) * std::log1p(-p));
   }
   /// Clicks predicted over clicks seen; infinite when none was seen.
-  double calibration() const noexcept { return sums_.predicted / sums_.positives; }
+  double calibration() const noexcept { return detail::ratio(sums_.predicted, sums_.positives); }
 
  private:
   struct sums {
@@ -166,12 +171,12 @@ class threshold_metrics {
   /// Share of right decisions, by weight; NaN without samples.
   double accuracy() const noexcept {
     auto const right = sums_.true_positives + sums_.true_negatives;
-    return right / (right + sums_.false_positives + sums_.false_negatives);
+    return detail::ratio(right, right + sums_.false_positives + sums_.false_negatives);
   }
   /// Share of positives among those decided positive; NaN when none was.
-  double precision() const noexcept { return sums_.true_positives / (sums_.true_positives + sums_.false_positives); }
+  double precision() const noexcept { return detail::ratio(sums_.true_positives, sums_.true_positives + sums_.false_positives); }
   /// Share of those decided positive among the positives; NaN when there are none.
-  double recall() const noexcept { return sums_.true_positives / (sums_.true_positives + sums_.false_negatives); }
+  double recall() const noexcept { return detail::ratio(sums_.true_positives, sums_.true_positives + sums_.false_negatives); }
 
  private:
   struct sums {
@@ -218,8 +223,8 @@ class regression_metrics {
 
   std::int64_t samples() const noexcept { return samples_; }
   /// NaN without samples, like the next.
-  double mean_squared_error() const noexcept { return sums_.square / sums_.weight; }
-  double mean_absolute_error() const noexcept { return sums_.absolute / sums_.weight; }
+  double mean_squared_error() const noexcept { return detail::ratio(sums_.square, sums_.weight); }
+  double mean_absolute_error() const noexcept { return detail::ratio(sums_.absolute, sums_.weight); }
 
  private:
   struct sums {

@@ -85,13 +85,12 @@ class task_heads {
     return result;
   }
 
-  /// y = the heads' logits of x: x (samples, input width), y (samples, tasks), any row strides. `saved` is what `backward` reads.
-  /// @throws tessera::error shape_mismatch.
+  /// y = the heads' logits of x: x (samples, input width), y (samples, tasks), any row strides. `saved` is what `backward` reads;
+  /// of a forward that throws, no backward takes it. @throws tessera::error shape_mismatch.
   template <execution Exec, gemm_policy Gemm>
   void forward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, task_heads_saved& saved) const {
+    saved.x = saved.y = {};
     check(x, y);
-    saved.x = x;
-    saved.y = y;
     saved.hidden.resize(exec, x.rows() * hidden_width());
     std::int64_t first = 0;
     for (std::int64_t t = 0; t < tasks(); ++t) {
@@ -99,6 +98,8 @@ class task_heads {
       head(t).forward(exec, policy, x, y.columns_from(t, 1), saved.hidden.view().slice(first, size));
       first += size;
     }
+    saved.x = x;
+    saved.y = y;
   }
 
   /// Gradients of the forward that filled `saved`. `gradient` (samples, tasks) is that of y and may be overwritten; `parameter_gradient`,

@@ -8,12 +8,14 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/optimizers.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/row_store.hpp>
@@ -24,6 +26,7 @@
 #include <tessera/files/step_folders.hpp>
 #include <tessera/nn/parameters.hpp>
 #include <tessera/train/checkpoint_tables.hpp>
+#include <tessera/train/trainer.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -37,20 +40,25 @@ struct checkpoint_state {
 namespace detail {
 
 inline constexpr char const* checkpoint_format = "tessera.checkpoint";
-inline constexpr std::int64_t checkpoint_version = 2;
+inline constexpr std::int64_t checkpoint_version = 3;
+inline constexpr std::int64_t first_version_with_kinds = 3;  // of optimizers and policies
 
 inline std::string plane_tensor(std::string_view group) { return "optimizer." + std::string(group); }
 
+// A file of dense parameters that fits the model.
 template <class Model>
-void read_parameters(std::string const& folder, Model& model) {
-  safetensors_reader const in(folder + "/dense.safetensors");
+void check_parameters(safetensors_reader const& in, Model& model) {
   auto const blocks = model.blocks();
   for (auto const& b : blocks) in.expect(b.name, safetensors_dtype::f32, b.shape);
   for (auto const& tensor : in.entries())
     if (!tensor.name.starts_with("optimizer.") &&
         std::none_of(blocks.begin(), blocks.end(), [&](auto const& b) { return b.name == tensor.name; }))
       refuse_tensor(in, tensor.name);
-  for (auto const& b : blocks) in.read(b.name, 0, b.values);
+}
+
+template <class Model>
+void read_parameters(safetensors_reader const& in, Model& model) {
+  for (auto const& b : model.blocks()) in.read(b.name, 0, b.values);
 }
 
 // What is not in the tensors and yet decides what a model predicts.
@@ -64,6 +72,34 @@ nlohmann::json describe_model(Model const& model) {
   return {{"tables", std::move(tables)}, {"features", std::move(features)}, {"interaction", Model::interaction_type::name}};
 }
 
+// Whose states there are in the tensors.
+template <class Trainer>
+nlohmann::json describe_training(Trainer& run) {
+  using store = typename std::remove_cvref_t<decltype(run.model())>::store;
+  auto const name = [](auto const& optimizer) { return optimizer_name_of(optimizer); };
+  auto tables = nlohmann::json::array();
+  for (auto const& optimizer : run.row_optimizers())
+    tables.push_back(
+        {{"optimizer", with_optimizer(optimizer, name)}, {"admission", admission_name<store>()}, {"eviction", eviction_name<store>()}});
+  return {{"tables", std::move(tables)}, {"dense_optimizer", with_optimizer(run.dense_optimizer(), name)}};
+}
+
+// A list of the description has the fields that are expected of each element.
+inline void check_list(nlohmann::json const& found, nlohmann::json const& expected, char const* list, char const* whole,
+                       std::string const& file) {
+  auto const& theirs = json_array(found, list, file);
+  auto const& ours = expected[list];
+  auto const text = [](nlohmann::json const& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
+  if (theirs.size() != ours.size())
+    throw error(errc::incompatible, std::string("checkpoint: ") + whole + " of another size",
+                {{"file", file}, {"field", list}, {"found", theirs.size()}, {"expected", ours.size()}});
+  for (std::size_t i = 0; i < ours.size(); ++i)
+    for (auto const& [field, value] : ours[i].items())
+      if (json_field(theirs[i], field, file) != value)
+        throw error(errc::incompatible, std::string("checkpoint: ") + whole + " of another kind",
+                    {{"file", file}, {"field", list}, {"number", i}, {field, text(theirs[i][field])}, {"expected", text(value)}});
+}
+
 template <class Model>
 void check_description(Model const& model, nlohmann::json const& state, std::string const& file) {
   auto const& found = json_object(state, "model", file);
@@ -71,18 +107,22 @@ void check_description(Model const& model, nlohmann::json const& state, std::str
   if (auto const& interaction = json_string(found, "interaction", file); interaction != expected["interaction"])
     throw error(errc::incompatible, "checkpoint: a model of another kind",
                 {{"file", file}, {"interaction", interaction}, {"expected", Model::interaction_type::name}});
-  for (char const* list : {"tables", "features"}) {
-    auto const& theirs = json_array(found, list, file);
-    auto const& ours = expected[list];
-    if (theirs.size() != ours.size())
-      throw error(errc::incompatible, "checkpoint: a model of another size",
-                  {{"file", file}, {"field", list}, {"found", theirs.size()}, {"expected", ours.size()}});
-    for (std::size_t i = 0; i < ours.size(); ++i)
-      for (auto const& [field, value] : ours[i].items())
-        if (json_field(theirs[i], field, file) != value)
-          throw error(errc::incompatible, "checkpoint: a model of another kind",
-                      {{"file", file}, {"field", list}, {"number", i}, {field, theirs[i][field].dump()}, {"expected", value.dump()}});
-  }
+  for (char const* list : {"tables", "features"}) check_list(found, expected, list, "a model", file);
+}
+
+template <class Trainer>
+void check_training(Trainer& run, manifest const& content, std::string const& file) {
+  if (content.version < first_version_with_kinds)
+    throw error(errc::incompatible, "checkpoint: its version does not name optimizers and policies; only its model can be read",
+                {{"file", file}, {"version", content.version}, {"expected", first_version_with_kinds}});
+  auto const& found = json_object(content.state, "training", file);
+  auto const expected = describe_training(run);
+  check_list(found, expected, "tables", "training", file);
+  auto const& theirs = json_string(found, "dense_optimizer", file);
+  auto const& ours = json_string(expected, "dense_optimizer", file);
+  if (theirs != ours)
+    throw error(errc::incompatible, "checkpoint: training of another kind",
+                {{"file", file}, {"dense_optimizer", theirs}, {"expected", ours}});
 }
 
 inline std::vector<step_count> read_table_steps(nlohmann::json const& state, std::size_t expected, std::string const& file) {
@@ -113,7 +153,7 @@ manifest_section write_dense(std::string const& folder, Trainer& run) {
 
 /// Writes a checkpoint into `directory`, as a folder `step-<12 digits>` that appears whole or not at all: `dense.safetensors` (parameters
 /// by name, `optimizer.<group>`), `tables.safetensors` (`table.<n>.weight` (rows, dim), `.state`, and `.ids` where the store is hashed) and
-/// `manifest.json` (options, position, step counts, sizes and checksums). `extra(folder)` may write more files there and returns their
+/// `manifest.json` (options, position, step counts, kinds of optimizers and policies, sizes and checksums). `extra(folder)` may write more files there and returns their
 /// sections. Keeps the newest `keep` checkpoints, at least 1. Nothing of the trainer changes; synchronous. Not between `accumulate` and
 /// `update`.
 /// @throws tessera::error io_error, invalid_argument: the checkpoints before stay as they were.
@@ -134,8 +174,13 @@ void save_checkpoint(host_exec const& exec, std::string const& directory, Traine
   auto table_steps = nlohmann::json::array(), dense_steps = nlohmann::json::object();
   for (auto const& table : run.model().tables()) table_steps.push_back(table.steps().value);
   for (auto const& [group, dense] : run.dense_states()) dense_steps[std::string(group)] = dense->steps().value;
-  content.state = {{"step", state.step},         {"model", detail::describe_model(run.model())}, {"options", state.options},
-                   {"position", state.position}, {"table_steps", std::move(table_steps)},        {"dense_steps", std::move(dense_steps)}};
+  content.state = {{"step", state.step},
+                   {"model", detail::describe_model(run.model())},
+                   {"training", detail::describe_training(run)},
+                   {"options", state.options},
+                   {"position", state.position},
+                   {"table_steps", std::move(table_steps)},
+                   {"dense_steps", std::move(dense_steps)}};
   write_manifest(staged.path(), content);
   staged.commit();
   prune_step_folders(directory, step_count{state.step}, keep);
@@ -174,34 +219,42 @@ inline open_checkpoint open_newest_checkpoint(std::string const& directory) {
 }
 
 /// Reads a checkpoint's parameters into a fresh model of the same shape, tables (id, seed, init_bound: what rows not yet seen will be)
-/// and features; its optimizer states stay unread.
-/// @throws tessera::error incompatible naming the tensor or field that does not fit, invalid_argument for a hashed table that has rows
-/// already; the model may then be half read.
+/// and features, whatever their optimizers and policies were; their states stay unread.
+/// @throws tessera::error incompatible naming the tensor or field that does not fit, or a table that may hold fewer rows; invalid_argument
+/// for a hashed table that has rows already. Nothing has changed then, but the model may be half read where an id has no place in a dense
+/// table or a file cannot be read.
 template <class Model>
 void load_model(host_exec const& exec, open_checkpoint const& from, Model& model) {
   detail::check_description(model, from.content.state, from.folder + "/manifest.json");
-  detail::read_parameters(from.folder, model);
-  detail::read_tables(exec, from.folder, model.tables(), false);
+  safetensors_reader const dense(from.folder + "/dense.safetensors");
+  detail::check_parameters(dense, model);
+  detail::tables_reader const tables(from.folder, model.tables(), false);
+  detail::read_parameters(dense, model);
+  tables.read(exec);
 }
 
-/// Reads a checkpoint into a trainer whose model and optimizers are of the same shape: training goes on as if it had never stopped.
-/// @throws as `load_model`.
+/// Reads a checkpoint into a trainer whose model has the same shape and whose optimizers and policies of tables are of the same kinds;
+/// their rates and limits are the trainer's own. Training goes on as if it had never stopped (but see `trainer_options::clip_norm`). Either kind of store reads what the other
+/// wrote, where rows neither wait for admission nor leave.
+/// @throws as `load_model`; incompatible also naming table and both kinds; invalid_argument for a table whose clock is past the
+/// checkpoint's, half read.
 template <class Trainer>
 void load_trainer(host_exec const& exec, open_checkpoint const& from, Trainer& run) {
   auto const file = from.folder + "/manifest.json";
   auto& model = run.model();
   auto const states = run.dense_states();
   detail::check_description(model, from.content.state, file);
+  detail::check_training(run, from.content, file);
   auto const table_steps = detail::read_table_steps(from.content.state, model.tables().size(), file);
   auto const& dense_steps = json_object(from.content.state, "dense_steps", file);
-  detail::read_parameters(from.folder, model);
-  detail::read_tables(exec, from.folder, model.tables(), true);
   safetensors_reader const dense(from.folder + "/dense.safetensors");
+  detail::check_parameters(dense, model);
+  for (auto const& [group, state] : states) dense.expect(detail::plane_tensor(group), safetensors_dtype::f32, {state->planes().size()});
+  detail::tables_reader const tables(from.folder, model.tables(), true);
+  detail::read_parameters(dense, model);
+  tables.read(exec);
   for (auto const& [group, state] : states) {
-    auto const tensor = detail::plane_tensor(group);
-    auto const planes = state->planes();
-    dense.expect(tensor, safetensors_dtype::f32, {planes.size()});
-    dense.read(tensor, 0, planes);
+    dense.read(detail::plane_tensor(group), 0, state->planes());
     state->set_steps(step_count{json_integer(dense_steps, group, file)});
   }
   for (std::size_t t = 0; t < table_steps.size(); ++t) model.tables()[t].set_steps(table_steps[t]);

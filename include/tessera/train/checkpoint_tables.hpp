@@ -15,6 +15,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/admission.hpp>
+#include <tessera/embed/eviction.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/files/byte_view.hpp>
 #include <tessera/files/manifest.hpp>
@@ -43,6 +45,22 @@ template <class Store>
 constexpr bool has_policies() noexcept {
   if constexpr (requires { Store::has_policies; }) return Store::has_policies;
   return false;
+}
+
+// A store without policies gives every id its row and keeps it.
+template <class Store>
+constexpr char const* admission_name() noexcept {
+  if constexpr (requires { typename Store::admission_policy; })
+    return Store::admission_policy::name;
+  else
+    return admit_all::name;
+}
+template <class Store>
+constexpr char const* eviction_name() noexcept {
+  if constexpr (requires { typename Store::eviction_policy; })
+    return Store::eviction_policy::name;
+  else
+    return keep_all::name;
 }
 
 // Appends (rows, width) values; `write(i, to)` writes row i.
@@ -149,9 +167,12 @@ table_section check_table(safetensors_reader const& in, std::size_t t, Store con
   if (Store::slots_are_ids && !found.has_ids && found.rows != table.rows())
     throw error(errc::incompatible, "checkpoint: a table of another size",
                 {{"file", in.path()}, {"table", t}, {"rows", found.rows}, {"expected", table.rows()}});
+  if (!Store::slots_are_ids && found.rows > table.options().most_rows)
+    throw error(errc::incompatible, "checkpoint: more rows than the table may hold",
+                {{"file", in.path()}, {"table", t}, {"rows", found.rows}, {"most_rows", table.options().most_rows}});
   if constexpr (has_policies<Store>()) {
     using eviction = typename Store::eviction_policy;
-    found.has_use = with_state && eviction::saved_width > 0 && in.find(table_tensor(t, eviction::name)) != nullptr;
+    found.has_use = with_state && eviction::saved_width > 0;
     if (found.has_use) in.expect(table_tensor(t, eviction::name), safetensors_dtype::i64, {found.rows, eviction::saved_width});
   }
   return found;
@@ -159,7 +180,6 @@ table_section check_table(safetensors_reader const& in, std::size_t t, Store con
 
 template <class Store>
 void read_clock(safetensors_reader const& in, std::size_t t, Store& table) {
-  if (in.find(table_tensor(t, "clock")) == nullptr) return;
   std::array<std::int64_t, 3> words{};
   in.expect(table_tensor(t, "clock"), safetensors_dtype::i64, {3});
   in.read(table_tensor(t, "clock"), 0, vector_view<std::int64_t>(words));
@@ -173,7 +193,7 @@ template <class Store>
 void read_sightings(host_exec const& exec, safetensors_reader const& in, std::size_t t, Store& table) {
   constexpr std::int64_t width = Store::admission_policy::saved_width;
   auto const name = table_tensor(t, Store::admission_policy::name);
-  if (width == 0 || in.find(name) == nullptr) return;
+  if (width == 0) return;
   auto const& shape = in.at(name).shape;
   auto const rows = shape.empty() ? 0 : shape[0];
   in.expect(name, safetensors_dtype::i64, {rows, width});
@@ -225,19 +245,34 @@ void read_rows_of(host_exec const& exec, safetensors_reader const& in, table_sec
   }
 }
 
+// Reads a checkpoint's tables into these, which fit: the constructor refuses what does not, before anything has changed. `with_state`: with
+// all that training goes on from, into tables of the same optimizer and policies.
 template <class Store>
-void read_tables(host_exec const& exec, std::string const& folder, std::vector<Store>& tables, bool with_state) {
-  safetensors_reader const in(folder + "/tables.safetensors");
-  refuse_tensor(in, table_tensor(tables.size(), "weight"));
-  for (std::size_t t = 0; t < tables.size(); ++t) {
-    auto const section = check_table(in, t, tables[t], with_state);
-    if constexpr (has_policies<Store>())
-      if (with_state) read_clock(in, t, tables[t]);
-    read_rows_of(exec, in, section, tables[t]);
-    if constexpr (has_policies<Store>())
-      if (with_state) read_sightings(exec, in, t, tables[t]);
+class tables_reader {
+ public:
+  tables_reader(std::string const& folder, std::vector<Store>& tables, bool with_state)
+      : in_(folder + "/tables.safetensors"), tables_(&tables), with_state_(with_state) {
+    refuse_tensor(in_, table_tensor(tables.size(), "weight"));
+    for (std::size_t t = 0; t < tables.size(); ++t) sections_.push_back(check_table(in_, t, tables[t], with_state));
   }
-}
+
+  void read(host_exec const& exec) const {
+    for (auto const& section : sections_) {
+      auto& table = (*tables_)[section.table];
+      if constexpr (has_policies<Store>())
+        if (with_state_) read_clock(in_, section.table, table);
+      read_rows_of(exec, in_, section, table);
+      if constexpr (has_policies<Store>())
+        if (with_state_) read_sightings(exec, in_, section.table, table);
+    }
+  }
+
+ private:
+  safetensors_reader in_;
+  std::vector<Store>* tables_;
+  bool with_state_;
+  std::vector<table_section> sections_;
+};
 
 }  // namespace detail
 

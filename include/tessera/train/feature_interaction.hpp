@@ -26,7 +26,7 @@ namespace tessera::inline TESSERA_ABI {
 /// from a table. It reads them side by side in one matrix (samples, vectors * dim), of any row stride, and writes what the top MLP reads,
 /// (samples, output_width()). Holds parameters, perhaps none; what `backward` needs of a `forward` is in a `saved` of the caller's.
 /// - `I(exec, options, vectors, dim, seed)`; `name`: of the kind, for checkpoints.
-/// - `forward(exec, gemm, x, out, saved)`; x must outlive `saved`.
+/// - `forward(exec, gemm, x, out, saved)`; x must outlive `saved`. Of a forward that throws, no backward takes `saved`.
 /// - `add_to_logits(exec, saved, logits)`: adds what bypasses the top MLP, if anything, to the logits (samples,) that it wrote.
 /// - `backward(exec, gemm, saved, out_gradient, logit_gradient, parameter_gradient, x_gradient)`: overwrites the last two;
 ///   `parameter_gradient` is laid out like `parameters()`; may overwrite `out_gradient`.
@@ -79,9 +79,10 @@ class dot_products {
 
   template <execution Exec, gemm_policy Gemm>
   void forward(Exec const& exec, Gemm const&, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
-    saved.x = x;
+    saved.x = {};
     auto const inputs = detail::vector_blocks(exec, x, 0, vectors_, dim_, dim_);
     dot_interaction(exec, inputs.view(), out);
+    saved.x = x;
   }
   template <execution Exec>
   void add_to_logits(Exec const&, saved const&, vector_view<float>) const noexcept {}
@@ -164,11 +165,12 @@ class factorization {
 
   template <execution Exec, gemm_policy Gemm>
   void forward(Exec const& exec, Gemm const&, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
-    saved.x = x;
+    saved.x = {};
     for_each_index(exec, x.rows(), samples_per_piece, [=, *this](std::int64_t s) {
       for (std::int64_t v = 0; v < vectors_; ++v)
         for (std::int64_t d = 0; d < factors(); ++d) out(s, v * factors() + d) = x(s, v * dim_ + d);
     });
+    saved.x = x;
   }
 
   template <execution Exec>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -28,24 +29,37 @@ namespace tessera::inline TESSERA_ABI {
 
 namespace detail {
 
-template <class... Optimizers>
-inline constexpr bool are_row_optimizers = (row_optimizer<Optimizers> && ...);
-template <class... Optimizers>
-inline constexpr bool are_row_optimizers<std::variant<Optimizers...>> = are_row_optimizers<Optimizers...>;
-template <class... Optimizers>
-inline constexpr bool are_dense_optimizers = (dense_optimizer<Optimizers> && ...);
-template <class... Optimizers>
-inline constexpr bool are_dense_optimizers<std::variant<Optimizers...>> = are_dense_optimizers<Optimizers...>;
+template <class O>
+using is_row_optimizer = std::bool_constant<row_optimizer<O>>;
+template <class O>
+using is_dense_optimizer = std::bool_constant<dense_optimizer<O>>;
+
+// The one that is judged for a choice, so that a compiler can say what it lacks: of a variant the first that does not fit, else the last.
+template <template <class> class Fits, class O>
+struct judged {
+  using type = O;
+};
+template <template <class> class Fits, class First, class Second, class... Rest>
+struct judged<Fits, std::variant<First, Second, Rest...>> : judged<Fits, std::variant<Second, Rest...>> {};
+template <template <class> class Fits, class First, class Second, class... Rest>
+  requires(!Fits<First>::value)
+struct judged<Fits, std::variant<First, Second, Rest...>> {
+  using type = First;
+};
+template <template <class> class Fits, class Last>
+struct judged<Fits, std::variant<Last>> {
+  using type = Last;
+};
 
 }  // namespace detail
 
 /// An optimizer of rows, or a std::variant of some, of which one is chosen at run time.
 template <class O>
-concept row_optimizer_choice = row_optimizer<O> || detail::are_row_optimizers<O>;
+concept row_optimizer_choice = row_optimizer<typename detail::judged<detail::is_row_optimizer, O>::type>;
 
 /// An optimizer of dense parameters, or a std::variant of some.
 template <class O>
-concept dense_optimizer_choice = dense_optimizer<O> || detail::are_dense_optimizers<O>;
+concept dense_optimizer_choice = dense_optimizer<typename detail::judged<detail::is_dense_optimizer, O>::type>;
 
 /// Calls f with the optimizer that is chosen.
 template <class Choice, class F>
@@ -57,7 +71,10 @@ decltype(auto) with_optimizer(Choice& choice, F const& f) {
 }
 
 struct trainer_options {
-  float clip_norm = 0;  // gradients, of dense parameters and rows together, whose norm is larger are scaled down to it; 0: none are
+  // Gradients, of dense parameters and rows together, whose norm is larger are scaled down to it; 0: none are. The norm is summed by table
+  // and slot, on any number of threads: where the same rows have other slots, its last bits may differ and with them those of a clipped
+  // step. They do in another kind of store, and in a resumed run where rows had left their table or may leave it.
+  float clip_norm = 0;
 };
 
 /// Everything beside the model that a training run carries from step to step: gradients, dense optimizer states, what a forward saves.
@@ -67,6 +84,7 @@ template <class Model, row_optimizer_choice RowOptimizer, dense_optimizer_choice
 class trainer {
  public:
   /// Refers to the model. Its tables were built for this kind of row optimizer.
+  /// @throws tessera::error invalid_argument for a clip_norm that is negative or NaN, or as `check_optimizer`.
   trainer(host_exec const& exec, Model& model, RowOptimizer const& row_optimizer, DenseOptimizer const& dense_optimizer,
           trainer_options const& options = {})
       : model_(&model),
@@ -75,6 +93,7 @@ class trainer {
         options_(options),
         gradient_(exec, model.parameter_count()) {
     if (!(options.clip_norm >= 0)) throw error(errc::invalid_argument, "trainer: clip_norm", {{"clip_norm", options.clip_norm}});
+    check_optimizers();
     for (auto const& group : model.groups())
       with_optimizer(dense_optimizer_, [&](auto const& optimizer) { dense_states_.emplace_back(exec, group.values.size(), optimizer); });
   }
@@ -107,6 +126,7 @@ class trainer {
 
   /// One step of binary cross entropy: forward, loss, backward, update. Returns the batch's mean loss before the update; `logits()` are
   /// those the loss was computed from: progressive metrics need no forward of their own. What was accumulated before is part of the step.
+  /// @throws tessera::error invalid_argument as `check_optimizer`, and what the model throws.
   template <execution Exec>
   double step(Exec const& exec, batch_view const& batch) {
     row_order unsorted;
@@ -116,6 +136,7 @@ class trainer {
   /// The same with what `sort_ahead` has made for the batch; `sorted` is then of no batch.
   template <execution Exec>
   double step(Exec const& exec, batch_view const& batch, row_order& sorted) {
+    check_optimizers();
     if (options_.clip_norm > 0 || accumulated_ > 0) {
       auto const loss = accumulate(exec, batch, 1, sorted);
       update(exec);
@@ -130,7 +151,7 @@ class trainer {
   /// The step without its update: adds `share` times the gradients of the batch's mean loss to what earlier calls have added. A batch of
   /// n samples in micro-batches of n_i takes n_i / n as the share of each, then `update`. Returns the mean loss of the micro-batch.
   /// Tables that evict rows need batches_in_flight of at least the number of micro-batches; @throws tessera::error out_of_range for a row
-  /// that was evicted in between and went to another id.
+  /// that was evicted in between and went to another id; invalid_argument for a share that is negative or not finite.
   template <execution Exec>
   double accumulate(Exec const& exec, batch_view const& batch, float share = 1) {
     row_order unsorted;
@@ -138,6 +159,8 @@ class trainer {
   }
   template <execution Exec>
   double accumulate(Exec const& exec, batch_view const& batch, float share, row_order& sorted) {
+    if (!(share >= 0 && share <= std::numeric_limits<float>::max()))
+      throw error(errc::invalid_argument, "trainer::accumulate: a share that is negative or not finite", {{"share", share}});
     bool const first = accumulated_ == 0;
     if (!first) gradient_of_batch_.resize(exec, gradient_.size());
     auto const loss = backward(exec, batch, share, first ? gradient_.view() : gradient_of_batch_.view(), sorted);
@@ -154,9 +177,12 @@ class trainer {
   }
 
   /// Updates the model with what has been accumulated, clipped; that counts as one step. Nothing happens where nothing has been.
+  /// @throws tessera::error invalid_argument as `check_optimizer`; then nothing has changed.
   template <execution Exec>
   void update(Exec const& exec) {
-    if (std::exchange(accumulated_, 0) == 0) return;
+    if (accumulated_ == 0) return;
+    check_optimizers();
+    accumulated_ = 0;
     if (options_.clip_norm > 0) {
       vector_view<float> const gradients[] = {gradient_.view(), row_gradients_.values()};
       clip_global_norm(exec, {gradients, 2}, static_cast<double>(options_.clip_norm));
@@ -172,6 +198,13 @@ class trainer {
 
  private:
   static constexpr std::int64_t parameters_per_piece = 1 << 14;
+
+  // Rates may change between steps.
+  void check_optimizers() const {
+    auto const check = [](auto const& optimizer) { check_optimizer(optimizer); };
+    for (auto const& of_table : row_optimizers_) with_optimizer(of_table, check);
+    with_optimizer(dense_optimizer_, check);
+  }
 
   // Forward, loss and backward down to the pooled vectors; the loss counts `share` times.
   template <execution Exec>
