@@ -11,6 +11,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 build_packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev doctest-dev libcli11-dev libbenchmark-dev"
 ci_packages="clang libclang-rt-14-dev clang-format-14 libopenblas-dev"
 
+started_in=$PWD
 step="starting"
 scratch=""
 finish() {
@@ -40,7 +41,9 @@ usage: sh cmake/bootstrap.sh COMMAND
   deps [ci]        install what is missing to build and test (ci: also clang, its sanitizers, clang-format, a BLAS)
   quickstart       deps, configure, build the example trainer, train it on the data that comes with the source
   test             deps, configure, build, run all tests
-  bench [--smoke]  deps, configure, build, run all benchmarks (--smoke: each only for an instant)
+  bench [--smoke]  deps, configure, build, run all benchmarks (--smoke: on small inputs, for an instant, to see that they run)
+  compare [...]    deps, configure, build, then run the works beside their peers: PyTorch, FBGEMM, Arrow and others, which it installs into
+                   build/peers (about 6 GB). --only NAME, --json FILE and what else bench/compare.py takes; writes build/compare.md and .svg
   vendor DIR       unpack the header-only dependencies into DIR, for a build without network or packages
   help             this text
 
@@ -125,10 +128,14 @@ test_all() {
   ctest --preset release
 }
 
-bench() {
-  deps $build_packages
+build_bench() {
+  deps $build_packages "$@"
   configure -DTESSERA_BUILD_BENCH=ON
   build
+}
+
+bench() {
+  build_bench
   found=false
   for program in build/release/bench/*_bench; do
     [ -x "$program" ] || continue
@@ -137,6 +144,17 @@ bench() {
     "$program" "$@"
   done
   [ "$found" = true ] || echo "bootstrap: there is no benchmark"
+}
+
+compare() {
+  build_bench python3-venv
+  begin "installing the peers into build/peers"
+  [ -x build/peers/bin/python ] || python3 -m venv build/peers
+  build/peers/bin/python -m pip install --quiet --requirement bench/peers/requirements.txt
+  begin "comparing"
+  # Files that the caller names are relative to where the caller stands.
+  (cd "$started_in" && "$root/build/peers/bin/python" "$root/bench/compare.py" --markdown "$root/build/compare.md" --svg "$root/build/compare.svg" "$@")
+  cat build/compare.md
 }
 
 # Else apt, run by root, warns that its own user cannot write to our folder.
@@ -197,7 +215,8 @@ case "$command:$#:${1:-}" in
   quickstart:0:) cd "$root" && quickstart ;;
   test:0:) cd "$root" && test_all ;;
   bench:0:) cd "$root" && bench ;;
-  bench:1:--smoke) cd "$root" && bench --benchmark_min_time=0.001 ;;
+  bench:1:--smoke) cd "$root" && export TESSERA_BENCH_SMOKE=1 && bench --benchmark_min_time=0.001 ;;
+  compare:*) cd "$root" && compare "$@" ;;
   vendor:1:?*) vendor "$1" ;;
   *)
     usage >&2

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+
+// Reading a click log of 2 GB from the page cache to batches: integers through a logarithm, categories hashed.
+// Time at the ceiling: that of parsing alone on one core, divided by the cores.
+
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tessera/data/batch_reader.hpp>
+#include <tessera/data/click_log.hpp>
+#include <tessera/data/prefetching_reader.hpp>
+#include <tessera/data/preprocessing.hpp>
+
+#include "../ceiling.hpp"
+#include "../inputs.hpp"
+#include "criteo_like_log.hpp"
+
+namespace {
+
+using namespace tessera_bench;
+
+constexpr std::int64_t hash_size = 1'000'000, batch_size = 2048;
+
+class log_file {
+ public:
+  log_file() : path_(criteo_like_log(machine_.exec)), bytes_(static_cast<double>(std::filesystem::file_size(path_))) {
+    copy_ = copy_ceiling(machine_.exec);
+    measure_ceilings();
+  }
+
+  tessera::host_exec const& exec() const { return machine_.exec; }
+  std::vector<std::string> files() const { return {path_}; }
+  double bytes() const { return bytes_; }
+  double copy_rate() const { return copy_; }
+  /// Bytes a second of reading the file into memory, all threads, a piece each at a time.
+  double read_rate() const { return read_; }
+  /// Bytes a second of parsing text in memory on one core.
+  double parse_rate() const { return parse_; }
+
+  tessera::click_log open() const {
+    tessera::click_statistics statistics(tessera::preprocessing::needed_statistics({.hash_size = hash_size}));
+    return {exec(), files(), statistics};
+  }
+  tessera::preprocessing preprocess() const {
+    tessera::click_statistics statistics(tessera::preprocessing::needed_statistics({.hash_size = hash_size}));
+    tessera::click_log const log(exec(), files(), statistics);
+    return tessera::preprocessing::fit(exec(), statistics, {.hash_size = hash_size});
+  }
+
+ private:
+  void measure_ceilings() {
+    auto const file = tessera::posix_file::open(path_);
+    auto const size = file.size();
+    constexpr std::int64_t piece = 1 << 18;
+    tessera::buffer<char> text(exec(), exec().threads() * piece);
+    read_ = bytes_ / fastest(3, [&] {
+              split_evenly(exec(), size, [&](std::int64_t first, std::int64_t last) {
+                auto const slot = first * exec().threads() / std::max<std::int64_t>(size, 1);
+                for (auto at = first; at < last; at += piece) file.read_at(at, text.view().slice(slot * piece, std::min(piece, last - at)));
+              });
+            });
+    tessera::serial_team alone;
+    tessera::host_exec const one(alone, machine_.memory);
+    tessera::line_blocks const blocks(path_, tessera::click_log_options{}.block_bytes);
+    tessera::buffer<char> block_text;
+    tessera::raw_rows rows;
+    for (std::int64_t b = 0; b < std::min<std::int64_t>(blocks.block_count(), 4); ++b) {
+      auto const block = blocks.read(one, b, block_text);
+      auto const seconds = fastest(3, [&] { tessera::parse_criteo(one, block.text, path_, rows); });
+      parse_ = std::max(parse_, static_cast<double>(block.text.size()) / seconds);
+    }
+  }
+
+  mutable machine machine_;
+  std::string path_;
+  double bytes_;
+  double copy_ = 0, read_ = 0, parse_ = 0;
+};
+
+log_file& warm() {
+  return kept<log_file>("log", [] { return std::make_shared<log_file>(); });
+}
+
+void report_reading(benchmark::State& state, log_file const& file) {
+  report(state, file.bytes(), file.bytes() / (file.parse_rate() * file.exec().threads()), 0);
+  report_machine(state, file.copy_rate());
+  state.counters["parse_rate_one_core"] = file.parse_rate();
+  state.counters["page_cache_rate"] = file.read_rate();
+}
+
+template <class Reader>
+void read_epochs(benchmark::State& state, log_file const& file, tessera::click_log const& log, Reader& reader) {
+  for (auto _ : state) {
+    std::int64_t samples = 0;
+    for (tessera::batch_view batch; reader.next(file.exec(), batch);) samples += batch.samples();
+    if (samples != log.rows()) state.SkipWithError("an epoch lacks samples");
+  }
+  report_reading(state, file);
+  auto const samples = static_cast<double>(state.iterations() * log.rows());
+  state.counters["samples_per_second"] = benchmark::Counter(samples, benchmark::Counter::kIsRate);
+}
+
+void read_tsv(benchmark::State& state, bool shuffle) {
+  auto& file = warm();
+  auto const log = file.open();
+  auto const preprocess = file.preprocess();
+  tessera::batch_reader reader(file.exec(), log, preprocess, {.batch_size = batch_size, .shuffle = shuffle});
+  read_epochs(state, file, log, reader);
+}
+
+// As a trainer's pipeline does it: on one thread, which does nothing else.
+void read_ahead(benchmark::State& state) {
+  auto& file = warm();
+  auto const log = file.open();
+  auto const preprocess = file.preprocess();
+  tessera::batch_reader reader(file.exec(), log, preprocess, {.batch_size = 128});
+  tessera::serial_team alone;
+  tessera::system_memory memory;
+  tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), reader);
+  read_epochs(state, file, log, ahead);
+}
+
+// What comes before the first batch: every line read and checked, integers counted.
+void open_log(benchmark::State& state) {
+  auto& file = warm();
+  for (auto _ : state) benchmark::DoNotOptimize(file.open().rows());
+  report_reading(state, file);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  for (auto const* const name : {"read_tsv", "read_tsv_shuffled"})
+    benchmark::RegisterBenchmark(name, [=](benchmark::State& state) { read_tsv(state, std::string(name) != "read_tsv"); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("read_ahead", read_ahead)->UseRealTime()->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark("open_log", open_log)->UseRealTime()->Unit(benchmark::kMillisecond);
+  benchmark::RunSpecifiedBenchmarks();
+}
