@@ -18,7 +18,7 @@
 #include "../ceiling.hpp"
 #include "../inputs.hpp"
 
-// Who multiplies; `-D TESSERA_BENCH_GEMM=tessera::eigen_gemm` judges another policy.
+// Who multiplies; `-D TESSERA_BENCH_GEMM=…` judges another policy.
 #ifndef TESSERA_BENCH_GEMM
 #define TESSERA_BENCH_GEMM tessera::eigen_gemm
 #endif

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "click_step.hpp"
 
@@ -15,13 +16,15 @@ namespace {
 
 // Distinct values of each category in the Kaggle data, as facebookresearch/dlrm counts them.
 tessera_bench::click_shape shape() {
-  return {.dense_features = 13,
-          .dim = 16,
-          .rows = {1460, 583,   10131227, 2202608, 305,  24,   12517, 633,     3,  93145, 5683,   8351593, 3194,
-                   27,   14992, 5461306,  10,      5652, 2173, 4,     7046547, 18, 15,    286181, 105,     142572},
-          .lengths = std::vector<std::int64_t>(26, 1),
-          .bottom = {512, 256, 64},
-          .top = {512, 256}};
+  tessera_bench::click_shape result{.dense_features = 13,
+                                    .dim = 16,
+                                    .rows = {1460,  583,     10131227, 2202608, 305,  24, 12517,   633, 3,  93145,  5683, 8351593, 3194, 27,
+                                             14992, 5461306, 10,       5652,    2173, 4,  7046547, 18,  15, 286181, 105,  142572},
+                                    .lengths = std::vector<std::int64_t>(26, 1),
+                                    .bottom = {512, 256, 64},
+                                    .top = {512, 256}};
+  for (auto& rows : result.rows) rows = tessera_bench::sized(rows);
+  return result;
 }
 
 void add(std::string const& name, std::int64_t samples, int threads) {
