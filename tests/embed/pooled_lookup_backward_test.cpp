@@ -41,6 +41,10 @@ std::atomic<std::int64_t> heap_calls{0};
 #ifndef TESSERA_TEST_COUNTS_NO_HEAP
 void* operator new(std::size_t bytes) { return from_heap(bytes, alignof(std::max_align_t)); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) { return from_heap(bytes, static_cast<std::size_t>(alignment)); }
+void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {  // std::stable_sort's
+  heap_calls.fetch_add(1, std::memory_order_relaxed);
+  return std::malloc(bytes);
+}
 void operator delete(void* pointer) noexcept { std::free(pointer); }
 void operator delete(void* pointer, std::size_t) noexcept { std::free(pointer); }
 void operator delete(void* pointer, std::align_val_t) noexcept { std::free(pointer); }
