@@ -24,6 +24,7 @@ import torch
 from torch import nn
 
 import measure
+from click_models import layers
 
 DENSE = 13
 DLRM = dict(
@@ -49,15 +50,6 @@ DCN = dict(
     top=[1024, 1024, 512, 256],
     cross=(3, 512),
 )
-
-
-def layers(widths, last_relu):
-    stack = []
-    for i, (a, b) in enumerate(zip(widths, widths[1:])):
-        stack.append(nn.Linear(a, b))
-        if last_relu or i + 2 < len(widths):
-            stack.append(nn.ReLU())
-    return nn.Sequential(*stack)
 
 
 class DensePart(nn.Module):

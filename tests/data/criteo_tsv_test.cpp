@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
+#include <tessera/data/criteo_lines.hpp>
 #include <tessera/data/criteo_tsv.hpp>
 
 #include <string>

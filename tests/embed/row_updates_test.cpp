@@ -6,6 +6,7 @@
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
+#include <tessera/embed/row_updates.hpp>
 
 #include "pooled_lookup_backward_suite.hpp"
 

@@ -36,28 +36,6 @@ TEST_CASE("dot_interaction: 1, 2 and 4 threads give the same bits") {
   });
 }
 
-TEST_CASE("dot_interaction: its workspace does not grow with the batch") {
-  std::int64_t const count = 35, dim = 5;
-  std::vector<std::size_t> peaks;
-  for (std::int64_t const samples : {130, 2000}) {
-    tessera_tests::pool_host<2> host;
-    tessera::arena workspace(host.memory());
-    auto const exec = host.exec().with_memory(workspace);
-    strided_floats const block(samples, count * dim, 0, 1), gradient(samples, tessera::dot_interaction_width(count, dim), 0, 1);
-    strided_floats out(samples, gradient.columns, 0), gradients(samples, count * dim, 0);
-    std::vector<tessera::matrix_view<float const>> vectors;
-    std::vector<tessera::matrix_view<float>> vector_gradients;
-    for (std::int64_t v = 0; v < count; ++v) {
-      vectors.push_back(block.view().columns_from(v * dim, dim));
-      vector_gradients.push_back(gradients.view().columns_from(v * dim, dim));
-    }
-    tessera::dot_interaction(exec, vectors, out.view());
-    tessera::dot_interaction_backward(exec, vectors, gradient.view(), vector_gradients);
-    peaks.push_back(workspace.reserved_bytes());
-  }
-  CHECK(peaks[0] == peaks[1]);
-}
-
 TEST_CASE("dot_interaction: the first vector may already lie in the output") {
   tessera_tests::serial_host host;
   strided_floats out(3, 5, 0, 2);

@@ -17,7 +17,8 @@ namespace tessera::inline TESSERA_ABI {
 /// The AUC to expect of a ranking by the true logits, whose labels are 1 with probability sigmoid(logit): no ranking can expect more.
 ///
 /// `logits` (n,). Expected pairs in order over expected pairs, which is the expected AUC but for a share of 1/n; ties count half. NaN for
-/// fewer than two samples, and where all are as good as sure of one label. Workspace: n floats from `exec`'s memory. @throws tessera::error invalid_argument naming a NaN.
+/// fewer than two samples, and where all are as good as sure of one label. Workspace: n floats from `exec`'s memory.
+/// @throws tessera::error invalid_argument naming a NaN.
 inline double expected_auc(host_exec const& exec, vector_view<float const> logits) {
   buffer<float> sorted(exec, logits.size());
   for (std::int64_t i = 0; i < logits.size(); ++i) {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/nn/gemm.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -45,42 +45,40 @@ struct dot_interaction_impl<host_exec> {
 
   static void forward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> out) {
     auto const count = vectors.size(), dim = vectors[0].columns(), padded = pad(count);
-    if (out.rows() == 0) return;
-    workspace_slots scratch(exec, dim * padded, divide_up(out.rows(), samples_per_piece));
+    auto const pieces = divide_up(out.rows(), samples_per_piece);
+    buffer<float> scratch(exec, pieces * dim * padded);
     for_each_piece(exec, out.rows(), samples_per_piece, [&](std::int64_t first, std::int64_t last) {
-      scratch.with([&](float* by_element) {  // (dim, vectors): a sample transposed
-        std::fill_n(by_element, dim * padded, 0.0F);
-        for (auto sample = first; sample < last; ++sample) {
-          for (std::int64_t v = 0; v < count; ++v)
-            for (std::int64_t d = 0; d < dim; ++d) by_element[d * padded + v] = vectors[v].row(sample)[d];
-          std::copy_n(vectors[0].row(sample), dim, out.row(sample));
-          for (std::int64_t v = 1; v < count; ++v)
-            weighted_rows(vectors[v].row(sample), dim, by_element, padded, v, out.row(sample) + dim + v * (v - 1) / 2);
-        }
-      });
+      float* const by_element = scratch.data() + first / samples_per_piece * dim * padded;  // (dim, vectors): a sample transposed
+      std::fill_n(by_element, dim * padded, 0.0F);
+      for (auto sample = first; sample < last; ++sample) {
+        for (std::int64_t v = 0; v < count; ++v)
+          for (std::int64_t d = 0; d < dim; ++d) by_element[d * padded + v] = vectors[v].row(sample)[d];
+        std::copy_n(vectors[0].row(sample), dim, out.row(sample));
+        for (std::int64_t v = 1; v < count; ++v)
+          weighted_rows(vectors[v].row(sample), dim, by_element, padded, v, out.row(sample) + dim + v * (v - 1) / 2);
+      }
     });
   }
 
   static void backward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float const> gradient,
                        vector_view<matrix_view<float> const> vector_gradients) {
     auto const count = vectors.size(), dim = vectors[0].columns(), padded = pad(dim);
-    if (gradient.rows() == 0) return;
-    workspace_slots scratch(exec, count * (padded + count), divide_up(gradient.rows(), samples_per_piece));
+    auto const pieces = divide_up(gradient.rows(), samples_per_piece);
+    buffer<float> scratch(exec, pieces * count * (padded + count));
     for_each_piece(exec, gradient.rows(), samples_per_piece, [&](std::int64_t first, std::int64_t last) {
-      scratch.with([&](float* values) {                // (vectors, padded dim)
-        float* const pairs = values + count * padded;  // (vectors, vectors), symmetric
-        std::fill_n(values, count * (padded + count), 0.0F);
-        for (auto sample = first; sample < last; ++sample) {
-          auto const* pair = gradient.row(sample) + dim;
-          for (std::int64_t v = 0; v < count; ++v) {
-            std::copy_n(vectors[v].row(sample), dim, values + v * padded);
-            for (std::int64_t w = 0; w < v; ++w) pairs[v * count + w] = pairs[w * count + v] = *pair++;
-          }
-          for (std::int64_t v = 0; v < count; ++v)
-            weighted_rows(pairs + v * count, count, values, padded, dim, vector_gradients[v].row(sample));
-          for (std::int64_t d = 0; d < dim; ++d) vector_gradients[0].row(sample)[d] += gradient.row(sample)[d];
+      float* const values = scratch.data() + first / samples_per_piece * count * (padded + count);  // (vectors, padded dim)
+      float* const pairs = values + count * padded;                                                 // (vectors, vectors), symmetric
+      std::fill_n(values, count * (padded + count), 0.0F);
+      for (auto sample = first; sample < last; ++sample) {
+        auto const* pair = gradient.row(sample) + dim;
+        for (std::int64_t v = 0; v < count; ++v) {
+          std::copy_n(vectors[v].row(sample), dim, values + v * padded);
+          for (std::int64_t w = 0; w < v; ++w) pairs[v * count + w] = pairs[w * count + v] = *pair++;
         }
-      });
+        for (std::int64_t v = 0; v < count; ++v)
+          weighted_rows(pairs + v * count, count, values, padded, dim, vector_gradients[v].row(sample));
+        for (std::int64_t d = 0; d < dim; ++d) vector_gradients[0].row(sample)[d] += gradient.row(sample)[d];
+      }
     });
   }
 };
@@ -136,7 +134,7 @@ struct dot_interaction_backward_fn {
 /// Source: Naumov et al., "Deep learning recommendation model for personalization and recommendation systems", 2019.
 ///
 /// `dot_interaction(exec, vectors, out)`: `vectors`: blocks (samples, dim) of any row stride, wherever they lie; `out` (samples,
-/// dot_interaction_width(vectors, dim)). Sums in float, over the elements in order; workspace for a sample a thread.
+/// dot_interaction_width(vectors, dim)). Sums in float, over the elements in order.
 /// @throws tessera::error invalid_argument for no vectors, shape_mismatch naming the block that does not fit.
 inline constexpr detail::dot_interaction_fn dot_interaction{};
 

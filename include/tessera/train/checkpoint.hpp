@@ -153,9 +153,9 @@ manifest_section write_dense(std::string const& folder, Trainer& run) {
 
 /// Writes a checkpoint into `directory`, as a folder `step-<12 digits>` that appears whole or not at all: `dense.safetensors` (parameters
 /// by name, `optimizer.<group>`), `tables.safetensors` (`table.<n>.weight` (rows, dim), `.state`, and `.ids` where the store is hashed) and
-/// `manifest.json` (options, position, step counts, kinds of optimizers and policies, sizes and checksums). `extra(folder)` may write more files there and returns their
-/// sections. Keeps the newest `keep` checkpoints, at least 1. Nothing of the trainer changes; synchronous. Not between `accumulate` and
-/// `update`.
+/// `manifest.json` (options, position, step counts, kinds of optimizers and policies, sizes and checksums). `extra(folder)` may write more
+/// files there and returns their sections. Keeps the newest `keep` checkpoints, at least 1. Nothing of the trainer changes; synchronous. Not
+/// between `accumulate` and `update`.
 /// @throws tessera::error io_error, invalid_argument: the checkpoints before stay as they were.
 template <class Trainer, class Extra>
 void save_checkpoint(host_exec const& exec, std::string const& directory, Trainer& run, checkpoint_state const& state, std::int64_t keep,
@@ -234,8 +234,8 @@ void load_model(host_exec const& exec, open_checkpoint const& from, Model& model
 }
 
 /// Reads a checkpoint into a trainer whose model has the same shape and whose optimizers and policies of tables are of the same kinds;
-/// their rates and limits are the trainer's own. Training goes on as if it had never stopped (but see `trainer_options::clip_norm`). Either kind of store reads what the other
-/// wrote, where rows neither wait for admission nor leave.
+/// their rates and limits are the trainer's own. Training goes on as if it had never stopped (but see `trainer_options::clip_norm`). Either
+/// kind of store reads what the other wrote, where rows neither wait for admission nor leave.
 /// @throws as `load_model`; incompatible also naming table and both kinds; invalid_argument for a table whose clock is past the
 /// checkpoint's, half read.
 template <class Trainer>
