@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <concepts>
 #include <condition_variable>
 #include <cstdint>
+#include <limits>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -49,7 +51,9 @@ struct serial_team {
 static_assert(thread_team<serial_team>);
 
 /// `threads - 1` threads of its own beside the caller's. They spin briefly between regions, then sleep; a region that finds them awake
-/// costs about a microsecond. A region started inside another, or by a second thread meanwhile, runs on its caller alone.
+/// costs about a microsecond. The caller takes chunks from the front and the others from the back, so that regions over the same samples
+/// find them in the cache of the core that had them before. A region started inside another, or by a second thread meanwhile, runs on its
+/// caller alone.
 class thread_pool {
  public:
   /// @throws tessera::error invalid_argument unless 1 <= threads <= 4096, out_of_memory when the system refuses a thread.
@@ -74,45 +78,62 @@ class thread_pool {
   void run(std::int64_t chunks, chunk_function f) noexcept {
     if (chunks <= 1 || workers_.empty() || busy_.exchange(true, std::memory_order_acquire)) return serial_team::run(chunks, f);
     function_ = f;
-    chunks_ = chunks;
-    done_.store(0, std::memory_order_relaxed);
-    left_.store(chunks);  // opens the region; what stands above is visible to whoever takes a chunk
-    if (sleeping_.load() > 0) {
-      { std::lock_guard const lock(mutex_); }
-      wake_.notify_all();
-    }
-    while (take_chunk()) {
-    }
-    for (int spins = 0; done_.load(std::memory_order_acquire) != chunks; spins += spins < spins_before_yield) pause(spins);
+    for (first_ = 0; first_ < chunks; first_ += most_at_once) run_some(static_cast<std::uint32_t>(std::min(chunks - first_, most_at_once)));
     busy_.store(false, std::memory_order_release);
   }
 
  private:
   static constexpr int spins_before_yield = 1 << 10;
   static constexpr int spins_before_sleep = 1 << 12;
+  static constexpr std::int64_t most_at_once = std::numeric_limits<std::uint32_t>::max();
 
-  // A worker that is late from an earlier region takes a chunk of the present one, with the present function: the counter alone decides.
+  // Chunks [front, back) are left: one word, so that both ends change at once.
+  struct alignas(8) open_chunks {
+    std::uint32_t front = 0, back = 0;
+  };
+
+  void run_some(std::uint32_t chunks) noexcept {
+    done_.store(0, std::memory_order_relaxed);
+    open_.store({0, chunks});  // opens the region; what stands above is visible to whoever takes a chunk
+    if (sleeping_.load() > 0) {
+      { std::lock_guard const lock(mutex_); }
+      wake_.notify_all();
+    }
+    while (take_chunk<true>()) {
+    }
+    for (int spins = 0; done_.load(std::memory_order_acquire) != chunks; spins += spins < spins_before_yield) pause(spins);
+  }
+
+  // A worker that is late from an earlier region takes a chunk of the present one, with the present function: the open chunks alone decide.
+  template <bool FromFront>
   bool take_chunk() noexcept {
-    auto left = left_.load();
-    while (left > 0)
-      if (left_.compare_exchange_weak(left, left - 1)) {
-        function_(chunks_ - left);
+    auto open = open_.load();
+    while (open.front < open.back) {
+      auto const chunk = FromFront ? open.front : open.back - 1;
+      if (open_.compare_exchange_weak(open, FromFront ? open_chunks{chunk + 1, open.back} : open_chunks{open.front, chunk})) {
+        function_(first_ + chunk);
         done_.fetch_add(1, std::memory_order_release);
         return true;
       }
+    }
     return false;
+  }
+
+  bool is_open() const noexcept {
+    auto const open = open_.load();
+    return open.front < open.back;
   }
 
   void work() noexcept {
     for (int spins = 0; !stopping_.load(std::memory_order_relaxed);) {
-      if (take_chunk()) {
+      if (take_chunk<false>()) {
         spins = 0;
       } else if (++spins < spins_before_sleep) {
         pause(spins);
       } else {
         std::unique_lock lock(mutex_);
         ++sleeping_;
-        wake_.wait(lock, [this] { return left_.load() > 0 || stopping_.load(); });
+        wake_.wait(lock, [this] { return is_open() || stopping_.load(); });
         --sleeping_;
         spins = 0;
       }
@@ -136,9 +157,9 @@ class thread_pool {
   }
 
   chunk_function function_;
-  std::int64_t chunks_ = 0;
-  alignas(64) std::atomic<std::int64_t> left_{0};
-  alignas(64) std::atomic<std::int64_t> done_{0};
+  std::int64_t first_ = 0;  // chunk of the function that is the open chunks' 0
+  alignas(64) std::atomic<open_chunks> open_{};
+  alignas(64) std::atomic<std::uint32_t> done_{0};
   alignas(64) std::atomic<bool> busy_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<int> sleeping_{0};

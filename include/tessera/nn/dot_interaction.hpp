@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
@@ -25,58 +26,96 @@ struct dot_interaction_impl {
                 "dot_interaction: no back end for this execution; for CUDA include <tessera/nn/dot_interaction.cuh>");
 };
 
+// Both directions are sums of rows with weights, four sums at once and a register of each, so that a sum waits for itself rarely and what is
+// loaded serves four.
 template <>
 struct dot_interaction_impl<host_exec> {
   static constexpr std::int64_t samples_per_piece = 64;
-  static constexpr std::int64_t lanes = 16;
+  static constexpr std::int64_t lanes = __BIGGEST_ALIGNMENT__ / sizeof(float), sums = 4;  // of a vector register
 
   static constexpr std::int64_t pad(std::int64_t n) noexcept { return divide_up(n, lanes) * lanes; }
 
-  // out[0, n) = sum over k of coefficients[k] * rows[k * stride + i], k in order; n rounded up to the lanes is readable.
-  static void weighted_rows(float const* coefficients, std::int64_t count, float const* rows, std::int64_t stride, std::int64_t n,
-                            float* out) noexcept {
-    for (std::int64_t first = 0; first < n; first += lanes) {
-      float sum[lanes] = {};
-      for (std::int64_t k = 0; k < count; ++k)
-        for (std::int64_t i = 0; i < lanes; ++i) sum[i] += coefficients[k] * rows[k * stride + first + i];
-      std::copy_n(sum, std::min(lanes, n - first), out + first);
+  // out[r * stride + i] = sum over k of weight(r, k) * row(k)[i], k in order; whole registers of each row are readable.
+  template <class Weight, class Row>
+  static void weighted_rows(std::int64_t count, Weight const& weight, Row const& row, float* out, std::int64_t stride) noexcept {
+    using vector = float __attribute__((vector_size(lanes * sizeof(float))));  // arrays do not stay in registers
+    vector a{}, b{}, c{}, d{}, x;
+    for (std::int64_t k = 0; k < count; ++k) {
+      std::memcpy(&x, row(k), sizeof(x));
+      a += weight(0, k) * x;
+      b += weight(1, k) * x;
+      c += weight(2, k) * x;
+      d += weight(3, k) * x;
     }
+    std::memcpy(out, &a, sizeof(a));
+    std::memcpy(out + stride, &b, sizeof(b));
+    std::memcpy(out + 2 * stride, &c, sizeof(c));
+    std::memcpy(out + 3 * stride, &d, sizeof(d));
+  }
+
+  // Copies n floats by registers: the last one is readable to its end, and its rest is written too unless that passes `writable`.
+  static void copy_lanes(float const* from, std::int64_t n, float* to, std::int64_t writable) noexcept {
+    if (pad(n) > writable) return void(std::copy_n(from, n, to));
+    for (std::int64_t i = 0; i < n; i += lanes) std::memcpy(to + i, from + i, lanes * sizeof(float));
   }
 
   static void forward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> out) {
     auto const count = vectors.size(), dim = vectors[0].columns(), padded = pad(count);
     auto const pieces = divide_up(out.rows(), samples_per_piece);
-    buffer<float> scratch(exec, pieces * dim * padded);
+    buffer<float> scratch(exec, pieces * (dim + sums) * padded);
     for_each_piece(exec, out.rows(), samples_per_piece, [&](std::int64_t first, std::int64_t last) {
-      float* const by_element = scratch.data() + first / samples_per_piece * dim * padded;  // (dim, vectors): a sample transposed
+      float* const by_element = scratch.data() + first / samples_per_piece * (dim + sums) * padded;  // (dim, vectors): a sample transposed
+      float* const products = by_element + dim * padded;                                             // (sums, vectors)
       std::fill_n(by_element, dim * padded, 0.0F);
       for (auto sample = first; sample < last; ++sample) {
-        for (std::int64_t v = 0; v < count; ++v)
-          for (std::int64_t d = 0; d < dim; ++d) by_element[d * padded + v] = vectors[v].row(sample)[d];
-        std::copy_n(vectors[0].row(sample), dim, out.row(sample));
-        for (std::int64_t v = 1; v < count; ++v)
-          weighted_rows(vectors[v].row(sample), dim, by_element, padded, v, out.row(sample) + dim + v * (v - 1) / 2);
+        for (std::int64_t v = 0; v < count; ++v) {
+          auto const* const values = vectors[v].row(sample);
+          for (std::int64_t d = 0; d < dim; ++d) by_element[d * padded + v] = values[d];
+        }
+        auto* const row = out.row(sample);
+        std::copy_n(vectors[0].row(sample), dim, row);
+        for (std::int64_t v = 0; v < count; v += sums) {
+          auto const here = std::min(sums, count - v);
+          float const* weights[sums];
+          for (std::int64_t r = 0; r < sums; ++r) weights[r] = vectors[v + std::min(r, here - 1)].row(sample);
+          for (std::int64_t w = 0; w < v + here - 1; w += lanes)
+            weighted_rows(
+                dim, [&](std::int64_t r, std::int64_t d) { return weights[r][d]; },
+                [&](std::int64_t d) { return by_element + d * padded + w; }, products + w, padded);
+          for (std::int64_t r = 0; r < here; ++r) {
+            auto const start = dot_interaction_width(v + r, dim);
+            copy_lanes(products + r * padded, v + r, row + start, out.columns() - start);
+          }
+        }
       }
     });
   }
 
   static void backward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float const> gradient,
                        vector_view<matrix_view<float> const> vector_gradients) {
-    auto const count = vectors.size(), dim = vectors[0].columns(), padded = pad(dim);
+    auto const count = vectors.size(), dim = vectors[0].columns(), padded = pad(dim), padded_count = divide_up(count, sums) * sums;
+    auto const floats = count * (padded + padded_count) + sums * padded;
     auto const pieces = divide_up(gradient.rows(), samples_per_piece);
-    buffer<float> scratch(exec, pieces * count * (padded + count));
+    buffer<float> scratch(exec, pieces * floats);
     for_each_piece(exec, gradient.rows(), samples_per_piece, [&](std::int64_t first, std::int64_t last) {
-      float* const values = scratch.data() + first / samples_per_piece * count * (padded + count);  // (vectors, padded dim)
-      float* const pairs = values + count * padded;                                                 // (vectors, vectors), symmetric
-      std::fill_n(values, count * (padded + count), 0.0F);
+      float* const values = scratch.data() + first / samples_per_piece * floats;  // (vectors, padded dim)
+      float* const pairs = values + count * padded;                               // (vectors, padded vectors), symmetric, 0 on the diagonal
+      float* const products = pairs + count * padded_count;                       // (sums, padded dim)
+      std::fill_n(values, count * (padded + padded_count), 0.0F);
       for (auto sample = first; sample < last; ++sample) {
         auto const* pair = gradient.row(sample) + dim;
         for (std::int64_t v = 0; v < count; ++v) {
-          std::copy_n(vectors[v].row(sample), dim, values + v * padded);
-          for (std::int64_t w = 0; w < v; ++w) pairs[v * count + w] = pairs[w * count + v] = *pair++;
+          copy_lanes(vectors[v].row(sample), dim, values + v * padded, dim);
+          for (std::int64_t w = 0; w < v; ++w) pairs[v * padded_count + w] = pairs[w * padded_count + v] = *pair++;
         }
-        for (std::int64_t v = 0; v < count; ++v)
-          weighted_rows(pairs + v * count, count, values, padded, dim, vector_gradients[v].row(sample));
+        for (std::int64_t v = 0; v < count; v += sums) {
+          for (std::int64_t d = 0; d < dim; d += lanes)
+            weighted_rows(
+                count, [&](std::int64_t r, std::int64_t w) { return pairs[w * padded_count + v + r]; },
+                [&](std::int64_t w) { return values + w * padded + d; }, products + d, padded);
+          for (std::int64_t r = 0; r < std::min(sums, count - v); ++r)
+            copy_lanes(products + r * padded, dim, vector_gradients[v + r].row(sample), dim);
+        }
         for (std::int64_t d = 0; d < dim; ++d) vector_gradients[0].row(sample)[d] += gradient.row(sample)[d];
       }
     });
