@@ -29,21 +29,28 @@ double fastest(int rounds, F const& f) {
   return best;
 }
 
-/// Multiply-add rate in FLOP/s of square products of 1,024, each thread one of its own at a time.
-inline double gemm_ceiling(tessera::host_exec const& exec) {
+/// FLOP/s of square products of 1,024 by the policy, each thread one of its own at a time.
+template <tessera::gemm_policy Gemm>
+double gemm_rate(tessera::host_exec const& exec, Gemm const& gemm) {
   auto const n = smoke() ? std::int64_t{64} : std::int64_t{1024};
   auto const threads = static_cast<std::int64_t>(exec.threads());
   std::vector<float> const a(static_cast<std::size_t>(n * n), 0.5F), b(static_cast<std::size_t>(n * n), 0.25F);
   std::vector<float> c(static_cast<std::size_t>(threads * n * n));
-  auto const workspace = tessera::divide_up(tessera::eigen_gemm::workspace(n, n, n), 16) * 16;
+  auto const workspace = tessera::divide_up(gemm.workspace(n, n, n), 16) * 16;
   tessera::buffer<float> workspaces(exec, threads * workspace);
   auto const seconds = fastest(5, [&] {
     exec.run(threads, [&](std::int64_t t) {
-      tessera::eigen_gemm{}.multiply(tessera::matrix_view<float const>{a.data(), n, n}, tessera::matrix_view<float const>{b.data(), n, n},
-                                     {c.data() + t * n * n, n, n}, workspaces.data() + t * workspace);
+      gemm.multiply(tessera::matrix_view<float const>{a.data(), n, n}, tessera::matrix_view<float const>{b.data(), n, n},
+                    {c.data() + t * n * n, n, n}, workspaces.data() + t * workspace);
     });
   });
   return 2.0 * static_cast<double>(n * n * n * threads) / seconds;
+}
+
+/// What products can reach: the better of the policy's rate and Eigen's.
+template <tessera::gemm_policy Gemm>
+double gemm_ceiling(tessera::host_exec const& exec, Gemm const& gemm) {
+  return std::max(gemm_rate(exec, gemm), gemm_rate(exec, tessera::eigen_gemm{}));
 }
 
 /// Runs f(first, last) on equal parts of 0 … count, one a thread.

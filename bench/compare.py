@@ -33,6 +33,10 @@ class Work(NamedTuple):
     peers: tuple
     ratio: float  # the least that is aimed at, against the best peer
     fraction: float = 0  # of the machine's ceiling that is aimed at; 0: not stated
+    beside: str = ""  # the peers' work, where its name is another
+
+    def peer_name(self):
+        return self.beside or self.name
 
 
 def works():
@@ -52,9 +56,15 @@ def works():
         Work("segment_sum", *jagged, ("torch",), 4),
         Work("unique", "core_unique_bench", "jagged.py", ("torch",), 3),
         Work("unique_repeated", "core_unique_bench", "jagged.py", ("torch",), 6),
-        Work("dlrm_step_b128", "train_dlrm_bench", "training.py", ("eager", "compiled", "fbgemm", "fbgemm_compiled"), 1.6),
-        Work("dlrm_step_b2048", "train_dlrm_bench", "training.py", ("eager", "compiled", "fbgemm", "fbgemm_compiled"), 1.8),
-        Work("dcn_step", "train_dcn_bench", "training.py", ("eager", "compiled", "fbgemm", "fbgemm_compiled"), 1.5),
+        *(
+            Work(f"{step}{products}", program, "training.py", ("eager", "compiled", "fbgemm", "fbgemm_compiled"), ratio, beside=step)
+            for step, program, ratio in (
+                ("dlrm_step_b128", "train_dlrm_bench", 1.6),
+                ("dlrm_step_b2048", "train_dlrm_bench", 1.8),
+                ("dcn_step", "train_dcn_bench", 1.5),
+            )
+            for products in ("", "_eigen")
+        ),
         Work("read_tsv", "data_read_tsv_bench", "reading.py", ("pyarrow", "polars"), 3),
         Work("auc", "nn_auc_bench", "auc.py", ("sklearn",), 5),
     ]
@@ -142,7 +152,7 @@ def compare(group, arguments):
     names = [work.name for work in group]
     sides = {"ours": Side(names, lambda some: launch_ours(arguments.build, program, some))}
     for peer in dict.fromkeys(peer for work in group for peer in work.peers):
-        wanted = [work.name for work in group if peer in work.peers]
+        wanted = list(dict.fromkeys(work.peer_name() for work in group if peer in work.peers))
         suited = fastest_threads(arguments.python, script, peer, wanted)
 
         def run(some, peer=peer, suited=suited):
@@ -165,9 +175,10 @@ def compare(group, arguments):
 def result_of(work, sides):
     ours = sides["ours"].records[work.name]
     seconds = faster_quarter(ours)
-    peers = {peer: faster_quarter(sides[peer].records[work.name]) for peer in work.peers}
+    beside = {peer: sides[peer].records[work.peer_name()] for peer in work.peers}
+    peers = {peer: faster_quarter(records) for peer, records in beside.items()}
     best = min(peers, key=peers.get)
-    pairs = sorted(p / o for p in quiet_seconds(sides[best].records[work.name]) for o in quiet_seconds(ours))
+    pairs = sorted(p / o for p in quiet_seconds(beside[best]) for o in quiet_seconds(ours))
     fractions = sorted(r["fraction"] for r in ours if r["fraction"] is not None and not r["disturbed"])
     return dict(
         work=work.name,
@@ -182,9 +193,8 @@ def result_of(work, sides):
         ceiling_target=work.fraction or None,
         all_peers=peers,
         launches={
-            name: [{k: r[k] for k in ("seconds", "machine", "disturbed")} | {"threads": r.get("threads")} for r in side.records[work.name]]
-            for name, side in sides.items()
-            if work.name in side.records
+            name: [{k: r[k] for k in ("seconds", "machine", "disturbed")} | {"threads": r.get("threads")} for r in records]
+            for name, records in {"ours": ours, **beside}.items()
         },
     )
 

@@ -9,7 +9,7 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 build_packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev doctest-dev libcli11-dev libbenchmark-dev"
-ci_packages="clang libclang-rt-14-dev clang-format-14 libopenblas-dev"
+ci_packages="clang libclang-rt-14-dev clang-format-14 libopenblas-dev libdnnl-dev"
 
 started_in=$PWD
 step="starting"
@@ -38,7 +38,7 @@ usage() {
   cat <<'EOF'
 usage: sh cmake/bootstrap.sh COMMAND
 
-  deps [ci]        install what is missing to build and test (ci: also clang, its sanitizers, clang-format, a BLAS)
+  deps [ci]        install what is missing to build and test (ci: also clang, its sanitizers, clang-format, a BLAS, oneDNN)
   quickstart       deps, configure, build the example trainer, train it on the data that comes with the source
   test             deps, configure, build, run all tests
   bench [--smoke]  deps, configure, build, run all benchmarks (--smoke: on small inputs, for an instant, to see that they run)
@@ -131,7 +131,7 @@ test_all() {
 build_bench() {
   deps $build_packages "$@"
   configure -DTESSERA_BUILD_BENCH=ON
-  build
+  build --target tessera_benchmarks
 }
 
 bench() {
@@ -147,14 +147,15 @@ bench() {
 }
 
 compare() {
-  build_bench python3-venv
+  build_bench python3-venv python3-dev libdnnl-dev
   begin "installing the peers into build/peers"
-  [ -x build/peers/bin/python ] || python3 -m venv build/peers
+  build/peers/bin/python -m pip --version >/dev/null 2>&1 || python3 -m venv --clear build/peers
   build/peers/bin/python -m pip install --quiet --requirement bench/peers/requirements.txt
   begin "comparing"
+  rm -f build/compare.md
   # Files that the caller names are relative to where the caller stands.
   (cd "$started_in" && "$root/build/peers/bin/python" "$root/bench/compare.py" --markdown "$root/build/compare.md" --svg "$root/build/compare.svg" "$@")
-  cat build/compare.md
+  [ ! -e build/compare.md ] || cat build/compare.md # the caller may have named another file
 }
 
 # Else apt, run by root, warns that its own user cannot write to our folder.

@@ -3,7 +3,7 @@
 cmake_minimum_required(VERSION 3.22)
 
 # cmake -D ROOT=<source> -D BUILD=<its build folder> -D GENERATOR= -D VENDOR_DIR= -D EIGEN_INSTALLED=
-#       -D WAY= -D FILES= [-D BLAS=] -D COMPILER= -P check_consumer.cmake
+#       -D WAY= -D FILES= [-D BLAS=] [-D DNNL=] -D COMPILER= -P check_consumer.cmake
 # Builds tests/consumer in a temporary folder, where no file of ours is in reach by accident, and runs it. The folder stays if that fails.
 
 if(WAY STREQUAL "find_package" AND NOT EIGEN_INSTALLED)
@@ -29,7 +29,7 @@ function(step)
   endif()
 endfunction()
 
-set(arguments "-DWAY=${WAY}" "-DFILES=${FILES}" "-DBLAS=${BLAS}" "-DCMAKE_CXX_COMPILER=${COMPILER}")
+set(arguments "-DWAY=${WAY}" "-DFILES=${FILES}" "-DBLAS=${BLAS}" "-DDNNL=${DNNL}" "-DCMAKE_CXX_COMPILER=${COMPILER}")
 if(WAY STREQUAL "find_package")
   step(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${work}/prefix")
   list(APPEND arguments "-DCMAKE_PREFIX_PATH=${work}/prefix")
@@ -39,6 +39,9 @@ else()
 endif()
 if(BLAS)
   list(APPEND arguments -DTESSERA_BLAS=ON)
+endif()
+if(DNNL)
+  list(APPEND arguments -DTESSERA_DNNL=ON)
 endif()
 if(NOT FILES)
   # tessera::tessera alone must not need nlohmann-json.

@@ -20,6 +20,11 @@ if(TARGET tessera_blas)
   install(EXPORT tesseraBlasTargets NAMESPACE tessera:: DESTINATION "${tessera_package_dir}")
   install(FILES cmake/cblas.cmake DESTINATION "${tessera_package_dir}")
 endif()
+if(TARGET tessera_dnnl)
+  install(TARGETS tessera_dnnl EXPORT tesseraDnnlTargets)
+  install(EXPORT tesseraDnnlTargets NAMESPACE tessera:: DESTINATION "${tessera_package_dir}")
+  install(FILES cmake/onednn.cmake DESTINATION "${tessera_package_dir}")
+endif()
 
 configure_package_config_file(cmake/tesseraConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfig.cmake"
                               INSTALL_DESTINATION "${tessera_package_dir}")

@@ -4,11 +4,13 @@
 """Trains DLRM and DCN V2 on planted clicks, whose best possible AUC is known, and the same models in PyTorch on the same files.
 
     build/release/bench/planted_clicks DIR              # writes DIR/train.tsv and DIR/test.tsv, prints the best AUC
-    python3 bench/quality/planted.py DIR --best 0.NNNN [--peer-python PYTHON] [--formats fp32 fp16 bf16] [--seeds N]
+    python3 bench/quality/planted.py DIR --best 0.NNNN [--peer-python PYTHON] [--formats fp32 fp16 bf16]
+                                    [--gemms eigen blas dnnl dnnl_bf16] [--seeds N]
 
 One table of final test AUCs, of their distance to the best one, and of the seconds of training after which the AUC of the last 65,536
-samples, each predicted before it was learned from, first reached 99 % of its final value. With more formats, a second table: AUC of rows in
-16 bits minus that of float rows, seed by seed. PYTHON is one with the packages of bench/peers/requirements.txt.
+samples, each predicted before it was learned from, first reached 99 % of its final value. With more formats or gemms, a second table: AUC of rows
+in 16 bits, and of training by the program train_ctr_GEMM of the build folder's bench/, minus that of float rows and Eigen's products, seed by seed.
+PYTHON is one with the packages of bench/peers/requirements.txt.
 """
 
 import argparse
@@ -37,10 +39,11 @@ def seconds_to(share, points):
     return next(seconds for seconds, auc in points if auc >= share * last)
 
 
-def ours(a, model, rows, seed):
+def ours(a, model, seed, rows="fp32", gemm="eigen"):
+    program = a.train_ctr if gemm == "eigen" else a.train_ctr.resolve().parents[1] / "bench" / f"train_ctr_{gemm}"
     with tempfile.TemporaryDirectory() as folder:
         metrics = pathlib.Path(folder) / "metrics.jsonl"
-        out = run([a.train_ctr, "--train", a.folder / "train.tsv", "--test", a.folder / "test.tsv", "--model", model, "--row-format", rows,
+        out = run([program, "--train", a.folder / "train.tsv", "--test", a.folder / "test.tsv", "--model", model, "--row-format", rows,
                    "--seed", seed, "--epochs", a.epochs, "--threads", a.threads, "--dense", "standard", "--dense-as-category", "off",
                    "--embedding-optimizer", "adagrad", "--metrics", metrics, *TRAINING])
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]
@@ -64,10 +67,11 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("folder", type=pathlib.Path)
     p.add_argument("--best", type=float, required=True, help="best possible AUC of the test file")
-    p.add_argument("--train-ctr", default=ROOT / "build" / "release" / "examples" / "train_ctr")
+    p.add_argument("--train-ctr", type=pathlib.Path, default=ROOT / "build" / "release" / "examples" / "train_ctr")
     p.add_argument("--peer-python")
     p.add_argument("--models", nargs="+", default=["dlrm", "dcn"], choices=["dlrm", "dcn"])
     p.add_argument("--formats", nargs="+", default=["fp32"], choices=["fp32", "fp16", "bf16"])
+    p.add_argument("--gemms", nargs="+", default=["eigen"], choices=["eigen", "blas", "dnnl", "dnnl_bf16"])
     p.add_argument("--seeds", type=int, default=1)
     p.add_argument("--epochs", type=int, default=1)
     p.add_argument("--threads", type=int, default=2)
@@ -85,22 +89,21 @@ def main():
             if side == "peer" and not a.peer_python:
                 cells += ["-"] * 4
                 continue
-            results = [ours(a, model, "fp32", s) if side == "ours" else peer(a, model, s) for s in range(1, a.seeds + 1)]
+            results = [ours(a, model, s) if side == "ours" else peer(a, model, s) for s in range(1, a.seeds + 1)]
             if side == "ours":
-                aucs[model, "fp32"] = [r[0] for r in results]
+                aucs[model] = [r[0] for r in results]
             auc, seconds, rate = (statistics.median(column) for column in zip(*results))
             cells += [f"{auc:.4f}", f"{a.best - auc:.4f}", f"{seconds:.1f}", f"{rate:.0f}"]
         print(f"| {model} | " + " | ".join(cells) + " |", flush=True)
-    if a.formats == ["fp32"]:
+    others = [(rows, {"rows": rows}) for rows in a.formats if rows != "fp32"] + [(gemm, {"gemm": gemm}) for gemm in a.gemms if gemm != "eigen"]
+    if not others:
         return
-    print("\n| model | rows | AUC minus that of fp32, seed by seed | median |")
+    print("\n| model | with | AUC minus that without, seed by seed | median |")
     print("|---" * 4 + "|")
     for model in a.models:
-        for rows in a.formats:
-            if rows == "fp32":
-                continue
-            difference = [ours(a, model, rows, s)[0] - aucs[model, "fp32"][s - 1] for s in range(1, a.seeds + 1)]
-            print(f"| {model} | {rows} | {', '.join(f'{d:+.4f}' for d in difference)} | {statistics.median(difference):+.4f} |", flush=True)
+        for name, choice in others:
+            difference = [ours(a, model, s, **choice)[0] - aucs[model][s - 1] for s in range(1, a.seeds + 1)]
+            print(f"| {model} | {name} | {', '.join(f'{d:+.4f}' for d in difference)} | {statistics.median(difference):+.4f} |", flush=True)
 
 
 if __name__ == "__main__":

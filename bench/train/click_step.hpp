@@ -14,14 +14,15 @@
 #include <vector>
 
 #include <tessera/tessera.hpp>
+#if TESSERA_BENCH_BLAS
+#include <tessera/nn/gemm_blas.hpp>
+#endif
+#if TESSERA_BENCH_DNNL
+#include <tessera/nn/gemm_dnnl.hpp>
+#endif
 
 #include "../ceiling.hpp"
 #include "../inputs.hpp"
-
-// Who multiplies; `-D TESSERA_BENCH_GEMM=…` judges another policy.
-#ifndef TESSERA_BENCH_GEMM
-#define TESSERA_BENCH_GEMM tessera::eigen_gemm
-#endif
 
 /// A click model's training step as it is judged: on batches drawn from a seed, row-wise Adagrad for rows and SGD for the rest, whole and
 /// by stages.
@@ -85,7 +86,7 @@ class click_step {
         samples_(samples) {
     auto const bytes = samples * shape.ids_a_sample() * shape.dim * 4;
     for (std::int64_t b = 0; b < batches_past_cache(bytes); ++b) batches_.emplace_back(shape, samples, static_cast<std::uint64_t>(b));
-    ceiling_ = gemm_ceiling(machine_.exec);
+    ceiling_ = gemm_ceiling(machine_.exec, Gemm{});
   }
 
   void step(std::int64_t i) { benchmark::DoNotOptimize(trainer_.step(machine_.step, batch(i))); }
@@ -211,7 +212,7 @@ class click_step {
 /// Times the step, then reports what each of its stages takes, in milliseconds.
 template <class Interaction, class Gemm>
 void run_click_step(benchmark::State& state, std::string const& name, click_shape const& shape, std::int64_t samples, int threads,
-                    typename Interaction::options const& interaction = {}) {
+                    typename Interaction::options const& interaction) {
   using step_type = click_step<Interaction, Gemm>;
   auto& work = kept<step_type>(name, [&] {
     auto made = std::make_shared<step_type>(shape, sized(samples), threads, interaction);
@@ -233,6 +234,29 @@ void run_click_step(benchmark::State& state, std::string const& name, click_shap
   for (std::size_t s = 0; s < seconds.size(); ++s)
     state.counters[std::string("ms_") + step_type::stage_names[s]] = seconds[s] * 1e3 / static_cast<double>(rounds);
   state.counters["workspace_bytes"] = work.workspace_bytes();
+}
+
+/// Registers the step by each library that may multiply: `name` by the fastest in float, and all under names that say which.
+template <class Interaction>
+void add_click_step(std::string const& name, click_shape const& shape, std::int64_t samples, int threads = all_threads(),
+                    typename Interaction::options const& interaction = {}) {
+  auto const add = [=](std::string const& called, auto gemm) {
+    benchmark::RegisterBenchmark(
+        called.c_str(),
+        [=](benchmark::State& state) { run_click_step<Interaction, decltype(gemm)>(state, called, shape, samples, threads, interaction); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
+  };
+#if TESSERA_BENCH_DNNL
+  add(name, tessera::dnnl_fp32_gemm{});
+  add(name + "_bf16", tessera::dnnl_bf16_gemm{});
+#else
+  add(name, tessera::eigen_gemm{});
+#endif
+  add(name + "_eigen", tessera::eigen_gemm{});
+#if TESSERA_BENCH_BLAS
+  add(name + "_blas", tessera::blas_gemm{});
+#endif
 }
 
 }  // namespace tessera_bench

@@ -28,11 +28,11 @@ tessera_bench::click_shape shape() {
   return result;
 }
 
-void dcn_step(benchmark::State& state) {
-  tessera_bench::run_click_step<tessera::cross_layers, TESSERA_BENCH_GEMM>(state, "dcn_step", shape(), 2048, tessera_bench::all_threads(),
-                                                                           {.layers = 3, .rank = 512});
-}
-
 }  // namespace
 
-BENCHMARK(dcn_step)->UseRealTime()->Unit(benchmark::kMillisecond);
+int main(int argc, char** argv) {
+  tessera_bench::add_click_step<tessera::cross_layers>("dcn_step", shape(), 2048, tessera_bench::all_threads(), {.layers = 3, .rank = 512});
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::RunSpecifiedBenchmarks();
+}

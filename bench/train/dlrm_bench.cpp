@@ -27,23 +27,15 @@ tessera_bench::click_shape shape() {
   return result;
 }
 
-void add(std::string const& name, std::int64_t samples, int threads) {
-  benchmark::RegisterBenchmark(name.c_str(),
-                               [=](benchmark::State& state) {
-                                 tessera_bench::run_click_step<tessera::dot_products, TESSERA_BENCH_GEMM>(state, name, shape(), samples,
-                                                                                                          threads);
-                               })
-      ->UseRealTime()
-      ->Unit(benchmark::kMillisecond);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   for (std::int64_t const samples : {128, 2048}) {
-    add("dlrm_step_b" + std::to_string(samples), samples, tessera_bench::all_threads());
+    auto const batch = "b" + std::to_string(samples);
+    tessera_bench::add_click_step<tessera::dot_products>("dlrm_step_" + batch, shape(), samples);
     for (int threads = 1; threads < tessera_bench::all_threads(); threads *= 2)
-      add("dlrm_scaling_b" + std::to_string(samples) + "/threads:" + std::to_string(threads), samples, threads);
+      tessera_bench::add_click_step<tessera::dot_products>("dlrm_scaling_" + batch + "_t" + std::to_string(threads), shape(), samples,
+                                                           threads);
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;

@@ -19,6 +19,11 @@
 #include "report_page.hpp"
 #include "running_figures.hpp"
 
+// Who multiplies; `-D TESSERA_TRAIN_GEMM=…` trains by another policy.
+#ifndef TESSERA_TRAIN_GEMM
+#define TESSERA_TRAIN_GEMM tessera::eigen_gemm
+#endif
+
 namespace examples {
 
 template <class Trainer>
@@ -176,9 +181,9 @@ void run_job(job const& j) {
     using model_type = typename decltype(model)::type;
     j.s.eval_only ? evaluate_only<model_type>(j) : train<model_type>(j);
   };
-  if (j.s.model == "dcn") return run(std::type_identity<tessera::dcn<store, tessera::eigen_gemm>>());
-  if (j.s.model == "deepfm") return run(std::type_identity<tessera::deepfm<store, tessera::eigen_gemm>>());
-  run(std::type_identity<tessera::dlrm<store, tessera::eigen_gemm>>());
+  if (j.s.model == "dcn") return run(std::type_identity<tessera::dcn<store, TESSERA_TRAIN_GEMM>>());
+  if (j.s.model == "deepfm") return run(std::type_identity<tessera::deepfm<store, TESSERA_TRAIN_GEMM>>());
+  run(std::type_identity<tessera::dlrm<store, TESSERA_TRAIN_GEMM>>());
 }
 
 }  // namespace examples

@@ -12,6 +12,9 @@ int files();
 #ifdef CONSUMER_BLAS
 int blas(tessera::host_exec const& exec);
 #endif
+#ifdef CONSUMER_DNNL
+int dnnl_product(tessera::host_exec const& exec);
+#endif
 
 // A forward of the smallest model, so that each layer of the library is compiled, linked and run.
 int main() {
@@ -33,6 +36,9 @@ int main() {
 #endif
 #ifdef CONSUMER_BLAS
   status += blas(exec);
+#endif
+#ifdef CONSUMER_DNNL
+  status += dnnl_product(exec);
 #endif
   return status;
 }

@@ -33,6 +33,8 @@ Integer blas_integer_of(void (*)(Order, Transpose, Transpose, Integer, Rest...))
 /// its own a library's products are still right, but they contend with the execution's, and nobody promises that their number changes no bit.
 /// - OpenBLAS: OPENBLAS_NUM_THREADS=1 and a build with threads (Debian's libopenblas0-pthread), or a build with USE_THREAD=0 USE_LOCKING=1.
 ///   Without USE_LOCKING=1 (Debian's libopenblas0-serial 0.3.21) two threads share a buffer and products come out wrong.
+///   One that is older than the processor may take it for one without wide registers, and be several times slower: OPENBLAS_CORETYPE
+///   (SkylakeX for AVX-512, Haswell for AVX2) names its kernels, OPENBLAS_VERBOSE=2 shows which it took.
 /// - MKL: its sequential layer, or MKL_NUM_THREADS=1. BLIS: as it is, unless BLIS_NUM_THREADS or OMP_NUM_THREADS asks for more.
 /// @throws tessera::error out_of_range where an extent or a stride does not fit the library's integer.
 struct blas_gemm {
