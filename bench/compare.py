@@ -253,7 +253,10 @@ def picture(results):
 
 def machine_line(build):
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown processor")
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    try:
+        commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    except FileNotFoundError:
+        commit = ""
     cache = subprocess.run(["getconf", "LEVEL3_CACHE_SIZE"], capture_output=True, text=True).stdout.strip()
     cache = int(cache) >> 20 if cache.isdigit() else "unknown"
     return f"{model}, {os.cpu_count()} virtual cores, last cache {cache} MiB; commit {commit or 'unknown'}, {build.name} build."

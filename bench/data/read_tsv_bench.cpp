@@ -7,6 +7,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -136,6 +137,10 @@ void open_log(benchmark::State& state) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::string(argv[1]) == "--log") {  // for bench/peers/reading.py: where the log is, written when it was not there
+    std::puts(criteo_like_log(machine().exec).c_str());
+    return 0;
+  }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
   for (auto const* const name : {"read_tsv", "read_tsv_shuffled"})

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 
-// Pooled lookup, and lookup + backward + row update, of T tables of E rows of D floats, B samples, bags of L ids.
+// Pooled lookup, and lookup + backward + row update, of T tables of E rows of D floats, B samples, bags of L ids; `lookup_dims`: the lookup
+// of dims that fit vectors and of some that do not.
 // Time at the ceilings: rows read at the rate of a gather, distinct rows read and written at that of an update in place (both over the same
 // tables, random rows, the best prefetch distance), ids and vectors at that of a copy.
 
@@ -17,113 +18,71 @@
 #include <tessera/tessera.hpp>
 
 #include "../ceiling.hpp"
-#include "../inputs.hpp"
+#include "lookup_workload.hpp"
 
 namespace {
 
 using namespace tessera_bench;
 
-struct shape {
-  std::int64_t tables, rows, dim, samples, length;
-  double exponent = 0;  // of Zipf; 0: uniform
-};
+template <class Optimizer>
+using dense_workload = lookup_workload<tessera::dense_table<>, Optimizer>;
 
 template <class Optimizer>
-class workload {
+class workload : public dense_workload<Optimizer> {
  public:
-  workload(shape s, Optimizer const& optimizer) : optimizer_(optimizer) {
-    s.rows = sized(s.rows);
-    shape_ = s;
-    for (std::int64_t t = 0; t < s.tables; ++t) {
-      tables_.emplace_back(machine_.exec,
-                           tessera::table_options{.id = tessera::table_id{t}, .dim = s.dim, .rows = s.rows, .init_bound = 0.1F}, optimizer);
-      features_.push_back({.table = t});
-    }
-    for (std::int64_t b = 0; b < batches_past_cache(ids_a_batch() * s.dim * 4); ++b)
-      batches_.emplace_back(s.tables, s.samples, s.length, s.rows, s.exponent, static_cast<std::uint64_t>(b));
-    vectors_.resize(machine_.exec, s.samples * s.tables * s.dim);
-    gradients_.resize(machine_.exec, s.samples * s.tables * s.dim);
-    draws draw(7);
-    for (auto& g : gradients_) g = static_cast<float>(draw.unit() - 0.5) * 0.01F;
-    for (std::int64_t t = 0; t < s.tables; ++t) {
-      out_.push_back({vectors_.data() + t * s.dim, s.samples, s.dim, s.tables * s.dim});
-      gradient_.push_back({gradients_.data() + t * s.dim, s.samples, s.dim, s.tables * s.dim});
-    }
-  }
-
-  std::int64_t ids_a_batch() const { return shape_.tables * shape_.samples * shape_.length; }
-  std::int64_t batches() const { return static_cast<std::int64_t>(batches_.size()); }
-  double workspace_bytes() const { return static_cast<double>(machine_.workspace.reserved_bytes()); }
-
-  void forward(std::int64_t i) {
-    tessera::pooled_lookup(machine_.step, std::as_const(tables_), features_, batches_[static_cast<std::size_t>(i % batches())].view(),
-                           out_);
-  }
-  void step(std::int64_t i) {
-    tessera::pooled_lookup(machine_.step, tables_, features_, batches_[static_cast<std::size_t>(i % batches())].view(), out_, saved_);
-    tessera::pooled_lookup_backward(machine_.step, tables_, features_, saved_, gradient_, optimizer_);
-  }
+  using base = dense_workload<Optimizer>;
+  using base::base, base::batches, base::host, base::shape, base::tables, base::vectors;
 
   void measure_ceilings() {
-    copy_ = copy_ceiling(machine_.exec);
+    copy_ = copy_ceiling(host.exec);
     std::vector<float*> rows;
-    for (std::size_t b = 0; b < batches_.size() && b * static_cast<std::size_t>(ids_a_batch()) < 4'000'000; ++b)
-      add_rows(batches_[b], rows);
-    gather_ = gather_ceiling(machine_.exec, rows, shape_.dim);
+    for (std::size_t b = 0; b < batches.size() && b * static_cast<std::size_t>(shape.ids_a_batch()) < 4'000'000; ++b)
+      add_rows(batches[b], rows);
+    gather_ = gather_ceiling(host.exec, rows, shape.dim);
     distinct_ = 0;
-    for (auto const& batch : batches_) {
+    for (auto const& batch : batches) {
       std::vector<float*> one;
       add_rows(batch, one);
       std::sort(one.begin(), one.end());
-      distinct_ += static_cast<double>(std::unique(one.begin(), one.end()) - one.begin()) / static_cast<double>(batches());
+      distinct_ += static_cast<double>(std::unique(one.begin(), one.end()) - one.begin()) / static_cast<double>(batches.size());
     }
     std::sort(rows.begin(), rows.end());
     rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
     draws draw(11);
     for (auto i = rows.size() - 1; i > 0; --i)
       std::swap(rows[i], rows[static_cast<std::size_t>(draw.below(static_cast<std::int64_t>(i) + 1))]);
-    update_ = update_ceiling(machine_.exec, rows, shape_.dim);
+    update_ = update_ceiling(host.exec, rows, shape.dim);
   }
   double copy_rate() const { return copy_; }
   double gather_rate() const { return gather_; }
   double update_rate() const { return update_; }
 
-  double row_bytes() const { return static_cast<double>(ids_a_batch() * shape_.dim * 4); }
-  double stream_bytes() const { return static_cast<double>(ids_a_batch() * 8 + vectors_.size() * 4); }
-  double distinct_bytes() const { return distinct_ * static_cast<double>(shape_.dim * 8); }
+  double row_bytes() const { return static_cast<double>(shape.row_bytes()); }
+  double stream_bytes() const { return static_cast<double>(shape.ids_a_batch() * 8 + vectors.size() * 4); }
+  double distinct_bytes() const { return distinct_ * static_cast<double>(shape.dim * 8); }
 
  private:
   void add_rows(id_batch const& batch, std::vector<float*>& rows) {
-    for (std::int64_t i = 0; i < ids_a_batch(); ++i)
-      rows.push_back(tables_[static_cast<std::size_t>(i / (shape_.samples * shape_.length))].row(batch.ids[static_cast<std::size_t>(i)]));
+    for (std::int64_t i = 0; i < shape.ids_a_batch(); ++i)
+      rows.push_back(tables[static_cast<std::size_t>(i / (shape.samples * shape.length))].row(batch.ids[static_cast<std::size_t>(i)]));
   }
 
-  shape shape_{};
-  Optimizer optimizer_;
-  machine machine_;
-  std::vector<tessera::dense_table<>> tables_;
-  std::vector<tessera::pooled_feature> features_;
-  std::vector<id_batch> batches_;
-  tessera::buffer<float> vectors_, gradients_;
-  std::vector<tessera::matrix_view<float>> out_;
-  std::vector<tessera::matrix_view<float const>> gradient_;
-  tessera::lookup_saved saved_;
   double copy_ = 0, gather_ = 0, update_ = 0, distinct_ = 0;
 };
 
 // Tables, batches and ceilings of the benchmark that runs, warm.
 template <class Optimizer>
-workload<Optimizer>& warm(std::string const& name, shape const& s, Optimizer const& optimizer,
-                          void (workload<Optimizer>::*run)(std::int64_t)) {
+workload<Optimizer>& warm(std::string const& name, lookup_shape const& s, Optimizer const& optimizer,
+                          void (dense_workload<Optimizer>::*run)(std::int64_t)) {
   return kept<workload<Optimizer>>(name, [&] {
     auto work = std::make_shared<workload<Optimizer>>(s, optimizer);
     work->measure_ceilings();
-    for (std::int64_t i = 0; i < work->batches(); ++i) (*work.*run)(i);
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(work->batches.size()); ++i) (*work.*run)(i);
     return work;
   });
 }
 
-void lookup_forward(benchmark::State& state, std::string const& name, shape const& s) {
+void lookup_forward(benchmark::State& state, std::string const& name, lookup_shape const& s) {
   auto& work = warm(name, s, tessera::sgd{}, &workload<tessera::sgd>::forward);
   std::int64_t next = 0;
   for (auto _ : state) work.forward(next++);
@@ -134,7 +93,7 @@ void lookup_forward(benchmark::State& state, std::string const& name, shape cons
 }
 
 template <class Optimizer>
-void step(benchmark::State& state, std::string const& name, shape const& s, Optimizer const& optimizer) {
+void step(benchmark::State& state, std::string const& name, lookup_shape const& s, Optimizer const& optimizer) {
   auto& work = warm(name, s, optimizer, &workload<Optimizer>::step);
   std::int64_t next = 0;
   for (auto _ : state) work.step(next++);
@@ -148,18 +107,18 @@ void step(benchmark::State& state, std::string const& name, shape const& s, Opti
   state.counters["update_ceiling"] = work.update_rate();
 }
 
-constexpr shape d128{8, 400'000, 128, 512, 20}, d16{26, 200'000, 16, 2048, 1}, d64{26, 200'000, 64, 2048, 10},
+constexpr lookup_shape d128{8, 400'000, 128, 512, 20}, d16{26, 200'000, 16, 2048, 1}, d64{26, 200'000, 64, 2048, 10},
     zipf{8, 400'000, 128, 512, 20, 1.05};
 constexpr tessera::sgd sgd{0.01F};
 constexpr tessera::rowwise_adagrad rowwise{.learning_rate = 0.01F};
 
-void add(std::string const& name, shape const& s) {
+void add(std::string const& name, lookup_shape const& s) {
   benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { lookup_forward(state, name, s); })
       ->UseRealTime()
       ->Unit(benchmark::kMillisecond);
 }
 template <class Optimizer>
-void add(char const* name, shape const& s, Optimizer const& optimizer) {
+void add(char const* name, lookup_shape const& s, Optimizer const& optimizer) {
   benchmark::RegisterBenchmark(name, [=](benchmark::State& state) { step(state, name, s, optimizer); })
       ->UseRealTime()
       ->Unit(benchmark::kMillisecond);

@@ -1,28 +1,22 @@
 # SPDX-FileCopyrightText: Tessera contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the click log of bench/data/read_tsv_bench.cpp, which writes it when it is not there, with pyarrow.csv and with polars.
+"""Reads the click log of bench/data/read_tsv_bench.cpp, which tells where it is and writes it at need, with pyarrow.csv and with polars.
 
 The table that comes is less than a batch: integers as they stand, categories as text, no logarithm and no hash.
 """
 
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 
 import measure
 
 NAMES = [f"c{i}" for i in range(40)]
-ROWS = 9_000_000
 
 
 def log():
-    folder = Path(os.environ.get("TESSERA_BENCH_DATA") or tempfile.gettempdir())
-    path = folder / f"tessera_criteo_like_{ROWS}.tsv"
-    if not path.exists():
-        program = Path(__file__).resolve().parent.parent.parent / "build/release/bench/data_read_tsv_bench"
-        subprocess.run([program, "--benchmark_filter=open_log", "--benchmark_min_time=0"], check=True, stdout=subprocess.DEVNULL)
-    return str(path)
+    program = Path(__file__).resolve().parent.parent.parent / "build/release/bench/data_read_tsv_bench"
+    return subprocess.run([program, "--log"], check=True, stdout=subprocess.PIPE, text=True).stdout.rstrip("\n")
 
 
 def read_tsv_pyarrow(threads):

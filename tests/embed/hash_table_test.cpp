@@ -195,6 +195,22 @@ TEST_CASE("hash_table: what grows comes from the memory of the table, and is cou
   CHECK(home.memory().live_bytes() == 0);
 }
 
+TEST_CASE("hash_table: room that is made at once is one piece of memory, whatever its size") {
+  auto const allocations = [](std::int64_t rows) {
+    tessera_tests::serial_host host;
+    auto options = empty_table;
+    options.rows = rows;
+    table_type table(host.exec(), options, tessera::rowwise_adagrad{});
+    auto const made = host.memory().allocations();
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(rows));
+    std::iota(ids.begin(), ids.end(), 5);
+    CHECK(rows_are_initial(table, ids, locate(host.exec(), table, ids)));
+    CHECK(host.memory().allocations() == made);
+    return made;
+  };
+  CHECK(allocations(20'000) == allocations(10));
+}
+
 TEST_CASE("hash_table: when memory runs out, rows that appeared stay whole and the table goes on") {
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory& memory) {
     std::vector<std::int64_t> ids(2600);

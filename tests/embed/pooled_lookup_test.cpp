@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
+#include <numeric>
+
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 
@@ -114,6 +116,40 @@ TEST_CASE("pooled_lookup: an id that a dense table cannot hold is named, always 
       for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i);
       for (auto const& t : tables) CHECK(rows_are_initial(t, ids, ids));
     }
+  });
+}
+
+TEST_CASE_TEMPLATE("pooled_lookup: the first offset that is wrong is named, however many threads look for it", Store, dense, hashed) {
+  auto const options = tables_of_dims({4}, 10);
+  std::vector<tessera::pooled_feature> const features{{0}, {0}};
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
+    constexpr std::int64_t rows = 50'000;
+    std::vector<std::int64_t> const values(static_cast<std::size_t>(rows), 3), first_row{0, 30'000, rows};
+    std::vector<std::int64_t> offsets(static_cast<std::size_t>(rows + 1));
+    std::iota(offsets.begin(), offsets.end(), 0);
+    batch_view const batch{values.data(), nullptr, offsets.data(), first_row.data(), 2};
+    auto tables = make_tables<Store>(exec, options, tessera::sgd{});
+    auto const rows_before = tables[0].rows();
+    pooled_matrices out(options, features, batch);
+    tessera::lookup_saved saved;
+    auto const refused_row = [&] {
+      try {
+        tessera::pooled_lookup(exec, tables, features, batch, out.out(), saved);
+      } catch (tessera::error const& e) {
+        CHECK(e.code() == tessera::errc::invalid_argument);
+        return std::string(e.value("row"));
+      }
+      return std::string("none");
+    };
+    for (std::size_t const row : {49'999U, 31'000U, 30'000U, 20'011U, 8'191U, 0U}) {
+      offsets[row + 1] = offsets[row] - 1;
+      CHECK(refused_row() == std::to_string(row));
+    }
+    offsets[0] = -1;
+    CHECK(refused_row() == "0");
+    CHECK(rows_before == tables[0].rows());
+    std::iota(offsets.begin(), offsets.end(), 0);
+    CHECK(refused_row() == "none");
   });
 }
 

@@ -101,6 +101,10 @@ void pool_segments_suite() {
   }
   SUBCASE("gradients match central differences") {
     auto rows = harness.random({3, 0, 5, 1}, 3);
+    for (auto& row : rows)  // apart by more than a step, which must not change who is the largest
+      for (std::size_t r = 0; r < row.size(); ++r)
+        for (std::size_t c = 0; c < row[r].size(); ++c)
+          row[r][c] = std::round(row[r][c] * 8) / 8 + 0.01 * static_cast<double>((r * 3 + c) % 7);
     auto const gradient = harness.random(4, 1, 3);
     for (auto const mode : all_modes)
       CHECK(worst_difference(unpooled(harness, rows, mode, gradient, 3),

@@ -39,30 +39,32 @@ constexpr int radix_digit(Key key, int shift, int bits) noexcept {
 }
 
 // One stable pass by one digit over one piece, from `start` of each digit on.
-template <class Key, class Value, std::size_t Digits>
-void radix_scatter(Key const* keys, Value const* values, std::int64_t n, int shift, int bits, std::array<std::int64_t, Digits>& start,
-                   Key* out_keys, Value* out_values) noexcept {
+template <class Key, class Value>
+void radix_scatter(Key const* keys, Value const* values, std::int64_t n, int shift, int bits, std::int64_t* start, Key* out_keys,
+                   Value* out_values) noexcept {
   for (std::int64_t i = 0; i < n; ++i) {
-    auto const to = start[static_cast<std::size_t>(radix_digit(keys[i], shift, bits))]++;
+    auto const to = start[radix_digit(keys[i], shift, bits)]++;
     out_keys[to] = keys[i];
     out_values[to] = values[i];
   }
 }
 
 // Sorts on the calling thread; the scratch has room for n of each. Whichever pair of arrays ends up sorted is returned. The bits are
-// spread over as few passes as digits of `MostBits` allow.
-template <int MostBits, class Key, class Value>
-std::pair<Key*, Value*> radix_sort_by_digits(Key* keys, Value* values, std::int64_t n, radix_bits range, Key* scratch_keys,
-                                             Value* scratch_values) noexcept {
-  std::array<std::int64_t, std::size_t{1} << MostBits> counts;
-  auto const passes = (range.end_bit - range.begin_bit + MostBits - 1) / MostBits;
+// spread over as few passes as digits allow that cost more to move the keys by than to count.
+template <class Key, class Value>
+std::pair<Key*, Value*> radix_sort_serial(Key* keys, Value* values, std::int64_t n, radix_bits range, Key* scratch_keys,
+                                          Value* scratch_values) noexcept {
+  constexpr int widest = 11;
+  std::int64_t counts[1 << widest];
+  int const most_bits = n < 1024 ? radix_digit_bits : widest;
+  auto const passes = (range.end_bit - range.begin_bit + most_bits - 1) / most_bits;
   for (int pass = 0, shift = range.begin_bit; pass < passes; ++pass) {
     int const bits = (range.end_bit - shift + passes - pass - 1) / (passes - pass);
-    counts.fill(0);
-    for (std::int64_t i = 0; i < n; ++i) ++counts[static_cast<std::size_t>(radix_digit(keys[i], shift, bits))];
-    if (n > 0 && counts[static_cast<std::size_t>(radix_digit(keys[0], shift, bits))] < n) {
+    std::fill_n(counts, 1 << bits, 0);
+    for (std::int64_t i = 0; i < n; ++i) ++counts[radix_digit(keys[i], shift, bits)];
+    if (n > 0 && counts[radix_digit(keys[0], shift, bits)] < n) {
       std::int64_t sum = 0;
-      for (auto& count : counts) sum += std::exchange(count, sum);
+      for (int digit = 0; digit < 1 << bits; ++digit) sum += std::exchange(counts[digit], sum);
       radix_scatter(keys, values, n, shift, bits, counts, scratch_keys, scratch_values);
       std::swap(keys, scratch_keys);
       std::swap(values, scratch_values);
@@ -70,14 +72,6 @@ std::pair<Key*, Value*> radix_sort_by_digits(Key* keys, Value* values, std::int6
     shift += bits;
   }
   return {keys, values};
-}
-
-template <class Key, class Value>
-std::pair<Key*, Value*> radix_sort_serial(Key* keys, Value* values, std::int64_t n, radix_bits range, Key* scratch_keys,
-                                          Value* scratch_values) noexcept {
-  constexpr std::int64_t many = 4096;  // keys that wider digits spare more than their counts cost
-  if (n < many) return radix_sort_by_digits<radix_digit_bits>(keys, values, n, range, scratch_keys, scratch_values);
-  return radix_sort_by_digits<11>(keys, values, n, range, scratch_keys, scratch_values);
 }
 
 /// Those of the bits that a key has. @throws tessera::error invalid_argument.
@@ -123,7 +117,8 @@ struct radix_sort_impl<host_exec> {
         });
         if (!starts_from_counts(counts, n)) continue;
         for_each_piece(exec, n, radix_piece, [&](std::int64_t first, std::int64_t last) {
-          radix_scatter(from_keys + first, from_values + first, last - first, shift, bits, counts[first / radix_piece], to_keys, to_values);
+          radix_scatter(from_keys + first, from_values + first, last - first, shift, bits, counts[first / radix_piece].data(), to_keys,
+                        to_values);
         });
         std::swap(from_keys, to_keys);
         std::swap(from_values, to_values);

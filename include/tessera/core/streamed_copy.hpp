@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -37,17 +38,63 @@ inline void finish_streams() noexcept {
 #endif
 }
 
-/// memcpy by `stream_line`, where it can; `finish_streams` follows.
-inline void streamed_copy(void* to, void const* from, std::int64_t bytes) noexcept {
-  auto* target = static_cast<char*>(to);
-  auto const* source = static_cast<char const*>(from);
-  auto const head = static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(target) % cache_line_bytes);
-  if (bytes < head + cache_line_bytes) return void(std::memcpy(target, source, static_cast<std::size_t>(bytes)));
-  if (head > 0) std::memcpy(target, source, static_cast<std::size_t>(head));
-  auto at = head;
-  for (; at + cache_line_bytes <= bytes; at += cache_line_bytes) stream_line(target + at, source + at);
-  if (at < bytes) std::memcpy(target + at, source + at, static_cast<std::size_t>(bytes - at));
-}
+/// Copies ranges past the caches, several at once and a few lines of each in turn: memory serves streams on many pages faster than one stream
+/// after the other. All is written, and visible to other threads, when the object is gone; until then no source may change.
+class streamed_copies {
+ public:
+  streamed_copies() noexcept = default;
+  streamed_copies(streamed_copies const&) = delete;
+  streamed_copies& operator=(streamed_copies const&) = delete;
+  ~streamed_copies() {
+    for (int i = 0; i < count_; ++i) copy_lines(ranges_[i], 0, ranges_[i].lines);
+    finish_streams();
+  }
+
+  void add(void* to, void const* from, std::int64_t bytes) noexcept {
+    auto* target = static_cast<char*>(to);
+    auto const* source = static_cast<char const*>(from);
+    auto const head = std::min(bytes, static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(target) % cache_line_bytes));
+    auto const whole = (bytes - head) / cache_line_bytes * cache_line_bytes, tail = bytes - head - whole;
+    if (head > 0) std::memcpy(target, source, static_cast<std::size_t>(head));
+    if (tail > 0) std::memcpy(target + head + whole, source + head + whole, static_cast<std::size_t>(tail));
+    for (auto at = head; at < head + whole; at += range_bytes) {
+      ranges_[count_++] = {target + at, source + at, std::min(range_bytes, head + whole - at) / cache_line_bytes};
+      if (count_ == most_ranges) advance();
+    }
+  }
+
+ private:
+  static constexpr std::int64_t range_bytes = 16384, lines_per_turn = 4;
+  static constexpr int most_ranges = 8;
+  struct range {
+    char* to;
+    char const* from;
+    std::int64_t lines;
+  };
+
+  static void copy_lines(range const& r, std::int64_t first, std::int64_t last) noexcept {
+    for (auto line = first; line < last; ++line) stream_line(r.to + line * cache_line_bytes, r.from + line * cache_line_bytes);
+  }
+
+  // All ranges until one, at least, is done.
+  void advance() noexcept {
+    auto least = ranges_[0].lines;
+    for (auto const& r : ranges_) least = std::min(least, r.lines);
+    auto const done = least / lines_per_turn * lines_per_turn;
+    for (std::int64_t line = 0; line < done; line += lines_per_turn)
+      for (auto const& r : ranges_) copy_lines(r, line, line + lines_per_turn);
+    count_ = 0;
+    for (auto const& r : ranges_) {
+      if (r.lines - done < lines_per_turn)
+        copy_lines(r, done, r.lines);
+      else
+        ranges_[count_++] = {r.to + done * cache_line_bytes, r.from + done * cache_line_bytes, r.lines - done};
+    }
+  }
+
+  range ranges_[most_ranges];
+  int count_ = 0;
+};
 
 }  // namespace detail
 

@@ -88,6 +88,21 @@ template <class Element>
                            [&](std::int64_t i, float value) { to[i - first] = to_float(round_to<Element>(value)); });
 }
 
+/// `validate` by all threads, for any number of values: how many there are, the view does not know.
+inline void validate_batch(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch) {
+  constexpr std::int64_t rows_per_piece = 1 << 13;
+  validate_row_counts(batch);
+  auto const all = batch.flat();
+  std::atomic<bool> is_wrong = all.rows > 0 && (all.offsets == nullptr || all.offsets[0] < 0);
+  if (!is_wrong)
+    for_each_piece(exec, all.rows, rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      std::int64_t decreases = 0;
+      for (auto row = first; row < last; ++row) decreases += all.end_of(row) < all.begin_of(row);
+      if (decreases > 0) is_wrong = true;
+    });
+  if (is_wrong) validate(batch, std::numeric_limits<std::int64_t>::max());  // names the first that is
+}
+
 template <class Store, class Feature>
 void check_lookup_call(char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
                        keyed_jagged_view<std::int64_t const> batch, std::int64_t matrices) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include <tessera/core/error.hpp>
@@ -70,7 +69,8 @@ struct bag_reader {
   // Bags [first, last). Their ids are looked through first, so that nothing has to be asked of each row after.
   void pool(std::int64_t first, std::int64_t last, matrix_view<float> out) const {
     if (first == last) return;
-    switch (complete(first, last) ? table.dim() : 0) {
+    if (!complete(first, last)) return pool_incomplete(first, last, out);
+    switch (table.dim()) {
       case 4: return pool_bags<4>(first, last, out);
       case 8: return pool_bags<8>(first, last, out);
       case 16: return pool_bags<16>(first, last, out);
@@ -107,7 +107,7 @@ struct bag_reader {
                  {"rows", table.rows()}});
   }
 
-  // A bag is summed in order, column by column. `Dim`: of rows that are all there, the sums in registers; 0: of any rows, in place.
+  // Bags whose rows are all there. `Dim` 0: of any dim.
   template <int Dim>
   void pool_bags(std::int64_t first_bag, std::int64_t last_bag, matrix_view<float> out) const {
     auto const dim = Dim == 0 ? table.dim() : Dim;
@@ -117,22 +117,53 @@ struct bag_reader {
     for (auto bag = first_bag; bag < last_bag; ++bag) {
       auto const begin = p, end = bags.end_of(bag);
       for (auto const until = std::min(last_position, end + distance); ahead < until; ++ahead)
-        if (Dim > 0 || slot(ahead) >= 0) prefetch_row(table.row(slots[ahead - first_position]), dim);
-      float registers[Dim == 0 ? std::size_t{1} : std::size_t{Dim}];
-      float* __restrict const sum = Dim == 0 ? out.row(bag) : registers;
-      for (std::int64_t c = 0; c < dim; ++c) sum[c] = 0;
-      for (; p < end; ++p) {
-        if (Dim == 0 && slot(p) < 0) {
+        prefetch_row(table.row(slots[ahead - first_position]), dim);
+      auto const scale = pooling_scale(mode, end - begin);
+      if constexpr (Dim > 0)
+        sum_columns<Dim>(begin, end, 0, scale, out.row(bag));
+      else
+        sum_blocks<128>(begin, end, 0, scale, out.row(bag));
+      p = end;
+    }
+  }
+
+  // Columns [first, first + Width) of a bag, each summed in order, in registers.
+  template <int Width>
+  void sum_columns(std::int64_t begin, std::int64_t end, std::int64_t first, float scale, float* __restrict to) const {
+    float sum[std::size_t{Width}] = {};
+    for (auto p = begin; p < end; ++p) {
+      float const weight = weights[p * weight_step];
+      auto const* const row = opaque(table.row(slots[p - first_position]) + first);
+      for (int c = 0; c < Width; ++c) sum[c] = multiply_add(weight, to_float(row[c]), sum[c]);
+    }
+    for (int c = 0; c < Width; ++c) to[first + c] = sum[c] * scale;
+  }
+  // Columns [first, dim), by blocks of `Width` as far as they go, then of half of it.
+  template <int Width>
+  void sum_blocks(std::int64_t begin, std::int64_t end, std::int64_t first, float scale, float* to) const {
+    for (; first + Width <= table.dim(); first += Width) sum_columns<Width>(begin, end, first, scale, to);
+    if constexpr (Width > 1) sum_blocks<Width / 2>(begin, end, first, scale, to);
+  }
+
+  // Bags of any rows, each summed in place.
+  void pool_incomplete(std::int64_t first_bag, std::int64_t last_bag, matrix_view<float> out) const {
+    auto const dim = table.dim(), last_position = bags.end_of(last_bag - 1);
+    auto const distance = prefetch_distance(dim * static_cast<std::int64_t>(sizeof(element)));
+    for (auto bag = first_bag; bag < last_bag; ++bag) {
+      float* __restrict const sum = out.row(bag);
+      std::fill_n(sum, dim, 0.0F);
+      for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) {
+        if (p + distance < last_position && slot(p + distance) >= 0) prefetch_row(table.row(slot(p + distance)), dim);
+        if (slot(p) < 0) {
           if constexpr (!Store::slots_are_ids) add_initial(p, sum);  // else it reads as zeros
           continue;
         }
         float const weight = weights[p * weight_step];
-        auto const* const row = opaque(table.row(slots[p - first_position]));
+        auto const* const row = opaque(table.row(slot(p)));
         for (std::int64_t c = 0; c < dim; ++c) sum[c] = multiply_add(weight, to_float(row[c]), sum[c]);
       }
-      auto const scale = pooling_scale(mode, end - begin);
+      auto const scale = pooling_scale(mode, bags.length(bag));
       for (std::int64_t c = 0; c < dim; ++c) sum[c] *= scale;
-      if (Dim > 0) std::copy_n(sum, dim, out.row(bag));
     }
   }
 
@@ -174,7 +205,7 @@ struct pooled_lookup_fn {
     using store = element_in<Tables>;
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
-    check(held, features, batch, out);
+    check(exec, held, features, batch, out);
     training_lookup(exec, stores, features, batch, saved,
                     [&](std::int64_t const* slots) { pooled_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options); });
   }
@@ -185,18 +216,18 @@ struct pooled_lookup_fn {
                   lookup_options const& options = {}) const {
     using store = element_in<Tables const>;
     vector_view<store const> const stores(tables);
-    check(stores, features, batch, out);
+    check(exec, stores, features, batch, out);
     evaluation_lookup(exec, stores, features, batch, [&](std::int64_t const* slots) {
       pooled_lookup_impl<Exec>::run(exec, stores, features, batch, slots, out, options);
     });
   }
 
  private:
-  template <class Store>
-  static void check(vector_view<Store const> tables, vector_view<pooled_feature const> features,
+  template <class Exec, class Store>
+  static void check(Exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                     keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out) {
     check_lookup_call("pooled_lookup", tables, features, batch, out.size());
-    validate(batch, std::numeric_limits<std::int64_t>::max());  // how many values there are, the view does not know
+    validate_batch(exec, batch);
     for (std::int64_t key = 0; key < batch.keys; ++key)
       check_lookup_matrix("pooled_lookup", key, batch.rows(key), tables[features[key].table].dim(), out[key]);
   }

@@ -117,15 +117,23 @@ struct row_sort {
       auto const bags = batch.key(key);  // those of earlier samples come before
       if (bags.rows > 0) to += bags.offsets[std::min(first, bags.rows)] - bags.offsets[0];
     }
+    auto const bound = store.slot_bound();
+    auto const take = [&](std::int64_t begin, std::int64_t end) {
+      for (auto p = begin; p < end; ++p, ++to) {
+        auto const slot = slot_at(store, p - base);
+        slots.data()[to] = static_cast<Index>(slot < 0 ? bound : slot);
+        positions.data()[to] = static_cast<Index>(p - base);
+      }
+    };
+    if (last_key - first_key == 1) {  // the order that they have
+      auto const bags = batch.key(first_key);
+      return take(bags.begin_of(first), bags.end_of(last - 1));
+    }
     for (auto sample = first; sample < last; ++sample)
       for (auto key = first_key; key < last_key; ++key) {
         if (table_of(key) != table || sample >= batch.rows(key)) continue;
         auto const bags = batch.key(key);
-        for (auto p = bags.begin_of(sample); p < bags.end_of(sample); ++p, ++to) {
-          auto const slot = slot_at(store, p - base);
-          slots.data()[to] = static_cast<Index>(slot < 0 ? store.slot_bound() : slot);
-          positions.data()[to] = static_cast<Index>(p - base);
-        }
+        take(bags.begin_of(sample), bags.end_of(sample));
       }
   }
 };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -31,11 +32,14 @@ class row_slabs {
 
   /// Makes room for the slots below `slots`.
   void reserve(host_exec const& exec, std::int64_t slots) {
-    while (static_cast<std::int64_t>(slabs_.size()) * slab_rows < slots) {
-      if (slabs_.size() == slabs_.capacity()) slabs_.reserve(2 * slabs_.size() + 16);  // so that the push_back below cannot throw
-      auto& memory = memories_.emplace_back(slab_memory{buffer<Element>(exec, slab_rows * dim_), buffer<float>(exec, slab_rows * width_)});
-      slabs_.push_back({memory.weights.data(), memory.states.data()});
-    }
+    auto const missing = divide_up(slots, slab_rows) - static_cast<std::int64_t>(slabs_.size());
+    if (missing <= 0) return;
+    auto const needed = slabs_.size() + static_cast<std::size_t>(missing);
+    if (needed > slabs_.capacity()) slabs_.reserve(std::max(needed, 2 * slabs_.size() + 16));  // so that the push_back below cannot throw
+    auto const rows = missing * slab_rows;
+    auto& memory = memories_.emplace_back(slab_memory{buffer<Element>(exec, rows * dim_), buffer<float>(exec, rows * width_)});
+    for (std::int64_t row = 0; row < rows; row += slab_rows)
+      slabs_.push_back({memory.weights.data() + row * dim_, memory.states.data() + row * width_});
   }
 
   std::size_t bytes() const noexcept {
@@ -69,7 +73,7 @@ class row_slabs {
   std::int64_t dim_, width_;
   row_state_layout layout_;
   std::vector<slab> slabs_;
-  std::vector<slab_memory> memories_;  // of the slabs
+  std::vector<slab_memory> memories_;  // of the slabs: one for all that a call made room for, as large memory has large pages
 };
 
 }  // namespace tessera::inline TESSERA_ABI

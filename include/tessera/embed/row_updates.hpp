@@ -77,7 +77,7 @@ inline float join_lanes(float const* lane) noexcept {
   return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-/// In sixteen running sums, so that the order depends on n alone and the loop runs in vectors.
+/// In sixteen running sums and one of what is left, so that the order depends on n alone and the loop runs in vectors.
 inline float sum_of_squares(float const* values, std::int64_t n) noexcept {
   float lane[16] = {};
   std::int64_t i = 0;
@@ -85,8 +85,9 @@ inline float sum_of_squares(float const* values, std::int64_t n) noexcept {
     auto const* const block = opaque(values + i);
     for (int k = 0; k < 16; ++k) lane[k] = multiply_add(block[k], block[k], lane[k]);
   }
-  for (int k = 0; k < n - i; ++k) lane[k] = multiply_add(values[i + k], values[i + k], lane[k]);
-  return join_lanes(lane);
+  float rest = 0;  // not into the lanes: vectors written by elements and read at once wait for the cache, row after row
+  for (int k = 0; k < n - i; ++k) rest = multiply_add(values[i + k], values[i + k], rest);
+  return join_lanes(lane) + rest;
 }
 
 /// One row's update. `gradient` (dim,) is overwritten where the optimizer changes it first; `scratch` (dim,) where rows are not float.
@@ -159,6 +160,8 @@ void count_step(vector_view<Store> tables) noexcept {
 template <class F>
 void with_static_dim(std::int64_t dim, F const& f) {
   switch (dim) {
+    case 4: return f(std::integral_constant<int, 4>{});
+    case 8: return f(std::integral_constant<int, 8>{});
     case 16: return f(std::integral_constant<int, 16>{});
     case 32: return f(std::integral_constant<int, 32>{});
     case 64: return f(std::integral_constant<int, 64>{});
@@ -216,13 +219,14 @@ struct run_pieces {
 };
 
 /// Starts loading what an update reads first: a row, its state, the gradient of one of its positions.
-template <class Store, class Index>
+template <int Dim, class Store, class Index>
 [[gnu::always_inline]] inline void prefetch_update(Store& table, table_order<Index> const& order, std::int64_t i,
                                                    row_contribution const* contributions) noexcept {
+  auto const dim = Dim == 0 ? table.dim() : Dim;
   auto const slot = static_cast<std::int64_t>(order.slots[i]);
-  prefetch_row(contributions[order.positions[i]].gradient, table.dim());
+  prefetch_row(contributions[order.positions[i]].gradient, dim);
   if (i > 0 && order.slots[i - 1] == order.slots[i]) return;
-  prefetch_row(table.row(slot), table.dim());
+  prefetch_row(table.row(slot), dim);
   if (table.state_layout().per_row + table.state_layout().per_element > 0) __builtin_prefetch(table.state(slot), 1);
 }
 
@@ -243,7 +247,7 @@ void update_sorted_rows(host_exec const& exec, vector_view<Store> tables, run_pi
       std::int64_t ahead = 0;
       pieces.for_each_run(piece, [&](slot_run<Index> const& run, table_order<Index> const& order, std::int64_t end) {
         for (ahead = std::max(ahead, end); ahead < std::min(order.count, end + distance); ++ahead)
-          prefetch_update(table, order, ahead, contributions);
+          prefetch_update<dim()>(table, order, ahead, contributions);
         sum_contributions<dim()>(contributions, run.positions, run.count, table.dim(), sum, sum + width);
         update_row<dim()>(optimizer, table, run.slot, ids[run.positions[0]], sum, sum + 2 * width);
       });

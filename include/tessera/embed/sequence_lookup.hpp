@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include <tessera/core/error.hpp>
@@ -82,7 +81,7 @@ struct sequence_lookup_fn {
     using store = element_in<Tables>;
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
-    check(held, features, batch, out);
+    check(exec, held, features, batch, out);
     training_lookup(exec, stores, features, batch, saved,
                     [&](std::int64_t const* slots) { sequence_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options); });
   }
@@ -93,18 +92,18 @@ struct sequence_lookup_fn {
                   lookup_options const& options = {}) const {
     using store = element_in<Tables const>;
     vector_view<store const> const stores(tables);
-    check(stores, features, batch, out);
+    check(exec, stores, features, batch, out);
     evaluation_lookup(exec, stores, features, batch, [&](std::int64_t const* slots) {
       sequence_lookup_impl<Exec>::run(exec, stores, features, batch, slots, out, options);
     });
   }
 
  private:
-  template <class Store>
-  static void check(vector_view<Store const> tables, vector_view<std::int64_t const> features, keyed_jagged_view<std::int64_t const> batch,
-                    vector_view<matrix_view<float> const> out) {
+  template <class Exec, class Store>
+  static void check(Exec const& exec, vector_view<Store const> tables, vector_view<std::int64_t const> features,
+                    keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out) {
     check_lookup_call("sequence_lookup", tables, features, batch, out.size());
-    validate(batch, std::numeric_limits<std::int64_t>::max());  // how many values there are, the view does not know
+    validate_batch(exec, batch);
     for (std::int64_t key = 0; key < batch.keys; ++key)
       check_lookup_matrix("sequence_lookup", key, batch.key(key).size(), tables[features[key]].dim(), out[key]);
   }

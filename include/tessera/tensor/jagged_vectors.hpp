@@ -123,7 +123,7 @@ constexpr std::int64_t vectors_per_piece(std::int64_t dim, bool streamed = false
 }
 
 /// Cuts [starts[0], starts[rows]) into pieces of `grain` whatever the rows: f(row, first, last) for each run of one row in a piece,
-/// never empty, in the numbering of `starts` (rows + 1, non-decreasing). A run may stream.
+/// never empty, in the numbering of `starts` (rows + 1, non-decreasing). An f that streams takes the piece's `streamed_copies&`, too.
 template <class Start, class F>
 void for_each_row_run(host_exec const& exec, Start const* starts, std::int64_t rows, std::int64_t grain, F const& f) {
   if (rows == 0) return;
@@ -131,12 +131,17 @@ void for_each_row_run(host_exec const& exec, Start const* starts, std::int64_t r
   for_each_piece(exec, starts[rows] - base, grain, [&](std::int64_t first, std::int64_t last) {
     first += base;
     last += base;
+    [[maybe_unused]] streamed_copies streams;
     for (auto row = std::upper_bound(starts, starts + rows, first) - starts - 1; first < last; ++row) {
       auto const end = std::min<std::int64_t>(last, starts[row + 1]);
-      if (first < end) f(row, first, end);
+      if (first < end) {
+        if constexpr (std::invocable<F const&, std::int64_t, std::int64_t, std::int64_t, streamed_copies&>)
+          f(row, first, end, streams);
+        else
+          f(row, first, end);
+      }
       first = end;
     }
-    finish_streams();
   });
 }
 
@@ -169,13 +174,13 @@ constexpr bool are_streamed(matrix_view<T> vectors) noexcept {
          vectors.rows() > streamed_bytes / static_cast<std::int64_t>(sizeof(T)) / std::max<std::int64_t>(vectors.columns(), 1);
 }
 
-/// Both (n, dim), of any strides. `streamed`: `finish_streams` follows.
+/// Both (n, dim), of any strides; by `streams` where it is given.
 template <class T>
-void copy_vectors(matrix_view<T const> from, matrix_view<T> to, bool streamed = false) noexcept {
+void copy_vectors(matrix_view<T const> from, matrix_view<T> to, streamed_copies* streams = nullptr) noexcept {
   auto const dim = from.columns();
   if (from.stride() == dim && to.stride() == dim) {
-    if (streamed)
-      streamed_copy(to.data(), from.data(), from.rows() * dim * static_cast<std::int64_t>(sizeof(T)));
+    if (streams != nullptr)
+      streams->add(to.data(), from.data(), from.rows() * dim * static_cast<std::int64_t>(sizeof(T)));
     else
       std::copy_n(from.data(), from.rows() * dim, to.data());
   } else {

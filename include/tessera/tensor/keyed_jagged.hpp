@@ -225,10 +225,10 @@ class keyed_jagged {
   buffer<std::int64_t> first_row_;
 };
 
-/// Checks what the type cannot: row counts per key and offsets in order and within `value_count` values.
-/// @throws tessera::error naming the key or row that is wrong. Reads all offsets; host memory only.
+namespace detail {
+
 template <class T, class Offset>
-void validate(keyed_jagged_view<T, Offset> view, std::int64_t value_count) {
+void validate_row_counts(keyed_jagged_view<T, Offset> view) {
   if (view.keys < 0) throw error(errc::invalid_argument, "keyed_jagged: negative number of keys", {{"keys", view.keys}});
   if (view.keys == 0) return;
   if (view.first_row == nullptr) throw error(errc::invalid_argument, "keyed_jagged: no row counts", {{"keys", view.keys}});
@@ -236,6 +236,15 @@ void validate(keyed_jagged_view<T, Offset> view, std::int64_t value_count) {
   for (std::int64_t key = 0; key < view.keys; ++key)
     if (view.rows(key) < 0)
       throw error(errc::invalid_argument, "keyed_jagged: negative number of rows", {{"key", key}, {"rows", view.rows(key)}});
+}
+
+}  // namespace detail
+
+/// Checks what the type cannot: row counts per key and offsets in order and within `value_count` values.
+/// @throws tessera::error naming the key or row that is wrong. Reads all offsets; host memory only.
+template <class T, class Offset>
+void validate(keyed_jagged_view<T, Offset> view, std::int64_t value_count) {
+  detail::validate_row_counts(view);
   validate(view.flat(), value_count);
 }
 

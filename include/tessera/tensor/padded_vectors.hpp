@@ -42,15 +42,16 @@ struct padded_vectors_impl<host_exec> {
                         padded_vectors_options const& options) {
     bool const streamed = are_streamed(out);
     for_each_piece(exec, out.rows(), vectors_per_piece(out.columns(), streamed), [&](std::int64_t first, std::int64_t last) {
+      streamed_copies streams;
       for (auto row = first / width; first < last; ++row) {
         auto const from = first - row * width, to = std::min(width, last - row * width);
         auto const kept = std::clamp(in.length(row), from, to);
         auto const skipped = in.begin_of(row) + first_kept(in.length(row), width, options.keep);
-        copy_vectors(in.values.rows_from(skipped + (from < kept ? from : 0), kept - from), out.rows_from(first, kept - from), streamed);
+        copy_vectors(in.values.rows_from(skipped + (from < kept ? from : 0), kept - from), out.rows_from(first, kept - from),
+                     streamed ? &streams : nullptr);
         fill_vectors(out.rows_from(first + kept - from, to - kept), options.padding);
         first += to - from;
       }
-      finish_streams();
     });
   }
 
@@ -58,14 +59,17 @@ struct padded_vectors_impl<host_exec> {
   static void from_padded(host_exec const& exec, matrix_view<float const> in, std::int64_t width, jagged_vectors_view<float, Offset> out,
                           kept_values keep) {
     bool const streamed = are_streamed(out.values);
-    for_each_row_run(
-        exec, out.offsets, out.rows, vectors_per_piece(out.dim(), streamed), [&](auto row, std::int64_t first, std::int64_t last) {
-          auto const kept = out.begin_of(row) + first_kept(out.length(row), width, keep);
-          auto const from = std::clamp<std::int64_t>(kept, first, last), to = std::clamp<std::int64_t>(kept + width, first, last);
-          fill_vectors(out.values.rows_from(first, from - first), 0.0F);
-          if (from < to) copy_vectors(in.rows_from(row * width + from - kept, to - from), out.values.rows_from(from, to - from), streamed);
-          fill_vectors(out.values.rows_from(to, last - to), 0.0F);
-        });
+    for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim(), streamed),
+                     [&](auto row, std::int64_t first, std::int64_t last, streamed_copies& streams) {
+                       auto const kept = out.begin_of(row) + first_kept(out.length(row), width, keep);
+                       auto const from = std::clamp<std::int64_t>(kept, first, last),
+                                  to = std::clamp<std::int64_t>(kept + width, first, last);
+                       fill_vectors(out.values.rows_from(first, from - first), 0.0F);
+                       if (from < to)
+                         copy_vectors(in.rows_from(row * width + from - kept, to - from), out.values.rows_from(from, to - from),
+                                      streamed ? &streams : nullptr);
+                       fill_vectors(out.values.rows_from(to, last - to), 0.0F);
+                     });
   }
 };
 

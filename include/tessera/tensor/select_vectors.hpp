@@ -69,21 +69,11 @@ struct select_vectors_impl<host_exec> {
                       jagged_vectors_view<T, Offset> out) {
     bool const streamed = are_streamed(out.values);
     for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim(), streamed),
-                     [&](auto row, std::int64_t first, std::int64_t last) {
+                     [&](auto row, std::int64_t first, std::int64_t last, streamed_copies& streams) {
                        auto const from = in.begin_of(indices[row]) + (first - out.begin_of(row));
-                       if (row + 1 < out.rows) prefetch_row(in, indices[row + 1]);
-                       copy_vectors(in.values.rows_from(from, last - first), out.values.rows_from(first, last - first), streamed);
+                       copy_vectors(in.values.rows_from(from, last - first), out.values.rows_from(first, last - first),
+                                    streamed ? &streams : nullptr);
                      });
-  }
-
-  // Starts loading the first KiB of a row, behind which the processor sees by itself what comes.
-  template <class T, class Offset>
-  static void prefetch_row(jagged_vectors_view<T const, Offset> in, std::int64_t row) noexcept(!checks_indices) {
-    auto const vectors = in.row(row);
-    if (vectors.rows() == 0) return;
-    auto const* const begin = reinterpret_cast<char const*>(vectors.data());
-    auto const bytes = std::min<std::int64_t>(1024, vectors.rows() * vectors.stride() * static_cast<std::int64_t>(sizeof(T)));
-    for (std::int64_t at = 0; at < bytes; at += cache_line_bytes) __builtin_prefetch(begin + at);
   }
 
   template <class Offset>
