@@ -80,6 +80,10 @@ inline double copy_ceiling(tessera::host_exec const& exec) {
 
 namespace detail {
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // that other flags pass the sums otherwise: all who call are in one program
+#endif
+
 // What the sums cost beside reading the rows is hidden under the reading: 16 of them, over all rows, passed by value to stay in registers.
 using sums_of_16 [[gnu::vector_size(64)]] = float;
 
@@ -137,6 +141,17 @@ double best_distance(tessera::host_exec const& exec, std::vector<float*> const& 
 inline double gather_ceiling(tessera::host_exec const& exec, std::vector<float*> const& rows, std::int64_t dim) {
   return detail::best_distance(exec, rows, dim, dim * 4,
                                [](float const* row, std::int64_t d, auto sums) { return detail::add_to_sums(row, d, sums); });
+}
+
+/// Bytes a second of reading 256 MiB from one end to the other.
+inline double read_ceiling(tessera::host_exec const& exec) {
+  constexpr std::int64_t dim = 1024;
+  tessera::buffer<float> values(exec, sized(std::int64_t{1} << 26) / dim * dim);
+  for_each_piece(exec, values.size(), dim,
+                 [&](std::int64_t first, std::int64_t last) { std::fill(&values[first], &values[last - 1] + 1, 1.0F); });
+  std::vector<float*> rows;
+  for (std::int64_t first = 0; first < values.size(); first += dim) rows.push_back(&values[first]);
+  return gather_ceiling(exec, rows, dim);
 }
 
 /// The same for rows that are read and written: both are counted. No row may stand in `rows` twice. Adds a billionth to each element.

@@ -66,7 +66,7 @@ inline std::int64_t cache_bytes() {
   return bytes > 0 ? bytes : std::int64_t{1} << 25;
 }
 
-/// How many batches to go round so that the rows they touch exceed four times the cache.
+/// How many batches to go round so that the rows they touch, repeated ones counted again, exceed four times the cache; 256 at most.
 inline std::int64_t batches_past_cache(std::int64_t bytes_a_batch) {
   if (smoke()) return 2;
   return std::clamp<std::int64_t>(4 * cache_bytes() / std::max<std::int64_t>(bytes_a_batch, 1) + 1, 2, 256);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 
-// Exact AUC of 10 million scores in one call, ties and all. Time at the ceiling: scores and labels read once at the rate of a copy.
+// Exact AUC of 10 million scores in one call, ties and all. Time at the ceiling: scores and labels read once.
 
 #include <benchmark/benchmark.h>
 
@@ -21,7 +21,7 @@ using namespace tessera_bench;
 
 struct scored_samples {
   machine host;
-  double copy = copy_ceiling(host.exec);
+  double read = read_ceiling(host.exec);
   std::vector<float> scores, labels;
 
   // A quarter of the labels is 1; scores are probabilities, on the average higher where it is.
@@ -46,8 +46,8 @@ void auc(benchmark::State& state) {
     value = sum.value(samples.host.step);
   }
   auto const bytes = 8.0 * static_cast<double>(samples.scores.size());
-  report(state, bytes, bytes / samples.copy, static_cast<double>(samples.host.workspace.reserved_bytes()));
-  report_machine(state, samples.copy);
+  report(state, bytes, bytes / samples.read, static_cast<double>(samples.host.workspace.reserved_bytes()));
+  report_machine(state, samples.read);
   state.counters["auc"] = value;
 }
 

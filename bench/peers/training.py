@@ -112,7 +112,7 @@ class TorchTables:
 class FbgemmTables:
     def __init__(self, shape):
         from fbgemm_gpu.split_embedding_configs import EmbOptimType
-        from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
+        from fbgemm_gpu.split_table_batched_embeddings_ops_common import BoundsCheckMode, EmbeddingLocation
         from fbgemm_gpu.split_table_batched_embeddings_ops_training import ComputeDevice, SplitTableBatchedEmbeddingBagsCodegen
 
         self.lengths = shape["lengths"]
@@ -120,6 +120,7 @@ class FbgemmTables:
             [(rows, shape["dim"], EmbeddingLocation.HOST, ComputeDevice.CPU) for rows in shape["rows"]],
             optimizer=EmbOptimType.EXACT_ROWWISE_ADAGRAD,
             learning_rate=0.01,
+            bounds_check_mode=BoundsCheckMode.NONE,
         )
         for weight in self.module.split_embedding_weights():
             weight.data.uniform_(-0.01, 0.01)

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 
-// Operations on jagged rows. Time at the ceiling: what must be read and what is written, at the rate of a copy.
+// Operations on jagged rows. Time at the ceiling: what must be read and what is written, at the rate of a copy; segments are read at that of
+// reading.
 
 #include <benchmark/benchmark.h>
 
@@ -82,6 +83,7 @@ class vector_rows {
     std::fill(out.begin(), out.end(), 0.0F);
     out_offsets.resize(host.exec, rows + 1);
     copy_rate = copy_ceiling(host.exec);
+    read_rate = read_ceiling(host.exec);
   }
 
   std::int64_t rows() const { return static_cast<std::int64_t>(indices_[0].size()); }
@@ -97,7 +99,7 @@ class vector_rows {
   machine host;
   tessera::buffer<float> out;
   tessera::buffer<std::int64_t> out_offsets;
-  double copy_rate = 0;
+  double copy_rate = 0, read_rate = 0;
 
  private:
   std::size_t place(std::int64_t i) const { return static_cast<std::size_t>(i) % offsets_.size(); }
@@ -177,7 +179,11 @@ void segment_sum(benchmark::State& state) {
   std::int64_t next = 0;
   for (auto _ : state)
     tessera::pool_segments(work.host.step, work.batch(next++), tessera::segment_pooling::sum, {work.out.data(), work.rows(), dim});
-  report_copy(state, work, static_cast<double>(4 * dim * (work.batch(0).size() + work.rows()) + 8 * work.rows()));
+  auto const read = static_cast<double>(4 * dim * work.batch(0).size() + 8 * work.rows()),
+             written = static_cast<double>(4 * dim * work.rows());
+  report(state, read + written, read / work.read_rate + written / work.copy_rate,
+         static_cast<double>(work.host.workspace.reserved_bytes()));
+  report_machine(state, work.copy_rate);
 }
 
 }  // namespace

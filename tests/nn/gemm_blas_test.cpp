@@ -101,25 +101,31 @@ TEST_CASE("gemm with a BLAS: each product stays on its thread, given OPENBLAS_NU
 
 TEST_CASE("gemm with a BLAS: what the library's integer cannot hold is refused") {
   using integer = decltype(tessera::detail::blas_integer_of(&cblas_sgemm));
-  float const two = 2, three = 3;
-  float product = 0;
-  tessera::matrix_view<float> const c(&product, 1, 1);
-  auto const multiply = [&](std::int64_t stride) {
-    blas_gemm::multiply(tessera::matrix_view<float const>(&two, 1, 1, stride), tessera::matrix_view<float const>(&three, 1, 1), c, nullptr);
-  };
+  if (sizeof(integer) != sizeof(std::int32_t)) return;
   std::int64_t const past = std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1;
-  multiply(past - 1);
-  CHECK(product == 6);
-  product = 0;
-  if (sizeof(integer) == sizeof(std::int32_t)) {
-    auto const e = tessera_tests::error_of([&] { multiply(past); });
-    CHECK(e.code() == tessera::errc::out_of_range);
-    CHECK(e.value("stride") == std::to_string(past));
-    CHECK(product == 0);
-  } else {
-    multiply(past);
-    CHECK(product == 6);
-  }
+  std::vector<float> const factors{2, 3};
+  float product[2] = {};
+  auto const e = tessera_tests::error_of([&] {
+    blas_gemm::multiply(tessera::matrix_view<float const>(factors.data(), 2, 1, past), tessera::matrix_view<float const>(&factors[1], 1, 1),
+                        tessera::matrix_view<float>(product, 2, 1), nullptr);
+  });
+  CHECK(e.code() == tessera::errc::out_of_range);
+  CHECK(e.value("stride") == std::to_string(past));
+  CHECK(product[0] == 0);
+}
+
+TEST_CASE("gemm with a BLAS: a single row's stride is anything, rows that overlap are refused") {
+  std::vector<float> const row{1, 2, 3, 4, 5, 6};
+  float product[2] = {};
+  tessera::matrix_view<float const> const one(row.data(), 1, 3, 0), columns(row.data(), 3, 2), overlapping(row.data(), 3, 2, 1);
+  blas_gemm::multiply(one, columns, tessera::matrix_view<float>(product, 1, 2, 0), nullptr);
+  CHECK(product[0] == 22);
+  CHECK(product[1] == 28);
+  auto const e =
+      tessera_tests::error_of([&] { blas_gemm::multiply(one, overlapping, tessera::matrix_view<float>(product, 1, 2), nullptr); });
+  CHECK(e.code() == tessera::errc::invalid_argument);
+  CHECK(e.value("matrix") == "b");
+  CHECK(e.value("stride") == "1");
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ TEST_CASE("padded_vectors: results that are written past the caches") {
       std::vector<float> dense(static_cast<std::size_t>(rows * width * dim + 1), -7.0F), back(values.size() + 1, -7.0F);
       tessera::matrix_view<float> const matrix{dense.data() + 1, rows * width, dim};
       tessera::jagged_vectors_view<float> const to{{back.data() + 1, offsets.back(), dim}, offsets.data(), rows};
-      REQUIRE(tessera::detail::are_streamed(matrix));
-      REQUIRE(tessera::detail::are_streamed(to.values));
+      REQUIRE(tessera::detail::are_streamed(matrix, matrix.rows()));
+      REQUIRE(tessera::detail::are_streamed(to.values, to.size()));
       tessera::to_padded_vectors(exec, in, matrix, {.padding = 5, .keep = keep});
       tessera::from_padded_vectors(exec, matrix, to, {.keep = keep});
       std::int64_t wrong = 0;

@@ -45,7 +45,7 @@ TEST_CASE("select_vectors: a result that is written past the caches") {
     // One float more, so that no vector starts a line, and one behind that nobody may touch.
     std::vector<float> out(static_cast<std::size_t>(size * dim + 2), -7.0F);
     tessera::jagged_vectors_view<float> const to{{out.data() + 1, size, dim}, positions.data(), selected};
-    REQUIRE(tessera::detail::are_streamed(to.values));
+    REQUIRE(tessera::detail::are_streamed(to.values, to.size()));
     tessera::select_vectors(exec, in, which, to);
     std::int64_t wrong = 0;
     for (std::int64_t i = 0; i < selected; ++i) {

@@ -80,7 +80,7 @@ struct row_sort {
       }
     exec.run(stores.size(), [&](std::int64_t t) {
       auto& order = tables[t];
-      if (is_large(t)) return;
+      if (order.slots != nullptr) return;  // sorted above
       finish(stores[t], order,
              radix_sort_serial(slots.data() + order.first, positions.data() + order.first, order.count, sorted_bits(stores[t]),
                                slot_scratch.data() + order.first, position_scratch.data() + order.first));

@@ -156,7 +156,7 @@ struct dnnl_fp32_gemm {
 static_assert(gemm_policy<dnnl_fp32_gemm>);
 
 /// Products by oneDNN of factors rounded to bf16 (to nearest even, NaN stays NaN), summed in float. Threads as for `dnnl_fp32_gemm`. The
-/// workspace holds the rounded factors, and the product where rows of c have gaps; what oneDNN prepares for a shape is made once by each
+/// workspace holds the rounded factors, and the product where rows of c have gaps; `gemm` has each tile round its own; what oneDNN prepares for a shape is made once by each
 /// thread and kept by it, for 512 shapes at most.
 ///
 /// Faster than float only where the processor is: with AMX, or AMD's AVX512_BF16. Intel's AVX512_BF16 without AMX has half of float's rate.

@@ -167,11 +167,11 @@ void for_each_row_block(host_exec const& exec, Offset const* offsets, std::int64
   });
 }
 
-/// Whether vectors in all, all to be written, are written past the caches.
+/// Whether so many of the vectors, those to be written in all, are written past the caches.
 template <class T>
-constexpr bool are_streamed(matrix_view<T> vectors) noexcept {
+constexpr bool are_streamed(matrix_view<T> vectors, std::int64_t written) noexcept {
   return vectors.stride() == vectors.columns() &&
-         vectors.rows() > streamed_bytes / static_cast<std::int64_t>(sizeof(T)) / std::max<std::int64_t>(vectors.columns(), 1);
+         written > streamed_bytes / static_cast<std::int64_t>(sizeof(T)) / std::max<std::int64_t>(vectors.columns(), 1);
 }
 
 /// Both (n, dim), of any strides; by `streams` where it is given.

@@ -40,7 +40,7 @@ struct padded_vectors_impl<host_exec> {
   template <class Offset>
   static void to_padded(host_exec const& exec, jagged_vectors_view<float const, Offset> in, std::int64_t width, matrix_view<float> out,
                         padded_vectors_options const& options) {
-    bool const streamed = are_streamed(out);
+    bool const streamed = are_streamed(out, out.rows());
     for_each_piece(exec, out.rows(), vectors_per_piece(out.columns(), streamed), [&](std::int64_t first, std::int64_t last) {
       streamed_copies streams;
       for (auto row = first / width; first < last; ++row) {
@@ -58,7 +58,7 @@ struct padded_vectors_impl<host_exec> {
   template <class Offset>
   static void from_padded(host_exec const& exec, matrix_view<float const> in, std::int64_t width, jagged_vectors_view<float, Offset> out,
                           kept_values keep) {
-    bool const streamed = are_streamed(out.values);
+    bool const streamed = are_streamed(out.values, out.size());
     for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim(), streamed),
                      [&](auto row, std::int64_t first, std::int64_t last, streamed_copies& streams) {
                        auto const kept = out.begin_of(row) + first_kept(out.length(row), width, keep);
@@ -98,14 +98,15 @@ struct from_padded_vectors_fn {
 /// jagged_2d_to_dense, which keeps the first and pads with 0.
 ///
 /// `to_padded_vectors(exec, in, out, {.padding, .keep})`: `in` float; `out` (rows * width, dim), any row stride; the width is
-/// out.rows() / rows. Vector j of row i is out's row i * width + j, also where the last are kept.
+/// out.rows() / rows. Vector j of row i is out's row i * width + j, also where the last are kept. `out` does not overlap `in`.
 /// Its backward is `from_padded_vectors(exec, gradient, in_gradient, options)`. @throws tessera::error shape_mismatch, invalid_argument,
 /// out_of_range for offsets past the values.
 inline constexpr detail::to_padded_vectors_fn to_padded_vectors{};
 
 /// Reads rows of vectors from a dense (rows, width, dim); vectors that the width cut off are 0. As FBGEMM's dense_to_jagged.
 ///
-/// `from_padded_vectors(exec, in, out, {.keep})`: `in` (rows * width, dim), any row stride; `out` has the lengths to be read.
+/// `from_padded_vectors(exec, in, out, {.keep})`: `in` (rows * width, dim), any row stride; `out` has the lengths to be read, and
+/// does not overlap `in`.
 /// Its backward is `to_padded_vectors(exec, gradient, in_gradient, {.keep})`, padded with 0. Errors as there.
 inline constexpr detail::from_padded_vectors_fn from_padded_vectors{};
 

@@ -67,7 +67,7 @@ struct select_vectors_impl<host_exec> {
   template <class T, class Offset>
   static void forward(host_exec const& exec, jagged_vectors_view<T const, Offset> in, vector_view<std::int64_t const> indices,
                       jagged_vectors_view<T, Offset> out) {
-    bool const streamed = are_streamed(out.values);
+    bool const streamed = are_streamed(out.values, out.size());
     for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim(), streamed),
                      [&](auto row, std::int64_t first, std::int64_t last, streamed_copies& streams) {
                        auto const from = in.begin_of(indices[row]) + (first - out.begin_of(row));
