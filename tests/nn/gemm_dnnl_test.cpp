@@ -4,14 +4,8 @@
 // ctest-target: tessera::dnnl
 #include <tessera/nn/gemm_dnnl.hpp>
 
-#include <filesystem>
-#include <iterator>
-#include <numeric>
-
-#include <tessera/nn/gemm_eigen.hpp>
-
 #include "cross_net_suite.hpp"
-#include "gemm_suite.hpp"
+#include "gemm_host_suite.hpp"
 #include "mlp_suite.hpp"
 #include "skip.hpp"
 #include "temporary_folder.hpp"
@@ -54,38 +48,9 @@ strided_floats rounded(strided_floats m) {
   return m;
 }
 
-template <class Gemm>
-strided_floats as_taken(strided_floats const& m) {
-  if constexpr (std::same_as<Gemm, dnnl_bf16_gemm>)
-    return rounded(m);
-  else
-    return m;
-}
-
-// Many small products at once, each thread's of its own factors: buffers and preparations that are a race between threads mix them up.
-// First in the file, since the race is mostly for the first ones of a process.
-template <class Gemm>
-void check_concurrent_calls() {
-  constexpr std::int64_t m = 257, n = 15, k = 2, pieces = 16;
-  std::int64_t const products = tessera_tests::under_tsan ? 100 : 2000;
-  strided_floats const ones(k, n, 0, 1);
-  tessera_tests::pool_host<2> host;
-  std::vector<std::int64_t> wrong(static_cast<std::size_t>(pieces));
-  host.exec().run(pieces, [&](std::int64_t piece) {
-    auto const value = static_cast<float>(piece + 1);
-    strided_floats const mine(m, k, 0, value);
-    strided_floats c(m, n, 0);
-    std::vector<float> workspace(static_cast<std::size_t>(Gemm::workspace(m, n, k)));
-    for (std::int64_t i = 0; i < products; ++i) {
-      Gemm::multiply(mine.view(), ones.view(), c.view(), workspace.data());
-      wrong[static_cast<std::size_t>(piece)] += m * n - std::count(c.storage.begin(), c.storage.end(), k * value);
-    }
-  });
-  CHECK(std::accumulate(wrong.begin(), wrong.end(), std::int64_t{0}) == 0);
-}
 TEST_CASE("gemm with oneDNN: the library may be called from several threads") {
-  check_concurrent_calls<dnnl_fp32_gemm>();
-  if (has_bf16()) check_concurrent_calls<dnnl_bf16_gemm>();
+  tessera_tests::gemm_concurrent_calls<dnnl_fp32_gemm>();
+  if (has_bf16()) tessera_tests::gemm_concurrent_calls<dnnl_bf16_gemm>();
 }
 
 TEST_CASE("gemm with oneDNN") { tessera_tests::gemm_suite<nn_host<dnnl_fp32_gemm>>(); }
@@ -95,83 +60,35 @@ TEST_CASE("cross_net with oneDNN on two threads") {
   tessera_tests::cross_net_suite<nn_host<dnnl_fp32_gemm, tessera_tests::pool_host<2>>>();
 }
 
-template <class Gemm>
-void check_threads() {
-  auto const seed = tessera_tests::draw_seed();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  std::vector<tessera_tests::gemm_shape> shapes{{1, 1, 1}, {17, 513, 33}, {300, 300, 5}, {1, 700, 100}, {700, 1, 100}, {33, 65, 3000}};
-  if (!tessera_tests::under_tsan)
-    shapes.insert(shapes.end(), {{128, 512, 367}, {2048, 16, 64}, {367, 512, 2048}, {1, 256, 2048}, {2048, 512, 13}, {2048, 1, 256}});
-  for (auto const shape : shapes) {
-    auto const m = shape.m, n = shape.n, k = shape.k;
-    CAPTURE(m);
-    CAPTURE(n);
-    CAPTURE(k);
-    strided_floats const a(random, m, k, 1), b(random, k, n, 0);
-    strided_floats by_eigen(m, n, 2);
-    tessera_tests::serial_host host;
-    tessera::gemm(host.exec(), tessera::eigen_gemm{}, as_taken<Gemm>(a).view(), as_taken<Gemm>(b).view(), by_eigen.view());
-    for (unsigned way = 0; way < 4; ++way) {
-      if (m * n * k > 1 << 24 && way != 1 && way != 2) continue;
-      CAPTURE(way);
-      auto const stored_a = (way & 1) != 0 ? a.transposed(0) : a;
-      auto const stored_b = (way & 2) != 0 ? b.transposed(3) : b;
-      tessera::gemm_operand const left(stored_a.view(), (way & 1) != 0), right(stored_b.view(), (way & 2) != 0);
-      std::vector<float> first;
-      tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
-        strided_floats c(m, n, 2);
-        tessera::gemm(exec, Gemm{}, left, right, c.view());
-        if (first.empty()) {
-          first = c.storage;
-          CHECK(tessera_tests::worst_difference(c, tessera_tests::doubles(by_eigen)) < 1e-5);
-        }
-        CHECK(tessera_tests::same_bits(c.storage, first));
-      });
-    }
-  }
+TEST_CASE("gemm with oneDNN: 1, 2 and 4 threads give the same bits, and Eigen's products") {
+  tessera_tests::gemm_same_bits<dnnl_fp32_gemm>();
 }
-TEST_CASE("gemm with oneDNN: 1, 2 and 4 threads give the same bits, and Eigen's products") { check_threads<dnnl_fp32_gemm>(); }
 TEST_CASE("gemm with oneDNN in bf16: 1, 2 and 4 threads give the same bits, and Eigen's products of rounded factors") {
   if (!has_bf16()) return tessera_tests::skip(no_bf16);
-  check_threads<dnnl_bf16_gemm>();
+  tessera_tests::gemm_same_bits<dnnl_bf16_gemm>(rounded);
 }
 
-// OpenMP starts its threads at the first product that it thinks large enough to share.
-template <class Gemm>
-void check_stays_on_its_thread() {
-  tessera_tests::serial_host host;
-  auto const threads = [] {
-    std::filesystem::directory_iterator const tasks("/proc/self/task");
-    return std::distance(begin(tasks), end(tasks));
-  };
-  auto const before = threads();
-  strided_floats const a(1000, 1000, 0, 1), b(1000, 1000, 0, 1);
-  strided_floats c(1000, 1000, 0);
-  tessera::gemm(host.exec(), Gemm{}, a.view(), b.view(), c.view());
-  CHECK(c.at(999, 999) == 1000);
-  CHECK(threads() == before);
-}
 TEST_CASE("gemm with oneDNN: each product stays on its thread, whose number of OpenMP threads is put back") {
-  if (!std::filesystem::exists("/proc/self/task")) return tessera_tests::skip("threads are counted in /proc/self/task");
+  if (!tessera_tests::threads_can_be_counted()) return tessera_tests::skip("threads are counted in /proc/self/task");
   auto const set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
   auto const get = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
   int const many = 3, before = get == nullptr ? many : get();
   if (set != nullptr) set(many);
-  check_stays_on_its_thread<dnnl_fp32_gemm>();
-  if (has_bf16()) check_stays_on_its_thread<dnnl_bf16_gemm>();
+  auto const threads = tessera_tests::count_threads();
+  tessera_tests::large_product<dnnl_fp32_gemm>();
+  if (has_bf16()) tessera_tests::large_product<dnnl_bf16_gemm>();
+  CHECK(tessera_tests::count_threads() == threads);
   if (get != nullptr) CHECK(get() == many);
   if (set != nullptr) set(before);
 }
 
 TEST_CASE("gemm with oneDNN: a single row's stride is anything, and a refusal names status and extents") {
+  tessera_tests::gemm_single_rows<dnnl_fp32_gemm>();
+  if (has_bf16()) tessera_tests::gemm_single_rows<dnnl_bf16_gemm>();
   std::vector<float> const row{1, 2, 3, 4, 5, 6};
   float product[2] = {};
   float workspace[96];
-  tessera::matrix_view<float const> const one(row.data(), 1, 3, 0), columns(row.data(), 3, 2), overlapping(row.data(), 3, 2, 1);
-  dnnl_fp32_gemm::multiply(one, columns, tessera::matrix_view<float>(product, 1, 2, 0), nullptr);
-  CHECK(product[0] == 22);
-  CHECK(product[1] == 28);
+  tessera::matrix_view<float const> const one(row.data(), 1, 3), overlapping(row.data(), 3, 2, 1);
   auto const e =
       tessera_tests::error_of([&] { dnnl_fp32_gemm::multiply(one, overlapping, tessera::matrix_view<float>(product, 1, 2), nullptr); });
   CHECK(e.code() == tessera::errc::invalid_argument);

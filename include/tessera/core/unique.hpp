@@ -341,11 +341,15 @@ struct unique_impl<host_exec> {
       else
         counts[part] = number(exec, grouped + first, size, Key{}, differing, grouped + first, within + first);
     }
-    buffer<std::uint64_t> workspace(exec, jobs * words);
+    // A job's parts take turns in the room of the largest, unless there is less for each to have its own.
+    auto const all_words = part_numbers<Key>::words(parts.first_of(parts.count()), differing);
+    bool const take_turns = jobs * words < all_words;
+    buffer<std::uint64_t> workspace(exec, take_turns ? jobs * words : all_words);
     parts.for_each_part(exec, jobs, [&](std::int64_t job, std::int64_t part) {
       auto const first = parts.first_of(part), size = parts.size_of(part);
+      auto* const room = workspace.data() + (take_turns ? job * words : part_numbers<Key>::words(first, differing));
       if (part_numbers<Key>::fits(size, differing))
-        counts[part] = part_numbers<Key>(differing, workspace.data() + job * words)(grouped + first, size, within + first);
+        counts[part] = part_numbers<Key>(differing, room)(grouped + first, size, within + first);
     });
   }
 
@@ -380,8 +384,9 @@ struct unique_fn {
 ///
 /// `unique(exec, keys, distinct, inverse, radix_bits)`: `keys` (n,), `distinct` (>= n,) of which the first u are written, `inverse` (n,).
 /// @pre keys that differ do so in these bits, in which they are in order; only a checked build looks whether they are. @post
-/// distinct[inverse[i]] == keys[i]. Workspace from `exec`'s memory: n keys and n positions, up to 8 MiB a thread, and as much again where
-/// most keys differ in their lower bits alone; at most 4 MiB for keys in a range no wider than there are keys or 2^20.
+/// distinct[inverse[i]] == keys[i]. Workspace from `exec`'s memory: n keys and n positions, up to 8 MiB a thread or two words a key if that
+/// is less, and as much again where most keys differ in their lower bits alone; at most 4 MiB for keys in a range no wider than there are
+/// keys or 2^20.
 /// @throws tessera::error shape_mismatch, and as `radix_sort_pairs`; in a checked build invalid_argument where the bits do not suffice.
 inline constexpr detail::unique_fn unique{};
 

@@ -150,14 +150,15 @@ struct dnnl_fp32_gemm {
     if (status != dnnl_success) throw detail::dnnl_refusal("dnnl_fp32_gemm", status, a, b);
   }
 
-  /// That of a single row is anything, but oneDNN wants one that fits.
+ private:
+  // That of a single row is anything, but oneDNN wants one that fits.
   static std::int64_t stride(matrix_view<float const> m) noexcept { return m.rows() > 1 ? m.stride() : m.columns(); }
 };
 static_assert(gemm_policy<dnnl_fp32_gemm>);
 
 /// Products by oneDNN of factors rounded to bf16 (to nearest even, NaN stays NaN), summed in float. Threads as for `dnnl_fp32_gemm`. The
-/// workspace holds the rounded factors, and the product where rows of c have gaps; `gemm` has each tile round its own; what oneDNN prepares for a shape is made once by each
-/// thread and kept by it, for 512 shapes at most.
+/// workspace holds the rounded factors, and the product where rows of c have gaps; `gemm` has each tile round its own. What oneDNN prepares
+/// for a shape is made once by each thread and kept by it, for 512 shapes at most.
 ///
 /// Faster than float only where the processor is: with AMX, or AMD's AVX512_BF16. Intel's AVX512_BF16 without AMX has half of float's rate.
 /// @throws tessera::error incompatible on a processor for which oneDNN has no such product (x86: below AVX-512), with oneDNN's status.
