@@ -161,10 +161,11 @@ inline double update_ceiling(tessera::host_exec const& exec, std::vector<float*>
 }
 
 /// What each benchmark reports beside its time: `bytes` an iteration, the seconds they cost at the machine's ceilings over those that the
-/// iteration took (`ceiling_fraction`), and what it took from its workspace.
-inline void report(benchmark::State& state, double bytes, double seconds_at_ceiling, double workspace_bytes) {
+/// iteration took (`ceiling_fraction`), and what it took from its workspace. Another `rate` than that of bytes where other work is counted.
+inline void report(benchmark::State& state, double bytes, double seconds_at_ceiling, double workspace_bytes,
+                   char const* rate = "bytes_per_second") {
   auto const iterations = static_cast<double>(state.iterations());
-  state.counters["bytes_per_second"] = benchmark::Counter(bytes * iterations, benchmark::Counter::kIsRate);
+  state.counters[rate] = benchmark::Counter(bytes * iterations, benchmark::Counter::kIsRate);
   state.counters["ceiling_fraction"] = benchmark::Counter(seconds_at_ceiling * iterations, benchmark::Counter::kIsRate);
   state.counters["workspace_bytes"] = workspace_bytes;
 }

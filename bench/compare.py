@@ -52,6 +52,8 @@ def works():
         Work("lookup_forward_d64", *lookup, both, 1.0, 0.95),
         *(Work(f"step_sgd_{shape}", *lookup, both, 3, 0.75) for shape in ("d128", "d16", "d64", "zipf")),
         *(Work(f"step_rowwise_adagrad_{shape}", *lookup, ("fbgemm",), 20) for shape in ("d128", "d16", "d64", "zipf")),
+        # A sum of squares an element, which PyTorch has, beside the one a row of FBGEMM's.
+        *(Work(f"step_adagrad_{shape}", *lookup, ("torch",), 3) for shape in ("d128", "d16", "d64", "zipf")),
         Work("permute", *jagged, ("fbgemm",), 1.7, 0.7),
         Work("index_select", *jagged, ("fbgemm",), 4),
         # Not the operator made for it, but what a user of PyTorch may write.
@@ -85,20 +87,21 @@ def launch(command, environment=None):
 
 
 def launch_ours(build, program, names):
-    """{work: record} of one launch."""
+    """{work: record} of one launch: the medians of nine repetitions, as a peer's is that of its iterations."""
     pattern = f"^({'|'.join(map(re.escape, names))})(/.*)?$"
     path = build / "bench" / program
     if not path.exists():
         sys.exit(f"compare: there is no {path}; sh cmake/bootstrap.sh bench builds it")
-    report = json.loads(launch([path, f"--benchmark_filter={pattern}", "--benchmark_format=json", "--benchmark_min_time=1"]))
+    repeat = ["--benchmark_repetitions=9", "--benchmark_min_time=0.1"]
+    report = json.loads(launch([path, f"--benchmark_filter={pattern}", "--benchmark_format=json", *repeat]))
     unit = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
     records = {}
     for run in report["benchmarks"]:
         if run.get("error_occurred"):
             sys.exit(f"compare: {run['name']}: {run['error_message']}")
-        records[run["name"].split("/")[0]] = dict(
-            seconds=run["real_time"] * unit[run["time_unit"]], machine=run["machine"], fraction=run.get("ceiling_fraction")
-        )
+        if run.get("aggregate_name") == "median":
+            seconds = run["real_time"] * unit[run["time_unit"]]
+            records[run["run_name"].split("/")[0]] = dict(seconds=seconds, machine=run["machine"], fraction=run.get("ceiling_fraction"))
     return records
 
 

@@ -24,6 +24,7 @@ namespace tessera_bench {
 namespace detail {
 inline std::string kept_name;
 inline std::shared_ptr<void> kept_inputs;
+inline std::int64_t next_input = 0;
 }  // namespace detail
 
 /// Whether only to show that the programs run (`bootstrap.sh bench --smoke` says so): shapes are then a small part of the real ones.
@@ -42,9 +43,13 @@ Inputs& kept(std::string const& name, Make const& make) {
     detail::kept_inputs.reset();
     detail::kept_inputs = make();
     detail::kept_name = name;
+    detail::next_input = 0;
   }
   return *static_cast<Inputs*>(detail::kept_inputs.get());
 }
+
+/// Which of the kept inputs is next; to be counted up, so that a call goes on where the one before it stopped.
+inline std::int64_t& next_input() { return detail::next_input; }
 
 inline int all_threads() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
@@ -66,10 +71,10 @@ inline std::int64_t cache_bytes() {
   return bytes > 0 ? bytes : std::int64_t{1} << 25;
 }
 
-/// How many batches to go round so that the rows they touch, repeated ones counted again, exceed four times the cache; 256 at most.
+/// How many batches to go round so that the rows they touch, repeated ones counted again, exceed four times the cache; 512 at most.
 inline std::int64_t batches_past_cache(std::int64_t bytes_a_batch) {
   if (smoke()) return 2;
-  return std::clamp<std::int64_t>(4 * cache_bytes() / std::max<std::int64_t>(bytes_a_batch, 1) + 1, 2, 256);
+  return std::clamp<std::int64_t>(4 * cache_bytes() / std::max<std::int64_t>(bytes_a_batch, 1) + 1, 2, 512);
 }
 
 /// Independent numbers of a seed.

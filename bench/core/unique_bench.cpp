@@ -52,9 +52,11 @@ struct id_lists {
 
 void unique(benchmark::State& state, std::string const& name, std::int64_t bound, std::int64_t count = 0) {
   auto& work = kept<id_lists>(name, [&] { return std::make_shared<id_lists>(bound, count); });
-  std::int64_t next = 0, found = 0;
+  auto& next = next_input();
+  std::int64_t found = 0;
   for (auto _ : state) found += work.run(next++);
-  auto const bytes = 8.0 * (2.0 * static_cast<double>(work.inverse.size()) + static_cast<double>(found) / static_cast<double>(next));
+  auto const bytes =
+      8.0 * (2.0 * static_cast<double>(work.inverse.size()) + static_cast<double>(found) / static_cast<double>(state.iterations()));
   report(state, bytes, bytes / work.copy_rate, static_cast<double>(work.host.workspace.reserved_bytes()));
   report_machine(state, work.copy_rate);
 }

@@ -3,7 +3,8 @@
 """The works of bench/embed/pooled_lookup_bench.cpp in PyTorch and FBGEMM: pooled lookup, and lookup + backward + row update.
 
 torch: nn.EmbeddingBag, one a table or one over the rows of all tables, whichever is faster for the work; training with sparse gradients and
-torch.optim.SGD. fbgemm: SplitTableBatchedEmbeddingBagsCodegen with its fused optimizers, without its check of bounds.
+torch.optim's SGD or Adagrad, which has no row-wise kind. fbgemm: SplitTableBatchedEmbeddingBagsCodegen with its fused optimizers, without its
+check of bounds.
 """
 
 from functools import partial
@@ -66,9 +67,9 @@ def torch_forward(make, shape):
     return torch.inference_mode()(forward)
 
 
-def torch_step(make, shape):
+def torch_step(optimizer_type, make, shape):
     module, forward, gradients = make(shape, sparse=True)
-    optimizer = torch.optim.SGD(module.parameters(), lr=RATE)
+    optimizer = optimizer_type(module.parameters(), lr=RATE)
 
     def step(i):
         optimizer.zero_grad(set_to_none=True)
@@ -115,7 +116,9 @@ WORKS = {}
 for name, shape in SHAPES.items():
     if name != "zipf":
         WORKS[f"lookup_forward_{name}"] = {"torch": partial(faster, torch_forward, shape), "fbgemm": partial(fbgemm, None, shape)}
-    WORKS[f"step_sgd_{name}"] = {"torch": partial(faster, torch_step, shape), "fbgemm": partial(fbgemm, "EXACT_SGD", shape)}
+    torch_sgd = partial(faster, partial(torch_step, torch.optim.SGD), shape)
+    WORKS[f"step_sgd_{name}"] = {"torch": torch_sgd, "fbgemm": partial(fbgemm, "EXACT_SGD", shape)}
+    WORKS[f"step_adagrad_{name}"] = {"torch": partial(faster, partial(torch_step, torch.optim.Adagrad), shape)}
     WORKS[f"step_rowwise_adagrad_{name}"] = {"fbgemm": partial(fbgemm, "EXACT_ROWWISE_ADAGRAD", shape)}
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def cache_bytes():
 
 def batches_past_cache(bytes_a_batch):
     """How many batches to go round so that what they touch exceeds four times the cache (as bench/inputs.hpp does)."""
-    return min(max(4 * cache_bytes() // max(bytes_a_batch, 1) + 1, 2), 256)
+    return min(max(4 * cache_bytes() // max(bytes_a_batch, 1) + 1, 2), 512)
 
 
 def zipf_ids(generator, count, exponent, shape):

@@ -60,3 +60,33 @@ TEST_CASE("streamed_copies: any number of any lengths, taken in turn") {
     REQUIRE(wrong_bytes(random, from, lengths, random() % 64) == 0);
   }
 }
+
+TEST_CASE("write_floats: every value to its place, streamed or not, and nothing around") {
+  alignas(64) float to[16 + 64 + 16];
+  for (bool const stream : {false, true}) {
+    for (auto& x : to) x = -1;
+    tessera::detail::write_floats<64>(to + 16, stream, [](int i) { return static_cast<float>(3 * i); });
+    tessera::detail::write_floats<4>(to, stream, [](int i) { return static_cast<float>(i + 1000); });  // no whole line
+    tessera::detail::finish_streams();
+    std::size_t wrong = 0;
+    for (int i = 0; i < 96; ++i)
+      wrong += to[i] != (i < 4 ? static_cast<float>(i + 1000) : i < 16 || i >= 80 ? -1.0F : static_cast<float>(3 * (i - 16)));
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("exceeds_caches counts all results, starts_lines looks at every row") {
+  using tessera::detail::exceeds_caches;
+  using tessera::detail::starts_lines;
+  alignas(64) float data[64] = {};
+  constexpr auto most = tessera::detail::streamed_bytes / 4;
+  std::vector<tessera::matrix_view<float>> results{{data, most / 64, 64}};
+  CHECK_FALSE(exceeds_caches(results));
+  results.push_back({data, 1, 1});
+  CHECK(exceeds_caches(results));
+  CHECK_FALSE(exceeds_caches({}));
+  CHECK(starts_lines({data, 2, 16, 32}));
+  CHECK(starts_lines({data + 16, 2, 3, 16}));
+  CHECK_FALSE(starts_lines({data + 1, 2, 16, 32}));
+  CHECK_FALSE(starts_lines({data, 2, 16, 24}));
+}

@@ -188,7 +188,9 @@ TEST_CASE("hash_table: what grows comes from the memory of the table, and is cou
     grown.rows = table.rows();
     auto const planned = table_type::bytes_for(grown, table.state_layout()).total();
     CHECK(table.bytes() >= planned);
-    CHECK(table.bytes() <= planned + 8 * ids.size());  // the list of ids doubles as it grows
+    // Room for rows and states grows by half, the list of ids doubles.
+    auto const rows_planned = planned - tessera::id_map::bytes_for(grown.rows);
+    CHECK(table.bytes() <= planned + rows_planned / 2 + 8 * ids.size());
     auto const slots = find(step.exec(), table, ids);
     CHECK(rows_are_initial(table, ids, slots));
   }
@@ -209,6 +211,41 @@ TEST_CASE("hash_table: room that is made at once is one piece of memory, whateve
     return made;
   };
   CHECK(allocations(20'000) == allocations(10));
+}
+
+TEST_CASE("hash_table: what grows by itself makes room for half as many rows again, and for no more than may be") {
+  tessera_tests::serial_host host;
+  constexpr std::int64_t slab_rows = 1024, count = 100'000;
+  auto const row_bytes = static_cast<std::size_t>(empty_table.dim) * sizeof(float);
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(count));
+  std::iota(ids.begin(), ids.end(), -7);
+  auto options = empty_table;
+  options.most_rows = count + 5;
+  tessera::row_slabs<float> slabs(options.dim, tessera::row_state_layout::of(tessera::sgd{}));
+  std::int64_t growths = 0;
+  for (std::int64_t rows = 1; rows <= count; ++rows) {
+    auto const before = slabs.bytes();
+    auto const* const first = rows > 1 ? slabs.row(0) : nullptr;
+    slabs.grow(host.exec(), rows, options.most_rows);
+    growths += slabs.bytes() != before;
+    if (first != nullptr) REQUIRE(slabs.row(0) == first);
+    auto const held = static_cast<std::int64_t>(slabs.bytes() / row_bytes);
+    REQUIRE(held >= rows);
+    REQUIRE(held <= std::min(rows + rows / 2, options.most_rows) + 2 * slab_rows);
+    slabs.row(rows - 1)[0] = static_cast<float>(rows);
+  }
+  CHECK(growths < 20);
+  CHECK(slabs.bytes() / row_bytes == static_cast<std::size_t>(tessera::divide_up(options.most_rows, slab_rows) * slab_rows));
+  std::int64_t wrong = 0;
+  for (std::int64_t rows = 1; rows <= count; ++rows) wrong += slabs.row(rows - 1)[0] != static_cast<float>(rows);
+  CHECK(wrong == 0);
+
+  table_type table(host.exec(), options, tessera::sgd{});  // grows in the same way
+  auto const slots = locate(host.exec(), table, ids);
+  CHECK(rows_are_initial(table, ids, slots));
+  CHECK(table.bytes() <=
+        table_type::bytes_for({.dim = options.dim, .rows = options.most_rows}, table.state_layout()).total() + 8 * ids.size());
+  CHECK(host.memory().live_bytes() == table.bytes() + slabs.bytes());
 }
 
 TEST_CASE("hash_table: when memory runs out, rows that appeared stay whole and the table goes on") {

@@ -293,3 +293,83 @@ TEST_CASE_TEMPLATE("pooled_lookup: a batch's new ids take no row that any of its
     CHECK(tables[0].rows() == 60);
   });
 }
+
+TEST_CASE_TEMPLATE("pooled_lookup: more vectors than caches keep are the same bits", Store, dense, hashed) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  pool_host<2> host;
+  auto const exec = host.exec();
+  constexpr std::int64_t bags = 30'000;
+  auto const options = tables_of_dims({16, 32, 200, 64}, 40);
+  std::vector<tessera::pooled_feature> const features{{0}, {1, tessera::pooling::mean}, {2}, {3}};
+  std::vector<std::int64_t> const rows_per_key(4, bags);
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(4 * bags));
+  std::int64_t count = 0;
+  for (auto& length : lengths) count += length = static_cast<std::int64_t>(random() % 3);
+  auto const ids = tessera_tests::random_integers<std::int64_t>(random, static_cast<std::size_t>(count), 0, 39);
+  auto const weights = tessera_tests::random_floats(random, static_cast<std::size_t>(count));
+  auto tables = make_tables<Store>(exec, options, tessera::sgd{});
+  for (auto& table : tables) {
+    std::vector<std::int64_t> known(40);
+    std::iota(known.begin(), known.end(), 0);
+    locate(exec, table, known);
+  }
+  for (bool const weighted : {false, true}) {
+    auto const batch = tessera::keyed_jagged<>::from_lengths(exec, {"a", "b", "c", "d"}, ids, lengths, rows_per_key,
+                                                             weighted ? weights : std::vector<float>{});
+    auto const view = std::as_const(batch).view();
+    // Side by side: 312 columns and 8 between, so that all rows start lines but those that are moved by one.
+    for (std::int64_t const shift : {0, 1}) {
+      CAPTURE(shift);
+      constexpr std::int64_t stride = 320;
+      tessera::buffer<float> storage(exec, bags * stride + shift);
+      std::fill(storage.begin(), storage.end(), pooled_matrices::canary);
+      std::vector<tessera::matrix_view<float>> out;
+      std::int64_t column = 0;
+      for (auto const& table : options) {
+        out.push_back({storage.data() + shift + column, bags, table.dim, stride});
+        column += table.dim;
+      }
+      tessera::pooled_lookup(exec, std::as_const(tables), features, view, out);
+      std::int64_t wrong = 0;
+      for (std::int64_t key = 0; key < 4; ++key) {  // alone, each is small
+        auto const part = view.slice_keys(key, 1);
+        std::vector<tessera::pooled_feature> const one{features[static_cast<std::size_t>(key)]};
+        pooled_matrices alone(options, one, part);
+        tessera::pooled_lookup(exec, std::as_const(tables), one, part, alone.out());
+        auto const& together = out[static_cast<std::size_t>(key)];
+        for (std::int64_t r = 0; r < bags; ++r) wrong += !same_bits(together.row(r), alone.out()[0].row(r), together.columns());
+      }
+      CHECK(wrong == 0);
+      for (std::int64_t r = 0; r < bags; ++r)
+        for (std::int64_t c = column; c < stride; ++c) wrong += storage[shift + r * stride + c] != pooled_matrices::canary;
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("pooled_lookup: ids out of range that read as zeros, in vectors that go past the caches") {
+  pool_host<2> host;
+  auto const exec = host.exec();
+  constexpr std::int64_t bags = 140'000, wrong_every = 5'000;
+  auto const options = tables_of_dims({64}, 10);
+  auto const tables = make_tables<dense>(exec, options, tessera::sgd{});
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(bags));
+  std::vector<std::int64_t> const lengths(ids.size(), 1), rows_per_key{bags};
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = i % wrong_every == 0 ? 10 : static_cast<std::int64_t>(i % 10);
+  auto const batch = tessera::keyed_jagged<>::from_lengths(exec, {"a"}, ids, lengths, rows_per_key, {});
+  tessera::buffer<float> storage(exec, bags * 64);
+  std::vector<tessera::matrix_view<float>> const out{{storage.data(), bags, 64, 64}};
+  std::vector<tessera::pooled_feature> const one{{0}};
+  std::int64_t zeros = 0, wrong = 0;
+  tessera::pooled_lookup(exec, tables, one, std::as_const(batch).view(), out,
+                         {.out_of_range = tessera::out_of_range_ids::zero, .out_of_range_count = &zeros});
+  CHECK(zeros == bags / wrong_every);
+  std::vector<float> const nothing(64);
+  for (std::int64_t r = 0; r < bags; ++r) {
+    auto const id = ids[static_cast<std::size_t>(r)];
+    wrong += !same_bits(out[0].row(r), id == 10 ? nothing.data() : tables[0].row(id), 64);
+  }
+  CHECK(wrong == 0);
+}

@@ -125,3 +125,40 @@ TEST_CASE("sequence_lookup: shapes that disagree") {
   CHECK(code({0}, {{memory.data(), 3, 5}}) == errc::shape_mismatch);
   CHECK(code({0}, {{memory.data(), 3, 4}}) == errc::io_error);  // fits
 }
+
+TEST_CASE_TEMPLATE("sequence_lookup: more vectors than caches keep, each the row of its id", Store, dense,
+                   tessera::hash_table<tessera::bfloat16>) {
+  tessera_tests::pool_host<2> host;
+  auto const exec = host.exec();
+  auto const options = tables_of_dims({16, 70}, 50);
+  auto tables = make_tables<Store>(exec, options, tessera::sgd{});
+  std::vector<std::int64_t> const features{0, 1};
+  constexpr std::int64_t count = 110'000;
+  std::vector<std::int64_t> ids(2 * static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i * i % 50);
+  std::vector<std::int64_t> const lengths{count, count}, rows_per_key{1, 1};
+  auto const batch = tessera::keyed_jagged<>::from_lengths(exec, {"a", "b"}, ids, lengths, rows_per_key, {});
+  for (std::int64_t const shift : {0, 1}) {
+    CAPTURE(shift);
+    tessera::buffer<float> first(exec, count * 16 + shift), second(exec, count * 80 + shift);
+    std::fill(second.begin(), second.end(), -9.0F);
+    std::vector<tessera::matrix_view<float>> const out{{first.data() + shift, count, 16, 16}, {second.data() + shift, count, 70, 80}};
+    tessera::lookup_saved saved;
+    tessera::sequence_lookup(exec, tables, features, std::as_const(batch).view(), out, saved);
+    std::int64_t wrong = 0;
+    for (std::size_t key = 0; key < 2; ++key) {
+      std::vector<std::vector<float>> rows;
+      for (std::int64_t id = 0; id < 50; ++id) {
+        rows.push_back(initial_row(options[key], id));
+        for (auto& x : rows.back()) x = tessera::to_float(tessera::round_to<typename Store::element>(x));
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        auto const id = static_cast<std::size_t>(ids[key * static_cast<std::size_t>(count) + static_cast<std::size_t>(i)]);
+        wrong += !same_bits(out[key].row(i), rows[id].data(), out[key].columns());
+      }
+    }
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t c = 70; c < 80; ++c) wrong += second[shift + i * 80 + c] != -9.0F;
+    CHECK(wrong == 0);
+  }
+}

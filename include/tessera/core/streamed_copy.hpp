@@ -11,6 +11,7 @@
 #endif
 
 #include <tessera/core/config.hpp>
+#include <tessera/core/view.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -36,6 +37,35 @@ inline void finish_streams() noexcept {
 #if defined(__SSE2__)
   _mm_sfence();
 #endif
+}
+
+/// Whether results together are more than is expected to be still in a cache when it is read.
+inline bool exceeds_caches(vector_view<matrix_view<float> const> results) noexcept {
+  std::int64_t values = 0;
+  for (auto const& m : results) values += m.rows() * m.columns();
+  return values > streamed_bytes / static_cast<std::int64_t>(sizeof(float));
+}
+inline constexpr int line_floats = cache_line_bytes / sizeof(float);
+
+/// Whether every row starts a line.
+inline bool starts_lines(matrix_view<float> m) noexcept {
+  return reinterpret_cast<std::uintptr_t>(m.data()) % cache_line_bytes == 0 && m.stride() % line_floats == 0;
+}
+
+/// to[i] = value(i) for i in [0, Width): whole lines of a place that starts one past the caches, if wanted; then `finish_streams` is due.
+template <int Width, class Value>
+[[gnu::always_inline]] inline void write_floats(float* __restrict to, bool stream, Value const& value) noexcept {
+  if constexpr (Width % line_floats == 0) {
+    if (stream) {
+      for (int first = 0; first < Width; first += line_floats) {
+        float line[std::size_t{line_floats}];
+        for (int i = 0; i < line_floats; ++i) line[i] = value(first + i);
+        stream_line(to + first, line);
+      }
+      return;
+    }
+  }
+  for (int i = 0; i < Width; ++i) to[i] = value(i);
 }
 
 /// Copies ranges past the caches, several at once and a few lines of each in turn: memory serves streams on many pages faster than one stream

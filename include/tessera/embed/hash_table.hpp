@@ -110,7 +110,8 @@ class hash_table {
   }
 
   /// Ids that have rows are used first, then the others get theirs, each in the order of `ids`, whatever the thread count. What the table
-  /// needs to grow comes from the memory it was built with. Should that run out, the rows that already appeared stay, whole.
+  /// needs to grow comes from the memory it was built with: room for half as many rows again as it had room for, options.most_rows at most.
+  /// Should that memory run out, the rows that already appeared stay, whole.
   void locate(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
               vector_view<row_status> statuses = {}) {
     detail::check_locate_shapes("hash_table::locate", ids.size(), slots.size(), statuses.size());
@@ -245,7 +246,7 @@ class hash_table {
     bool const full = rows() >= options_.most_rows;
     if (full && !evict_one(home)) return -1;
     auto const slots = std::max(slot_bound(), rows() + 1);
-    rows_.reserve(home, slots);
+    rows_.grow(home, slots, options_.most_rows);
     eviction_.reserve(home, slots);
     auto const slot = ids_.insert(home, id).first;
     eviction_.inserted(slot, clock_.now());

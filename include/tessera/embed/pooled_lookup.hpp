@@ -12,6 +12,7 @@
 #include <tessera/core/multiply_add.hpp>
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/row_formats.hpp>
+#include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/row_store.hpp>
@@ -49,6 +50,69 @@ struct pooled_lookup_impl {
   static_assert(dependent_false<Exec>, "pooled_lookup: no back end for this execution; for CUDA include <tessera/embed/pooled_lookup.cuh>");
 };
 
+// The rows of some bags in the order of their positions, each asked for `distance` positions ahead of its use.
+// Dim 0: of any dim. Plain: without weights and streams, as most are, less is read for each bag, which short bags feel.
+template <class Store, int Dim, bool Plain>
+class row_queue {
+ public:
+  using element = typename Store::element;
+
+  [[gnu::always_inline]] row_queue(Store const& table, std::int64_t const* slots, float const* weights, std::int64_t rows, bool streams)
+      : table_(table), slots_(slots), weights_(weights), rows_(rows), streams_(streams) {}
+
+  // Asks for the first rows; says, as what follows does, whether each of them is there.
+  [[gnu::always_inline]] bool begin() {
+    for (auto const until = std::min(rows_, distance()); asked_ < until;)
+      if (!ask()) return false;
+    return true;
+  }
+
+  // Columns [first, first + Width) of the rows of positions [begin, end), summed in order, in registers. The next rows are asked for one by
+  // one meanwhile: many at once would fill the lines that a core can have under way, and what is summed now would wait behind them.
+  template <int Width>
+  [[gnu::always_inline]] bool sum_columns(std::int64_t begin, std::int64_t end, std::int64_t first, float scale, float* to) {
+    float sum[std::size_t{Width}] = {};
+    auto const until = std::min(rows_, end + distance());
+    for (auto p = begin; p < end; ++p) {
+      if (asked_ < until && !ask()) [[unlikely]]
+        return false;
+      auto const* const row = opaque(table_.row(slots_[p]) + first);
+      float const weight = Plain || weights_ == nullptr ? 1.0F : weights_[p];
+      for (int c = 0; c < Width; ++c) sum[c] = multiply_add(weight, to_float(row[c]), sum[c]);
+    }
+    write_floats<Width>(to + first, !Plain && streams_, [&](int c) { return sum[c] * scale; });
+    return true;
+  }
+  // Columns [first, dim), by blocks of `Width` as far as they go, then of half of it.
+  template <int Width>
+  bool sum_blocks(std::int64_t begin, std::int64_t end, std::int64_t first, float scale, float* to) {
+    for (; first + Width <= dim(); first += Width)
+      if (!sum_columns<Width>(begin, end, first, scale, to)) return false;
+    if constexpr (Width > 1) return sum_blocks<Width / 2>(begin, end, first, scale, to);
+    return true;
+  }
+
+ private:
+  static constexpr std::int64_t slots_ahead = 128;
+
+  std::int64_t dim() const noexcept { return Dim == 0 ? table_.dim() : Dim; }
+  std::int64_t distance() const noexcept { return prefetch_distance(dim() * static_cast<std::int64_t>(sizeof(element))); }
+  [[gnu::always_inline]] bool ask() {
+    __builtin_prefetch(slots_ + asked_ + slots_ahead);
+    auto const slot = slots_[asked_++];
+    if (held_slot(table_, slot) < 0) [[unlikely]]
+      return false;
+    prefetch_row(table_.row(slot), dim());
+    return true;
+  }
+
+  Store const& table_;
+  std::int64_t const* slots_;
+  float const* weights_;
+  std::int64_t rows_, asked_ = 0;
+  bool streams_;
+};
+
 // One feature's part of a call.
 template <class Store>
 struct bag_reader {
@@ -58,18 +122,24 @@ struct bag_reader {
   jagged_view<std::int64_t const> bags;  // ids
   std::int64_t const* slots;             // slots[p - first_position] belongs to bags.values[p]
   std::int64_t first_position;           // of the batch
-  float const* weights;                  // of position p: weights[p * weight_step]
-  std::int64_t weight_step;              // 0: one weight for all
+  float const* weights;                  // weights[p] of position p; nullptr: 1 of all
   pooling mode;
   std::int64_t feature;
+  bool streams;  // past the caches, as far as vectors are whole lines
   lookup_options const& options;
 
   std::int64_t slot(std::int64_t position) const noexcept { return held_slot(table, slots[position - first_position]); }
+  float weight_of(std::int64_t position) const noexcept { return weights == nullptr ? 1.0F : weights[position]; }
 
-  // Bags [first, last). Their ids are looked through first, so that nothing has to be asked of each row after.
+  // Bags [first, last).
   void pool(std::int64_t first, std::int64_t last, matrix_view<float> out) const {
-    if (first == last) return;
-    if (!complete(first, last)) return pool_incomplete(first, last, out);
+    bool const is_whole = pool_complete(first, last, out);
+    if (streams) finish_streams();
+    if (!is_whole) pool_incomplete(first, last, out);
+  }
+
+  // Says whether all ids of these bags have rows; where one has none, nothing is promised of the vectors.
+  bool pool_complete(std::int64_t first, std::int64_t last, matrix_view<float> out) const {
     switch (table.dim()) {
       case 4: return pool_bags<4>(first, last, out);
       case 8: return pool_bags<8>(first, last, out);
@@ -80,19 +150,36 @@ struct bag_reader {
       default: return pool_bags<0>(first, last, out);
     }
   }
-
-  // Whether all ids of these bags have rows.
-  bool complete(std::int64_t first, std::int64_t last) const {
-    std::int64_t lacking = 0;
-    for (auto p = bags.begin_of(first); p < bags.end_of(last - 1); ++p) lacking += slot(p) < 0;
-    if (lacking == 0) [[likely]]
-      return true;
-    if constexpr (Store::slots_are_ids) {
-      if (options.out_of_range == out_of_range_ids::refuse) refuse(first);
-      count_out_of_range(options, lacking);
-    }
-    return false;
+  template <int Dim>
+  bool pool_bags(std::int64_t first, std::int64_t last, matrix_view<float> out) const {
+    return weights == nullptr && !streams ? pool_bags<Dim, true>(first, last, out) : pool_bags<Dim, false>(first, last, out);
   }
+  template <int Dim, bool Plain>
+  [[gnu::noinline]] bool pool_bags(std::int64_t first_bag, std::int64_t last_bag, matrix_view<float> out) const {
+    if (Dim > 0 && table.dim() != Dim) __builtin_unreachable();
+    auto const first = bags.begin_of(first_bag);
+    row_queue<Store, Dim, Plain> rows(table, slots + (first - first_position), weights == nullptr ? nullptr : weights + first,
+                                      bags.begin_of(last_bag) - first, streams);
+    if (!rows.begin()) return false;
+    auto const pooled = mode;
+    auto const* const offsets = bags.offsets;
+    float* to = out.row(first_bag);
+    std::int64_t p = 0;
+    for (auto bag = first_bag; bag < last_bag; ++bag, to += out.stride()) {
+      auto const end = offsets[bag + 1] - first;
+      auto const scale = pooling_scale(pooled, end - p);
+      bool is_whole = true;
+      if constexpr (Dim > 0)
+        is_whole = rows.template sum_columns<Dim>(p, end, 0, scale, to);
+      else
+        is_whole = rows.template sum_blocks<128>(p, end, 0, scale, to);
+      if (!is_whole) [[unlikely]]
+        return false;
+      p = end;
+    }
+    return true;
+  }
+
   // The first id without a row from this bag on.
   [[noreturn]] void refuse(std::int64_t bag) const {
     auto p = bags.begin_of(bag);
@@ -107,46 +194,11 @@ struct bag_reader {
                  {"rows", table.rows()}});
   }
 
-  // Bags whose rows are all there. `Dim` 0: of any dim.
-  template <int Dim>
-  void pool_bags(std::int64_t first_bag, std::int64_t last_bag, matrix_view<float> out) const {
-    auto const dim = Dim == 0 ? table.dim() : Dim;
-    auto const distance = prefetch_distance(dim * static_cast<std::int64_t>(sizeof(element)));
-    auto const last_position = bags.end_of(last_bag - 1);
-    auto p = bags.begin_of(first_bag), ahead = p;
-    for (auto bag = first_bag; bag < last_bag; ++bag) {
-      auto const begin = p, end = bags.end_of(bag);
-      for (auto const until = std::min(last_position, end + distance); ahead < until; ++ahead)
-        prefetch_row(table.row(slots[ahead - first_position]), dim);
-      auto const scale = pooling_scale(mode, end - begin);
-      if constexpr (Dim > 0)
-        sum_columns<Dim>(begin, end, 0, scale, out.row(bag));
-      else
-        sum_blocks<128>(begin, end, 0, scale, out.row(bag));
-      p = end;
-    }
-  }
-
-  // Columns [first, first + Width) of a bag, each summed in order, in registers.
-  template <int Width>
-  void sum_columns(std::int64_t begin, std::int64_t end, std::int64_t first, float scale, float* __restrict to) const {
-    float sum[std::size_t{Width}] = {};
-    for (auto p = begin; p < end; ++p) {
-      float const weight = weights[p * weight_step];
-      auto const* const row = opaque(table.row(slots[p - first_position]) + first);
-      for (int c = 0; c < Width; ++c) sum[c] = multiply_add(weight, to_float(row[c]), sum[c]);
-    }
-    for (int c = 0; c < Width; ++c) to[first + c] = sum[c] * scale;
-  }
-  // Columns [first, dim), by blocks of `Width` as far as they go, then of half of it.
-  template <int Width>
-  void sum_blocks(std::int64_t begin, std::int64_t end, std::int64_t first, float scale, float* to) const {
-    for (; first + Width <= table.dim(); first += Width) sum_columns<Width>(begin, end, first, scale, to);
-    if constexpr (Width > 1) sum_blocks<Width / 2>(begin, end, first, scale, to);
-  }
-
   // Bags of any rows, each summed in place.
   void pool_incomplete(std::int64_t first_bag, std::int64_t last_bag, matrix_view<float> out) const {
+    if constexpr (Store::slots_are_ids)
+      if (options.out_of_range == out_of_range_ids::refuse) refuse(first_bag);
+    std::int64_t lacking = 0;
     auto const dim = table.dim(), last_position = bags.end_of(last_bag - 1);
     auto const distance = prefetch_distance(dim * static_cast<std::int64_t>(sizeof(element)));
     for (auto bag = first_bag; bag < last_bag; ++bag) {
@@ -155,21 +207,23 @@ struct bag_reader {
       for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) {
         if (p + distance < last_position && slot(p + distance) >= 0) prefetch_row(table.row(slot(p + distance)), dim);
         if (slot(p) < 0) {
+          ++lacking;
           if constexpr (!Store::slots_are_ids) add_initial(p, sum);  // else it reads as zeros
           continue;
         }
-        float const weight = weights[p * weight_step];
+        float const weight = weight_of(p);
         auto const* const row = opaque(table.row(slot(p)));
         for (std::int64_t c = 0; c < dim; ++c) sum[c] = multiply_add(weight, to_float(row[c]), sum[c]);
       }
       auto const scale = pooling_scale(mode, bags.length(bag));
       for (std::int64_t c = 0; c < dim; ++c) sum[c] *= scale;
     }
+    if constexpr (Store::slots_are_ids) count_out_of_range(options, lacking);
   }
 
   // The row that the id would get. Apart, as its call costs the others their registers.
   [[gnu::noinline]] void add_initial(std::int64_t position, float* sum) const {
-    float const weight = weights[position * weight_step];
+    float const weight = weight_of(position);
     for_each_initial_element(table.options(), bags.values[position], [&](std::int64_t c, float value) {
       sum[c] = multiply_add(weight, to_float(round_to<element>(value)), sum[c]);
     });
@@ -182,17 +236,23 @@ struct pooled_lookup_impl<host_exec> {
   static void run(host_exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                   keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
                   lookup_options const& options) {
-    static constexpr float one = 1;
     auto const base = first_value(batch);
+    bool const is_large = exceeds_caches(out);
     auto const rows = [&](std::int64_t key) { return batch.rows(key); };
     auto const grain = [&](std::int64_t key) {
       return bags_per_piece(batch.rows(key), batch.key(key).size(),
                             tables[features[key].table].dim() * static_cast<std::int64_t>(sizeof(typename Store::element)));
     };
     for_each_piece_of(exec, batch.keys, rows, grain, [&](std::int64_t key, std::int64_t first, std::int64_t last) {
-      bag_reader<Store> const reader{
-          tables[features[key].table], batch.key(key),        slots, base,   batch.weighted() ? batch.weights : &one,
-          batch.weighted() ? 1 : 0,    features[key].pooling, key,   options};
+      bag_reader<Store> const reader{tables[features[key].table],
+                                     batch.key(key),
+                                     slots,
+                                     base,
+                                     batch.weighted() ? batch.weights : nullptr,
+                                     features[key].pooling,
+                                     key,
+                                     is_large && starts_lines(out[key]),
+                                     options};
       reader.pool(first, last, out[key]);
     });
   }

@@ -42,6 +42,13 @@ class row_slabs {
       slabs_.push_back({memory.weights.data() + row * dim_, memory.states.data() + row * width_});
   }
 
+  /// The same; where there is too little, for half as many again as there is room for, but not for more than `most`, so that what grows row
+  /// by row comes to have large pages.
+  void grow(host_exec const& exec, std::int64_t slots, std::int64_t most) {
+    auto const room = static_cast<std::int64_t>(slabs_.size()) * slab_rows;
+    if (slots > room) reserve(exec, std::max(slots, std::min(room + room / 2, most)));
+  }
+
   std::size_t bytes() const noexcept {
     std::size_t sum = 0;
     for (auto const& s : memories_) sum += s.weights.capacity_bytes() + s.states.capacity_bytes();

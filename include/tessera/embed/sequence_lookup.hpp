@@ -10,6 +10,7 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/row_formats.hpp>
+#include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/row_store.hpp>
@@ -25,43 +26,81 @@ struct sequence_lookup_impl {
                 "sequence_lookup: no back end for this execution; for CUDA include <tessera/embed/sequence_lookup.cuh>");
 };
 
+// Values [first, last) of one feature.
+template <class Store>
+struct value_reader {
+  using element = typename Store::element;
+
+  Store const& table;
+  std::int64_t const* ids;    // of the feature
+  std::int64_t const* slots;  // the same
+  std::int64_t feature;
+  bool streams;  // past the caches, as far as vectors are whole lines
+  lookup_options const& options;
+
+  void read(std::int64_t first, std::int64_t last, matrix_view<float> out) const {
+    auto const distance = prefetch_distance(table.dim() * static_cast<std::int64_t>(sizeof(element)));
+    for (auto i = first; i < std::min(last, first + distance); ++i) ask_for(i);
+    for (auto i = first; i < last; ++i) {
+      if (i + distance < last) ask_for(i + distance);
+      if (auto const slot = held_slot(table, slots[i]); slot >= 0)
+        copy(table.row(slot), out.row(i));
+      else
+        read_absent(i, out.row(i));
+    }
+    if (streams) finish_streams();
+  }
+
+ private:
+  [[gnu::always_inline]] void ask_for(std::int64_t position) const {
+    if (auto const slot = held_slot(table, slots[position]); slot >= 0) prefetch_row(table.row(slot), table.dim());
+  }
+  void copy(element const* from, float* __restrict to) const {
+    auto const* const row = opaque(from);
+    auto const dim = table.dim();
+    std::int64_t c = 0;
+    if (streams)
+      for (; c + line_floats <= dim; c += line_floats) write_floats<line_floats>(to + c, true, [&](int i) { return to_float(row[c + i]); });
+    for (; c < dim; ++c) to[c] = to_float(row[c]);
+  }
+  void read_absent(std::int64_t position, float* to) const {
+    if constexpr (Store::slots_are_ids) {
+      if (options.out_of_range == out_of_range_ids::refuse)
+        throw error(errc::out_of_range, "sequence_lookup: id out of range",
+                    {{"feature", feature},
+                     {"table", table.options().id.value},
+                     {"position", position},
+                     {"id", ids[position]},
+                     {"rows", table.rows()}});
+      count_out_of_range(options, 1);
+      std::fill_n(to, table.dim(), 0.0F);
+    } else {
+      write_initial<element>(table.options(), ids[position], 0, table.dim(), to);
+    }
+  }
+};
+
 template <>
 struct sequence_lookup_impl<host_exec> {
-  static constexpr std::int64_t values_per_piece = 256;
+  static constexpr std::int64_t values_per_piece = 1024;
 
   template <class Store>
   static void run(host_exec const& exec, vector_view<Store const> tables, vector_view<std::int64_t const> features,
                   keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
                   lookup_options const& options) {
+    bool const is_large = exceeds_caches(out);
     auto const values = [&](std::int64_t key) { return batch.key(key).size(); };
     for_each_piece_of(
         exec, batch.keys, values, [](std::int64_t) { return values_per_piece; },
         [&](std::int64_t key, std::int64_t first, std::int64_t last) {
           auto const bags = batch.key(key);
-          auto const* const ids = bags.values + bags.offsets[0];
-          auto const* const key_slots = slots + (bags.offsets[0] - first_value(batch));
-          auto const& table = tables[features[key]];
-          auto const dim = table.dim();
-          auto const distance = prefetch_distance(dim * static_cast<std::int64_t>(sizeof(typename Store::element)));
-          for (auto i = first; i < last; ++i) {
-            if (i + distance < last)
-              if (auto const next = held_slot(table, key_slots[i + distance]); next >= 0) prefetch_row(table.row(next), dim);
-            auto const slot = held_slot(table, key_slots[i]);
-            float* const to = out[key].row(i);
-            if (slot >= 0) {
-              auto const* const row = opaque(table.row(slot));
-              for (std::int64_t c = 0; c < dim; ++c) to[c] = to_float(row[c]);
-            } else if constexpr (Store::slots_are_ids) {
-              if (options.out_of_range == out_of_range_ids::refuse)
-                throw error(
-                    errc::out_of_range, "sequence_lookup: id out of range",
-                    {{"feature", key}, {"table", table.options().id.value}, {"position", i}, {"id", ids[i]}, {"rows", table.rows()}});
-              count_out_of_range(options, 1);
-              std::fill_n(to, dim, 0.0F);
-            } else {
-              write_initial<typename Store::element>(table.options(), ids[i], 0, dim, to);
-            }
-          }
+          value_reader<Store> const reader{tables[features[key]],
+                                           bags.values + bags.offsets[0],
+                                           slots + (bags.offsets[0] - first_value(batch)),
+                                           key,
+                                           is_large && starts_lines(out[key]),
+                                           options};
+          reader.read(first, last, out[key]);
         });
   }
 };
