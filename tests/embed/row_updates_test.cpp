@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
 #include <doctest/doctest.h>
 
 #include <tessera/core/optimizer_adaptors.hpp>
@@ -197,7 +198,74 @@ void compare_with(Optimizer const& optimizer, Update const& update) {
   }
 }
 
+// A batch in which id 3 stands at three of five positions, a run of many chunks: its gradient in the documented order and in double, and
+// the contents of a table after a step, which no number of threads changes.
+template <class Optimizer>
+void check_hot_id(std::int64_t dim, Optimizer const& optimizer) {
+  CAPTURE(dim);
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  constexpr std::int64_t ids = 50, hot = 3;
+  auto const options = tables_of_dims({dim}, ids);
+  auto const features = features_over(1);
+  std::vector<float> first;
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
+    std::mt19937_64 random(seed);
+    std::vector<std::vector<std::int64_t>> rows(20'000);
+    for (auto& row : rows) row.push_back(random() % 5 < 3 ? hot : static_cast<std::int64_t>(random() % ids));
+    auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", rows}});
+    auto const view = std::as_const(batch).view();
+    auto const gradients = random_gradients(random, options, features, view);
+    auto const width = static_cast<std::size_t>(dim);
+    std::vector<float> sum(width), chunk(width);
+    doubles in_double(width);
+    std::int64_t found = 0;
+    auto const end_chunk = [&] {
+      for (std::size_t c = 0; c < width; ++c) sum[c] = found <= tessera::canonical_sum_chunk ? chunk[c] : sum[c] + chunk[c];
+    };
+    for (std::int64_t bag = 0; bag < view.size(); ++bag) {
+      if (view.values[bag] != hot) continue;
+      auto const* const gradient = gradients.in()[0].row(bag);
+      bool const begins = found++ % tessera::canonical_sum_chunk == 0;
+      for (std::size_t c = 0; c < width; ++c) {
+        chunk[c] = begins ? gradient[c] : chunk[c] + gradient[c];
+        in_double[c] += static_cast<double>(gradient[c]);
+      }
+      if (found % tessera::canonical_sum_chunk == 0) end_chunk();
+    }
+    if (found % tessera::canonical_sum_chunk != 0) end_chunk();
+    REQUIRE(found > 8 * tessera::canonical_sum_chunk);
+
+    auto tables = make_tables<tessera::dense_table<>>(exec, options, optimizer);
+    pooled_matrices out(options, features, view);
+    tessera::lookup_saved saved;
+    tessera::row_gradients summed;
+    tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
+    tessera::pooled_lookup_gradients(exec, std::as_const(tables), features, saved, gradients.in(), summed);
+    REQUIRE(summed.slots(0)[hot] == hot);
+    auto const* const handed_out = std::as_const(summed).values(0).row(hot);
+    CHECK(same_bits(handed_out, sum.data(), dim));
+    double worst = 0;
+    for (std::size_t c = 0; c < width; ++c) worst = std::max(worst, std::abs(static_cast<double>(handed_out[c]) - in_double[c]));
+    CHECK(worst < 1e-2);
+    auto handed = make_tables<tessera::dense_table<>>(exec, options, optimizer);
+    tessera::update_rows(exec, handed, summed, optimizer);
+    tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), optimizer);
+    auto const all = contents(exec, tables, ids);
+    CHECK(same_bits(all, contents(exec, handed, ids)));
+    if (first.empty()) first = all;
+    CHECK(same_bits(all, first));
+  });
+}
+
 }  // namespace
+
+TEST_CASE("an id that takes most of a batch: the documented sum, on any team") {
+  for (std::int64_t const dim : {1, 17, 128}) {
+    check_hot_id(dim, tessera::sgd{.learning_rate = 0.1F});
+    check_hot_id(dim, tessera::rowwise_adagrad{.learning_rate = 0.1F});
+  }
+}
 
 TEST_CASE_TEMPLATE("optimizers through the backward match a double reference", Store, tessera::dense_table<>, tessera::hash_table<>,
                    tessera::dense_table<tessera::bfloat16>, tessera::hash_table<tessera::float16>) {
@@ -259,6 +327,26 @@ TEST_CASE_TEMPLATE("options with which nothing is learned are refused before a r
   CHECK_THROWS_AS(backward(std::vector<tessera::sgd>{{-1.0F}}), tessera::error);
   CHECK(std::vector<float>(tables[0].row(slot), tables[0].row(slot) + 3) == before);
   CHECK(tables[0].steps() == tessera::step_count{0});
+}
+
+TEST_CASE_TEMPLATE("states of another kind of optimizer are refused, though they are as large", Store, tessera::dense_table<>,
+                   tessera::hash_table<>) {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  tessera::table_options const options{.id = tessera::table_id{1}, .dim = 3, .rows = 2};
+  std::vector<Store> tables;
+  tables.emplace_back(exec, options, tessera::adagrad{});
+  std::vector<tessera::pooled_feature> const features{{.table = 0}};
+  auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{1}}}});
+  pooled_matrices out({options}, features, std::as_const(batch).view());
+  tessera::lookup_saved saved;
+  tessera::pooled_lookup(exec, tables, features, std::as_const(batch).view(), out.out(), saved);
+  CHECK_THROWS_WITH_AS(tessera::pooled_lookup_backward(exec, tables, features, saved, out.in(), tessera::momentum_sgd{}),
+                       "pooled_lookup_backward: the optimizer state is of another kind (built for adagrad, optimizer momentum_sgd)",
+                       tessera::error);
+  CHECK(tables[0].steps() == tessera::step_count{0});
+  tessera::pooled_lookup_backward(exec, tables, features, saved, out.in(), tessera::with_weight_decay<tessera::adagrad>{});
+  CHECK(tables[0].steps() == tessera::step_count{1});
 }
 
 TEST_CASE("weight decay and clipping reach rows of 16 bits") {

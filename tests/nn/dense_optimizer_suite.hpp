@@ -225,6 +225,11 @@ void dense_optimizer_suite() {
     CHECK(refused(good, state, tessera::adagrad{}));
     CHECK(refused(good, state, tessera::sgd{}));
     CHECK_FALSE(refused(good, state, tessera::adam{}));
+    tessera::dense_optimizer_state sums(harness.exec(), 4, tessera::adagrad{});  // of the same shape as velocities
+    CHECK_THROWS_WITH_AS(tessera::dense_update(harness.exec(), there, good, sums, tessera::momentum_sgd{}),
+                         "dense_update: the optimizer state is of another kind (built for adagrad, optimizer momentum_sgd)",
+                         tessera::error);
+    CHECK(sums.steps().value == 0);
     auto const before = harness.get(there);
     CHECK_THROWS_AS(tessera::dense_update(harness.exec(), there, good, state, tessera::adam{.beta1 = 1}), tessera::error);
     CHECK(harness.get(there) == before);

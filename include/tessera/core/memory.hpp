@@ -11,6 +11,7 @@
 
 #if defined(__linux__)
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 
 #include <tessera/core/config.hpp>
@@ -68,32 +69,57 @@ class memory_ref {
   calls const* calls_;
 };
 
-/// The host's heap. From 4 MiB on, storage starts on a 2 MiB boundary and asks for huge pages. Thread-safe.
+/// The host's heap. From 4 MiB on, storage has pages of its own, which go back to the system at once: huge ones from a 2 MiB boundary on,
+/// as far as they are full, so that a table takes what its rows take. Thread-safe.
 class system_memory {
  public:
   static constexpr std::size_t huge_page_bytes = std::size_t{1} << 21;
 
   template <class Exec>
   void* allocate(Exec const&, std::size_t bytes, std::size_t alignment) {
-    return allocate(bytes, alignment);
+    void* const pointer = bytes < least_mapped ? from_heap(bytes, alignment) : map(bytes, alignment);
+    if (pointer == nullptr) throw error(errc::out_of_memory, "system_memory: no memory left", {{"bytes", bytes}});
+    return pointer;
   }
   template <class Exec>
-  void deallocate(Exec const&, void* pointer, std::size_t, std::size_t) noexcept {
+  void deallocate(Exec const&, void* pointer, std::size_t bytes, std::size_t) noexcept {
+#if defined(__linux__)
+    if (bytes >= least_mapped) {
+      ::munmap(pointer, bytes);
+      return;
+    }
+#endif
     std::free(pointer);
   }
 
  private:
-  static void* allocate(std::size_t bytes, std::size_t alignment) {
+  static constexpr std::size_t least_mapped = 2 * huge_page_bytes;
+
+  static void* from_heap(std::size_t bytes, std::size_t alignment) noexcept {
     if (alignment < alignof(std::max_align_t)) alignment = alignof(std::max_align_t);  // some systems refuse less than a pointer's
-    bool const large = bytes >= 2 * huge_page_bytes;
-    if (large && alignment < huge_page_bytes) alignment = huge_page_bytes;
     std::size_t const rounded = (bytes + alignment - 1) / alignment * alignment;
-    void* const pointer = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
-    if (pointer == nullptr) throw error(errc::out_of_memory, "system_memory: no memory left", {{"bytes", bytes}});
+    return rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  }
+
+  static void* map(std::size_t bytes, std::size_t alignment) noexcept {
+    if (alignment < huge_page_bytes) alignment = huge_page_bytes;
 #if defined(__linux__)
-    if (large) ::madvise(pointer, rounded, MADV_HUGEPAGE);  // a wish: a refusal costs speed only
+    // More than needed, so that it holds an aligned part; the ends go back. The system rounds sizes up to pages.
+    if (bytes + alignment < bytes) return nullptr;
+    void* const taken = ::mmap(nullptr, bytes + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (taken == MAP_FAILED) return nullptr;
+    auto* const begin = static_cast<std::byte*>(taken);
+    auto const before = (alignment - reinterpret_cast<std::uintptr_t>(begin) % alignment) % alignment;
+    auto const page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    auto const whole_pages = [page](std::size_t size) { return (size + page - 1) / page * page; };
+    auto const end = before + whole_pages(bytes), taken_end = whole_pages(bytes + alignment);
+    if (before > 0) ::munmap(begin, before);
+    if (end < taken_end) ::munmap(begin + end, taken_end - end);
+    ::madvise(begin + before, bytes / huge_page_bytes * huge_page_bytes, MADV_HUGEPAGE);  // a wish: a refusal costs speed only
+    return begin + before;
+#else
+    return from_heap(bytes, alignment);
 #endif
-    return pointer;
   }
 };
 

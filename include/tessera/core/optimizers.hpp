@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 #include <tessera/core/config.hpp>
@@ -134,6 +135,18 @@ constexpr char const* optimizer_name_of(O const& policy) noexcept {
   else
     return "unnamed";
 }
+
+namespace detail {
+
+/// @throws tessera::error incompatible where states were built for another kind of policy, though of the same shape.
+template <optimizer_policy O>
+void check_optimizer_kind(char const* call, char const* built_for, O const& policy) {
+  if (O::row_state + O::element_state > 0 && std::string_view(built_for) != optimizer_name_of(policy))
+    throw error(errc::incompatible, std::string(call) + ": the optimizer state is of another kind",
+                {{"built for", built_for}, {"optimizer", optimizer_name_of(policy)}});
+}
+
+}  // namespace detail
 
 /// w -= learning_rate * g.
 struct sgd {

@@ -74,6 +74,57 @@ std::pair<Key*, Value*> radix_sort_serial(Key* keys, Value* values, std::int64_t
   return {keys, values};
 }
 
+// The same, ending where it began.
+template <class Key, class Value>
+void radix_sort_in_place(Key* keys, Value* values, std::int64_t n, radix_bits range, Key* scratch_keys, Value* scratch_values) noexcept {
+  auto const [sorted_keys, sorted_values] = radix_sort_serial(keys, values, n, range, scratch_keys, scratch_values);
+  if (sorted_keys == keys) return;
+  std::copy_n(sorted_keys, n, keys);
+  std::copy_n(sorted_values, n, values);
+}
+
+// Turns counts a piece and digit into first positions; false when all keys share the digit.
+inline bool radix_starts(buffer<radix_histogram>& counts, std::int64_t n) noexcept {
+  std::int64_t sum = 0;
+  for (std::size_t digit = 0; digit < radix_digits; ++digit) {
+    auto const before = sum;
+    for (auto& piece : counts) sum += std::exchange(piece[digit], sum);
+    if (sum - before == n) return false;
+  }
+  return true;
+}
+
+// Sorts by all threads, in place; the scratch has room for n of each.
+template <class Key, class Value>
+void radix_sort_pieces(host_exec const& exec, Key* const keys, Value* const values, std::int64_t n, radix_bits range, Key* scratch_keys,
+                       Value* scratch_values) {
+  auto const pieces = divide_up(n, radix_piece);
+  if (pieces <= 1) return radix_sort_in_place(keys, values, n, range, scratch_keys, scratch_values);
+  Key* from_keys = keys;
+  Value* from_values = values;
+  buffer<radix_histogram> counts(exec, pieces);
+  for (int shift = range.begin_bit; shift < range.end_bit; shift += radix_digit_bits) {
+    int const bits = range.end_bit - shift < radix_digit_bits ? range.end_bit - shift : radix_digit_bits;
+    for_each_piece(exec, n, radix_piece, [&](std::int64_t first, std::int64_t last) {
+      radix_histogram count{};
+      for (auto i = first; i < last; ++i) ++count[static_cast<std::size_t>(radix_digit(from_keys[i], shift, bits))];
+      counts[first / radix_piece] = count;
+    });
+    if (!radix_starts(counts, n)) continue;
+    for_each_piece(exec, n, radix_piece, [&](std::int64_t first, std::int64_t last) {
+      radix_scatter(from_keys + first, from_values + first, last - first, shift, bits, counts[first / radix_piece].data(), scratch_keys,
+                    scratch_values);
+    });
+    std::swap(from_keys, scratch_keys);
+    std::swap(from_values, scratch_values);
+  }
+  if (from_keys == keys) return;
+  for_each_piece(exec, n, radix_piece, [&](std::int64_t first, std::int64_t last) {
+    std::copy(from_keys + first, from_keys + last, keys + first);
+    std::copy(from_values + first, from_values + last, values + first);
+  });
+}
+
 /// Those of the bits that a key has. @throws tessera::error invalid_argument.
 template <class Key>
 radix_bits radix_bits_of(char const* call, radix_bits range) {
@@ -92,54 +143,9 @@ template <>
 struct radix_sort_impl<host_exec> {
   template <class Key, class Value>
   static void run(host_exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits range) {
-    auto const n = keys.size();
-    buffer<Key> key_scratch(exec, n);
-    buffer<Value> value_scratch(exec, n);
-    Key* from_keys = keys.data();
-    Value* from_values = values.data();
-    Key* to_keys = key_scratch.data();
-    Value* to_values = value_scratch.data();
-    auto const pieces = divide_up(n, radix_piece);
-    if (pieces <= 1) {
-      from_keys = radix_sort_serial(from_keys, from_values, n, range, to_keys, to_values).first;
-      if (from_keys != keys.data()) {
-        from_values = value_scratch.data();
-        to_values = values.data();
-      }
-    } else {
-      buffer<radix_histogram> counts(exec, pieces);
-      for (int shift = range.begin_bit; shift < range.end_bit; shift += radix_digit_bits) {
-        int const bits = range.end_bit - shift < radix_digit_bits ? range.end_bit - shift : radix_digit_bits;
-        for_each_piece(exec, n, radix_piece, [&](std::int64_t first, std::int64_t last) {
-          radix_histogram count{};
-          for (auto i = first; i < last; ++i) ++count[static_cast<std::size_t>(radix_digit(from_keys[i], shift, bits))];
-          counts[first / radix_piece] = count;
-        });
-        if (!starts_from_counts(counts, n)) continue;
-        for_each_piece(exec, n, radix_piece, [&](std::int64_t first, std::int64_t last) {
-          radix_scatter(from_keys + first, from_values + first, last - first, shift, bits, counts[first / radix_piece].data(), to_keys,
-                        to_values);
-        });
-        std::swap(from_keys, to_keys);
-        std::swap(from_values, to_values);
-      }
-    }
-    if (from_keys == keys.data()) return;
-    for_each_piece(exec, n, radix_piece, [&](std::int64_t first, std::int64_t last) {
-      std::copy(from_keys + first, from_keys + last, keys.data() + first);
-      std::copy(from_values + first, from_values + last, values.data() + first);
-    });
-  }
-
-  // Turns counts a piece and digit into first positions; false when all keys share the digit.
-  static bool starts_from_counts(buffer<radix_histogram>& counts, std::int64_t n) noexcept {
-    std::int64_t sum = 0;
-    for (std::size_t digit = 0; digit < radix_digits; ++digit) {
-      auto const before = sum;
-      for (auto& piece : counts) sum += std::exchange(piece[digit], sum);
-      if (sum - before == n) return false;
-    }
-    return true;
+    buffer<Key> key_scratch(exec, keys.size());
+    buffer<Value> value_scratch(exec, keys.size());
+    radix_sort_pieces(exec, keys.data(), values.data(), keys.size(), range, key_scratch.data(), value_scratch.data());
   }
 };
 

@@ -119,7 +119,12 @@ inline void check_lookup_matrix(char const* call, std::int64_t feature, std::int
                                 matrix_view<float const> matrix) {
   if (matrix.rows() != rows || matrix.columns() != dim || matrix.stride() < dim)
     throw error(errc::shape_mismatch, std::string(call) + ": a matrix does not fit its feature",
-                {{"feature", feature}, {"rows", matrix.rows()}, {"rows expected", rows}, {"columns", matrix.columns()}, {"dim", dim}});
+                {{"feature", feature},
+                 {"rows", matrix.rows()},
+                 {"rows expected", rows},
+                 {"columns", matrix.columns()},
+                 {"dim", dim},
+                 {"stride", matrix.stride()}});
 }
 
 /// What a backward is given fits what a forward saved.

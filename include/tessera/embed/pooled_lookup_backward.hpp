@@ -162,7 +162,8 @@ struct pooled_lookup_weight_gradient_fn {
 /// change; each table's step count grows by one, whether or not the batch names it. An id without a row gets no gradient. Rows of 16 bits
 /// an element are rounded stochastically (`rounding_block`).
 /// @post a row's gradient is summed in canonical order (`canonical_sum_chunk`): the thread count changes nothing.
-/// Workspace: about 32 bytes a value, from `exec`'s memory; 16 of them lie in `saved` where `prepare_backward` went before.
+/// Workspace: 24 bytes a value, from `exec`'s memory, and 8 a value of the tables sorted at once; 8 of the 24 lie in `saved` where
+/// `prepare_backward` went before.
 /// @throws tessera::error shape_mismatch, out_of_range, incompatible: no row has changed then; nor has it when memory runs out. A checked
 /// build refuses, with feature, position and id, a row that has left its table since the forward, and an order prepared for another batch.
 inline constexpr detail::pooled_lookup_backward_fn pooled_lookup_backward{};

@@ -89,8 +89,9 @@ namespace detail {
 /// Sums the gradient of each row that the batch names into `out`.
 template <class Index, class Store>
 void sum_sorted_rows(host_exec const& exec, vector_view<Store const> tables, row_sort<Index> const& sorted, lookup_saved const& saved,
-                     row_contribution const* contributions, row_gradients& out) {
+                     row_contribution* contributions, row_gradients& out) {
   run_pieces<Index> const pieces(exec, sorted, tables);
+  shared_runs<Index> const shared(exec, tables, sorted, contributions);
   buffer<std::int64_t> first_row(exec, pieces.count());  // of each piece, within its table
   exec.run(pieces.count(), [&](std::int64_t piece) {
     std::int64_t rows = 0;

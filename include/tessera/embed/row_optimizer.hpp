@@ -21,10 +21,11 @@ struct row_state_layout {
   int per_row = 0;
   int per_element = 0;
   float initial = 0;
+  char const* optimizer = "unnamed";  // for which it was made
 
   template <row_optimizer O>
   static constexpr row_state_layout of(O const& optimizer) noexcept {
-    return {O::row_state, O::element_state, initial_state_of(optimizer)};
+    return {O::row_state, O::element_state, initial_state_of(optimizer), optimizer_name_of(optimizer)};
   }
   TESSERA_HOST_DEVICE constexpr std::int64_t width(std::int64_t dim) const noexcept { return per_row + per_element * dim; }
 };

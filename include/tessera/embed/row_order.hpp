@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -37,20 +38,18 @@ struct table_order {
 
 template <class Index>
 struct row_sort {
-  buffer<Index> slots, positions, slot_scratch, position_scratch;  // a sort leaves its result in either pair
+  buffer<Index> slots, positions;
   buffer<table_order<Index>> tables;
 
-  std::size_t bytes() const noexcept {
-    return slots.capacity_bytes() + positions.capacity_bytes() + slot_scratch.capacity_bytes() + position_scratch.capacity_bytes() +
-           tables.capacity_bytes();
-  }
+  std::size_t bytes() const noexcept { return slots.capacity_bytes() + positions.capacity_bytes() + tables.capacity_bytes(); }
 
   /// `table_of(key)`: whose rows the key's ids name. `slot_at(store, position)`: of the id there, negative where it has no row.
   template <class Store, class TableOf, class SlotAt>
   void sort(host_exec const& exec, vector_view<Store const> stores, keyed_jagged_view<std::int64_t const> batch, TableOf const& table_of,
             SlotAt const& slot_at) {
     auto const n = batch.size();
-    for (auto* b : {&slots, &positions, &slot_scratch, &position_scratch}) b->resize(exec, n);
+    slots.resize(exec, n);
+    positions.resize(exec, n);
     tables.resize(exec, stores.size());
     buffer<std::int64_t> samples(exec, stores.size());  // of the key with the most
     for (std::int64_t t = 0; t < stores.size(); ++t) {
@@ -69,38 +68,45 @@ struct row_sort {
         [&](std::int64_t t, std::int64_t first_sample, std::int64_t last_sample) {
           collect(t, stores[t], batch, table_of, slot_at, first_sample, last_sample);
         });
-    // A large part of all is cut over the threads, the others are sorted one a thread.
-    auto const is_large = [&](std::int64_t t) { return tables[t].count > large_table && tables[t].count * exec.threads() > n; };
-    for (std::int64_t t = 0; t < stores.size(); ++t)
-      if (is_large(t)) {
-        auto const& order = tables[t];
-        radix_sort_pairs(exec, slots.view().slice(order.first, order.count), positions.view().slice(order.first, order.count),
-                         sorted_bits(stores[t]));
-        finish(stores[t], tables[t], {slots.data() + order.first, positions.data() + order.first});
-      }
-    exec.run(stores.size(), [&](std::int64_t t) {
-      auto& order = tables[t];
-      if (order.slots != nullptr) return;  // sorted above
-      finish(stores[t], order,
-             radix_sort_serial(slots.data() + order.first, positions.data() + order.first, order.count, sorted_bits(stores[t]),
-                               slot_scratch.data() + order.first, position_scratch.data() + order.first));
-    });
+    sort_tables(exec, stores);
   }
 
  private:
   static constexpr std::int64_t values_per_piece = 8192;
   static constexpr std::int64_t large_table = 1 << 17;
 
-  // Ids without a row sort behind all others: their slot is the bound.
+  // A large part of all is cut over the threads, the others are sorted one a thread: with scratch for those under way alone.
   template <class Store>
-  static radix_bits sorted_bits(Store const& store) noexcept {
-    return {0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(store.slot_bound())))};
-  }
-  template <class Store>
-  static void finish(Store const& store, table_order<Index>& order, std::pair<Index*, Index*> sorted) noexcept {
-    order.slots = sorted.first;
-    order.positions = sorted.second;
-    order.count = std::lower_bound(order.slots, order.slots + order.count, static_cast<Index>(store.slot_bound())) - order.slots;
+  void sort_tables(host_exec const& exec, vector_view<Store const> stores) {
+    auto const n = slots.size(), sorters = std::min<std::int64_t>(exec.threads(), stores.size());
+    auto const is_large = [&](std::int64_t t) { return tables[t].count > large_table && tables[t].count * exec.threads() > n; };
+    std::int64_t large = 0, small = 0;  // the most values of a table
+    for (std::int64_t t = 0; t < stores.size(); ++t) (is_large(t) ? large : small) = std::max(is_large(t) ? large : small, tables[t].count);
+    bool const is_shared = sorters * small < n;  // else each table has scratch of its own
+    auto const room = std::max(is_shared ? sorters * small : n, large);
+    buffer<Index> slot_scratch(exec, room), position_scratch(exec, room);
+    auto const sort = [&](std::int64_t t, std::int64_t scratch, auto const& by) {
+      auto& order = tables[t];
+      auto const bound = static_cast<Index>(stores[t].slot_bound());  // the slot of ids without a row: they come behind all others
+      auto *const keys = slots.data() + order.first, *const values = positions.data() + order.first;
+      by(keys, values, order.count, radix_bits{0, static_cast<int>(std::bit_width(bound))}, slot_scratch.data() + scratch,
+         position_scratch.data() + scratch);
+      order.slots = keys;
+      order.positions = values;
+      order.count = std::lower_bound(keys, keys + order.count, bound) - keys;
+    };
+    for (std::int64_t t = 0; t < stores.size(); ++t)
+      if (is_large(t)) sort(t, 0, [&](auto... arguments) { radix_sort_pieces(exec, arguments...); });
+    // One table a chunk, so that a thread sorts what it is to read next; which scratch is free, it looks for.
+    buffer<std::uint8_t> taken(exec, sorters);
+    std::fill(taken.begin(), taken.end(), std::uint8_t{0});
+    exec.run(stores.size(), [&](std::int64_t t) {
+      if (tables[t].slots != nullptr) return;  // sorted above
+      std::int64_t sorter = 0;
+      while (std::atomic_ref(taken.data()[sorter]).exchange(1, std::memory_order_acquire) != 0) sorter = (sorter + 1) % sorters;
+      sort(t, is_shared ? sorter * small : tables[t].first, radix_sort_in_place<Index, Index>);
+      std::atomic_ref(taken.data()[sorter]).store(0, std::memory_order_release);
+    });
   }
 
   // The positions of one table's keys by (sample, key, position in the bag), with the slot of each, for samples [first, last).

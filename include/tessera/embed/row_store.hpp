@@ -34,7 +34,7 @@ enum class row_status : std::uint8_t {
 /// One embedding table. Initial weights are uniform in [-init_bound, init_bound), rounded to the nearest value that the store's elements
 /// have, and depend on (seed, id, row id, element) alone: not on the kind of store, its size, or how it is cut over machines.
 struct table_options {
-  table_id id{};
+  table_id id{};          // tables that share a seed must differ in it, or they start with the same rows
   std::int64_t dim = 0;   // elements a row, at least 1
   std::int64_t rows = 0;  // dense: ids are 0 … rows - 1; hashed: how many to make room for at first
   float init_bound = 0.01F;

@@ -149,6 +149,7 @@ void check_optimizers(char const* call, vector_view<Store const> tables, vector_
                   {{"table", table.options().id.value},
                    {"state a row", table.state_layout().width(table.dim())},
                    {"needed", needed.width(table.dim())}});
+  for (auto const& table : tables) check_optimizer_kind(call, table.state_layout().optimizer, optimizers[0]);
 }
 
 template <class Store>
@@ -176,8 +177,13 @@ struct slot_run {
   std::int64_t table;
   std::int64_t slot;
   Index const* positions;
-  std::int64_t count;
+  std::int64_t count;  // how many contributions there are to sum
 };
+
+/// Runs that would keep one thread busy while others wait; a longer one has more chunks than one chunk sums.
+constexpr bool is_shared_run(std::int64_t count) noexcept {
+  return count >= 4 * canonical_sum_chunk && count <= canonical_sum_chunk * canonical_sum_chunk;
+}
 
 /// The sorted positions of all tables, cut into pieces; a run of equal slots belongs to the piece that it starts in.
 template <class Index>
@@ -201,7 +207,7 @@ struct run_pieces {
   std::int64_t count() const noexcept { return pieces.count(); }
   std::int64_t table_of(std::int64_t piece) const noexcept { return pieces.range_of(piece); }
 
-  /// Calls f(run, its table's order, where in it the run ends) for each run of a piece.
+  /// Calls f(run, its table's order, where in it the run ends) for each run of a piece. @pre the sums of shared runs are there.
   template <class F>
   void for_each_run(std::int64_t piece, F const& f) const noexcept {
     auto const t = table_of(piece);
@@ -212,10 +218,73 @@ struct run_pieces {
     while (first < last) {
       auto end = first + 1;
       while (end < order.count && order.slots[end] == order.slots[first]) ++end;
-      f(slot_run<Index>{t, static_cast<std::int64_t>(order.slots[first]), order.positions + first, end - first}, order, end);
+      auto const count = is_shared_run(end - first) ? divide_up(end - first, canonical_sum_chunk) : end - first;
+      f(slot_run<Index>{t, static_cast<std::int64_t>(order.slots[first]), order.positions + first, count}, order, end);
       first = end;
     }
   }
+};
+
+/// The chunks of shared runs, summed by all threads: each sum stands in for the contributions of its chunk, in the run's first positions.
+template <class Index>
+class shared_runs {
+ public:
+  template <class Store>
+  shared_runs(host_exec const& exec, vector_view<Store const> tables, row_sort<Index> const& sorted, row_contribution* contributions) {
+    std::int64_t count = 0, floats = 0;
+    for_each(sorted, [&](std::int64_t t, Index const*, std::int64_t n) {
+      ++count;
+      floats += divide_up(n, canonical_sum_chunk) * tables[t].dim();
+    });
+    if (count == 0) return;
+    buffer<run> runs(exec, count);
+    sums_.resize(exec, floats);
+    auto* next = runs.data();
+    auto* sums = sums_.data();
+    for_each(sorted, [&](std::int64_t t, Index const* positions, std::int64_t n) {
+      *next++ = {positions, n, tables[t].dim(), sums};
+      sums += divide_up(n, canonical_sum_chunk) * tables[t].dim();
+    });
+    for_each_piece_of(
+        exec, count, [&](std::int64_t r) { return runs[r].count; }, [](std::int64_t) { return canonical_sum_chunk; },
+        [&](std::int64_t r, std::int64_t first, std::int64_t last) {
+          auto const& of = runs[r];
+          auto* const sum = of.sums + first / canonical_sum_chunk * of.dim;
+          sum_contributions<0>(contributions, of.positions + first, last - first, of.dim, sum, sum);
+        });
+    for (auto const& of : runs)
+      for (std::int64_t chunk = 0; chunk < divide_up(of.count, canonical_sum_chunk); ++chunk)
+        contributions[of.positions[chunk]] = {of.sums + chunk * of.dim, 1.0F};
+  }
+
+ private:
+  struct run {
+    Index const* positions;
+    std::int64_t count;
+    std::int64_t dim;
+    float* sums;  // (chunks, dim)
+  };
+
+  // Calls f(table, positions, count) for each. One holds a multiple of `step`, and half as many positions before or behind it.
+  template <class F>
+  static void for_each(row_sort<Index> const& sorted, F const& f) {
+    constexpr std::int64_t step = 4 * canonical_sum_chunk;
+    for (std::int64_t t = 0; t < sorted.tables.size(); ++t) {
+      auto const& order = sorted.tables[t];
+      auto const* const slots = order.slots;
+      std::int64_t last = 0;  // of the run before
+      for (std::int64_t i = 0; i < order.count; i += step) {
+        if (i < last || order.count < step) continue;
+        auto const before = std::max<std::int64_t>(i - step / 2, 0), behind = std::min(i + step / 2, order.count) - 1;
+        if (slots[before] != slots[i] && slots[behind] != slots[i]) continue;
+        auto const first = std::lower_bound(slots + last, slots + i, slots[i]) - slots;
+        last = std::upper_bound(slots + i, slots + order.count, slots[i]) - slots;
+        if (is_shared_run(last - first)) f(t, order.positions + first, last - first);
+      }
+    }
+  }
+
+  buffer<float> sums_;
 };
 
 /// Starts loading what an update reads first: a row, its state, the gradient of one of its positions.
@@ -265,6 +334,7 @@ void update_rows_of(host_exec const& exec, char const* call, vector_view<Store> 
   contribute(contributions.view());
   with_order(exec, held, features, saved, [&](auto const& sorted) {
     run_pieces pieces(exec, sorted, held);
+    shared_runs const shared(exec, held, sorted, contributions.data());
     count_step(tables);
     update_sorted_rows(exec, tables, pieces, saved, contributions.data(), optimizers);
   });

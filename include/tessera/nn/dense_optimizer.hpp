@@ -29,12 +29,14 @@ class dense_optimizer_state {
   /// @throws tessera::error invalid_argument for a negative number of parameters, or as `check_optimizer`.
   template <dense_optimizer Optimizer>
   dense_optimizer_state(host_exec const& exec, std::int64_t parameters, Optimizer const& optimizer)
-      : planes_(exec, parameters * Optimizer::element_state), parameters_(parameters) {
+      : planes_(exec, parameters * Optimizer::element_state), parameters_(parameters), optimizer_(optimizer_name_of(optimizer)) {
     check_optimizer(optimizer);
     std::fill(planes_.begin(), planes_.end(), initial_state_of(optimizer));
   }
 
   std::int64_t parameters() const noexcept { return parameters_; }
+  /// The name of the kind of optimizer it was built for.
+  char const* optimizer() const noexcept { return optimizer_; }
   std::size_t bytes() const noexcept { return planes_.capacity_bytes(); }
   vector_view<float> planes() noexcept { return planes_.view(); }
   vector_view<float const> planes() const noexcept { return planes_.view(); }
@@ -44,6 +46,7 @@ class dense_optimizer_state {
  private:
   buffer<float> planes_;
   std::int64_t parameters_ = 0;
+  char const* optimizer_ = "unnamed";
   step_count steps_{};
 };
 
@@ -97,6 +100,7 @@ struct dense_update_fn {
                    {"gradient", gradient.size()},
                    {"state floats", state.planes().size()},
                    {"state floats expected", parameters.size() * Optimizer::element_state}});
+    check_optimizer_kind("dense_update", state.optimizer(), optimizer);
     check_optimizer(optimizer);
     state.set_steps(step_count{state.steps().value + 1});
     dense_update_impl<Exec>::run(exec, parameters, gradient, state.planes().data(), {0, parameters.size(), state.steps()}, optimizer);
@@ -106,8 +110,8 @@ struct dense_update_fn {
 }  // namespace detail
 
 /// One optimizer step over a block of dense parameters. `dense_update(exec, parameters, gradient, state, optimizer)`: both blocks (n,),
-/// `state` built for n and this kind of optimizer; counts the step. @throws tessera::error shape_mismatch, invalid_argument as
-/// `check_optimizer`; then nothing has changed.
+/// `state` built for n and this kind of optimizer; counts the step. @throws tessera::error shape_mismatch, incompatible for a state of another
+/// kind, invalid_argument as `check_optimizer`; then nothing has changed.
 inline constexpr detail::dense_update_fn dense_update{};
 
 }  // namespace tessera::inline TESSERA_ABI
