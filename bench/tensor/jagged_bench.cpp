@@ -119,7 +119,7 @@ void report_copy(benchmark::State& state, Work const& work, double bytes) {
 
 void permute(benchmark::State& state) {
   auto& work = kept<id_rows>("ids", [] { return std::make_shared<id_rows>(); });
-  std::int64_t next = 0;
+  auto& next = next_input();
   for (auto _ : state) {
     auto const result = tessera::permute_keys(work.host.step, work.batch(next++), work.order());
     benchmark::DoNotOptimize(result.view().values);
@@ -131,7 +131,7 @@ void permute(benchmark::State& state) {
 void bucketize(benchmark::State& state) {
   auto& work = kept<id_rows>("ids", [] { return std::make_shared<id_rows>(); });
   tessera::block_buckets const policy{.block_size = id_bound / ranks};
-  std::int64_t next = 0;
+  auto& next = next_input();
   for (auto _ : state) {
     auto const result = tessera::bucketize(work.host.step, work.batch(next++), ranks, policy);
     benchmark::DoNotOptimize(result.view().values);
@@ -143,7 +143,7 @@ void bucketize(benchmark::State& state) {
 void index_select(benchmark::State& state) {
   auto& work = kept<vector_rows>("vectors", [] { return std::make_shared<vector_rows>(); });
   double bytes = 0;
-  std::int64_t next = 0;
+  auto& next = next_input();
   for (auto _ : state) {
     auto const in = work.batch(next);
     auto const& indices = work.indices(next++);
@@ -158,14 +158,14 @@ void index_select(benchmark::State& state) {
 
 void to_padded(benchmark::State& state) {
   auto& work = kept<vector_rows>("vectors", [] { return std::make_shared<vector_rows>(); });
-  std::int64_t next = 0;
+  auto& next = next_input();
   for (auto _ : state) tessera::to_padded_vectors(work.host.step, work.batch(next++), {work.out.data(), work.rows() * width, dim});
   report_copy(state, work, static_cast<double>(4 * dim * (work.cut(0).back() + work.rows() * width) + 8 * work.rows()));
 }
 
 void from_padded(benchmark::State& state) {
   auto& work = kept<vector_rows>("padded", [] { return std::make_shared<vector_rows>(true); });
-  std::int64_t next = 0;
+  auto& next = next_input();
   for (auto _ : state) {
     auto const& cut = work.cut(next);
     tessera::from_padded_vectors(work.host.step, work.padded(next++),
@@ -176,7 +176,7 @@ void from_padded(benchmark::State& state) {
 
 void segment_sum(benchmark::State& state) {
   auto& work = kept<vector_rows>("vectors", [] { return std::make_shared<vector_rows>(); });
-  std::int64_t next = 0;
+  auto& next = next_input();
   for (auto _ : state)
     tessera::pool_segments(work.host.step, work.batch(next++), tessera::segment_pooling::sum, {work.out.data(), work.rows(), dim});
   auto const read = static_cast<double>(4 * dim * work.batch(0).size() + 8 * work.rows()),

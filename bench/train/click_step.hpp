@@ -14,14 +14,9 @@
 #include <vector>
 
 #include <tessera/tessera.hpp>
-#if TESSERA_BENCH_BLAS
-#include <tessera/nn/gemm_blas.hpp>
-#endif
-#if TESSERA_BENCH_DNNL
-#include <tessera/nn/gemm_dnnl.hpp>
-#endif
 
 #include "../ceiling.hpp"
+#include "../gemms.hpp"
 #include "../inputs.hpp"
 
 /// A click model's training step as it is judged: on batches drawn from a seed, row-wise Adagrad for rows and SGD for the rest, whole and
@@ -219,7 +214,7 @@ void run_click_step(benchmark::State& state, std::string const& name, click_shap
     for (std::int64_t i = 0; i < std::min<std::int64_t>(made->batches(), 8); ++i) made->step(i);
     return made;
   });
-  std::int64_t next = 0;
+  auto& next = next_input();
   for (auto _ : state) work.step(next++);
   auto const done = static_cast<double>(state.iterations() * work.samples());
   state.counters["samples_per_second"] = benchmark::Counter(done, benchmark::Counter::kIsRate);
@@ -236,27 +231,17 @@ void run_click_step(benchmark::State& state, std::string const& name, click_shap
   state.counters["workspace_bytes"] = work.workspace_bytes();
 }
 
-/// Registers the step by each library that may multiply: `name` by the fastest in float, and all under names that say which.
+/// Registers the step by each library that may multiply.
 template <class Interaction>
 void add_click_step(std::string const& name, click_shape const& shape, std::int64_t samples, int threads = all_threads(),
                     typename Interaction::options const& interaction = {}) {
-  auto const add = [=](std::string const& called, auto gemm) {
+  for_each_gemm(name, [=](std::string const& called, auto gemm) {
     benchmark::RegisterBenchmark(
         called.c_str(),
         [=](benchmark::State& state) { run_click_step<Interaction, decltype(gemm)>(state, called, shape, samples, threads, interaction); })
         ->UseRealTime()
         ->Unit(benchmark::kMillisecond);
-  };
-#if TESSERA_BENCH_DNNL
-  add(name, tessera::dnnl_fp32_gemm{});
-  add(name + "_bf16", tessera::dnnl_bf16_gemm{});
-#else
-  add(name, tessera::eigen_gemm{});
-#endif
-  add(name + "_eigen", tessera::eigen_gemm{});
-#if TESSERA_BENCH_BLAS
-  add(name + "_blas", tessera::blas_gemm{});
-#endif
+  });
 }
 
 }  // namespace tessera_bench

@@ -196,6 +196,12 @@ void dot_interaction_suite() {
     refused_forward(blocks({{2, 3}, {2, 3}}), matrix(1, 4));
     refused_forward(blocks({{2, 3}, {2, 4}}), matrix(2, 4));
     refused_forward(blocks({{2, 3}, {1, 3}}), matrix(2, 4));
+    auto overlapping = matrix(2, 4);
+    overlapping.row_stride = 3;
+    refused_forward(blocks({{2, 3}, {2, 3}}), overlapping);
+    auto overlapping_vectors = blocks({{2, 3}, {2, 3}});
+    overlapping_vectors[1].row_stride = 2;
+    refused_forward(overlapping_vectors, matrix(2, 4));
     auto const refused_backward = [&](std::vector<tessera::matrix_view<float>> const& vectors, tessera::matrix_view<float> gradient,
                                       std::vector<tessera::matrix_view<float>> const& gradients) {
       CHECK_THROWS_AS(tessera::dot_interaction_backward(harness.exec(), constant(vectors), gradient, gradients), tessera::error);

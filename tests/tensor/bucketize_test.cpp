@@ -126,6 +126,62 @@ TEST_CASE("ids outside the blocks are refused by name, or spread so that no bloc
   });
 }
 
+TEST_CASE("blocks of any size, ids up to the largest") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  std::vector<std::int64_t> sizes{1, 2, 3, 64, 1000, std::int64_t{1} << 40, (std::int64_t{1} << 62) - 1, std::int64_t{1} << 62, INT64_MAX};
+  for (int i = 0; i < 20; ++i) sizes.push_back(static_cast<std::int64_t>(random() >> (1 + random() % 60)) | 1);
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
+    for (auto const size : sizes)
+      for (std::int64_t const buckets : {1, 2, 3, 8}) {
+        CAPTURE(size);
+        CAPTURE(buckets);
+        auto const last = size > INT64_MAX / buckets ? INT64_MAX : size * buckets - 1;
+        model_rows rows;
+        for (int r = 0; r < 30; ++r) {
+          rows.push_back({{0, last, std::min(size - 1, last), std::min(size, last)}, {}});
+          for (auto i = random() % 20; i > 0; --i)
+            rows.back().values.push_back(last == INT64_MAX ? static_cast<std::int64_t>(random() >> 1)
+                                                           : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(last + 1)));
+        }
+        model const keys{rows};
+        auto const batch = batch_of<std::int64_t>(exec, keys);
+        check_batch(tessera::bucketize(exec, batch, buckets, block_buckets{.block_size = size}),
+                    bucketized(keys, buckets, [&](std::size_t, std::int64_t id) {
+                      return place{id / size, id % size};
+                    }));
+        for (std::int64_t const negative : {INT64_MIN, INT64_MIN + 1, std::int64_t{-1}}) {
+          auto const one = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{negative}}}});
+          CHECK(error_of([&] { tessera::bucketize(exec, one, buckets, block_buckets{.block_size = size}); }).value("id") ==
+                std::to_string(negative));
+          CHECK(block_buckets{.block_size = size}.place(0, negative, buckets).bucket < 0);
+        }
+      }
+  });
+}
+
+TEST_CASE("the first id without a bucket is named, wherever it stands") {
+  tessera_tests::for_each_host([](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
+    auto const check = [&]<class T>(T) {
+      for (std::size_t length = 1; length < 140; length += length < 20 ? 1 : 17)
+        for (std::size_t wrong = 0; wrong < length; ++wrong) {
+          std::vector<T> ids(length, 1);
+          ids[wrong] = 20;
+          ids.back() = wrong + 1 < length ? 21 : 20;
+          auto const batch = tessera::keyed_jagged<T>::from_rows(exec, {{"a", {{1}, ids}}});
+          auto const e = error_of([&] { tessera::bucketize(exec, batch, 2, block_buckets{.block_size = 10}); });
+          CHECK(e.value("row") == "1");
+          CHECK(e.value("position") == std::to_string(wrong));
+          CHECK(e.value("id") == "20");
+        }
+    };
+    check(std::int64_t{});
+    check(std::int32_t{});
+    check(std::int8_t{});
+  });
+}
+
 TEST_CASE("ids that spread to what their type cannot hold are refused") {
   tessera_tests::serial_host host;
   // Of 2^64 - 1, a third: its lower 32 bits alone are an id that a large block holds.

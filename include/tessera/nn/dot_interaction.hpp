@@ -6,6 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
@@ -26,31 +30,67 @@ struct dot_interaction_impl {
                 "dot_interaction: no back end for this execution; for CUDA include <tessera/nn/dot_interaction.cuh>");
 };
 
-// Both directions are sums of rows with weights, four sums at once and a register of each, so that a sum waits for itself rarely and what is
-// loaded serves four.
+// Both directions are sums of rows with weights, eight sums at once and a register of each: as many as two units that add take to never wait,
+// and what is loaded serves eight.
 template <>
 struct dot_interaction_impl<host_exec> {
   static constexpr std::int64_t samples_per_piece = 64;
-  static constexpr std::int64_t lanes = __BIGGEST_ALIGNMENT__ / sizeof(float), sums = 4;  // of a vector register
+  static constexpr std::int64_t lanes = __BIGGEST_ALIGNMENT__ / sizeof(float), sums = 8;  // of a vector register
 
   static constexpr std::int64_t pad(std::int64_t n) noexcept { return divide_up(n, lanes) * lanes; }
 
-  // out[r * stride + i] = sum over k of weight(r, k) * row(k)[i], k in order; whole registers of each row are readable.
-  template <class Weight, class Row>
-  static void weighted_rows(std::int64_t count, Weight const& weight, Row const& row, float* out, std::int64_t stride) noexcept {
+  // A matrix of floats by its first and how far apart rows begin.
+  struct rows_of {
+    float const* data;
+    std::int64_t stride;
+  };
+
+  // out[r * stride + i] = sum over k of weights(k, r) * rows(k, i), k in order, for `sums` r and `lanes` i.
+  static void weighted_rows(std::int64_t count, rows_of weights, rows_of rows, float* out, std::int64_t stride) noexcept {
     using vector = float __attribute__((vector_size(lanes * sizeof(float))));  // arrays do not stay in registers
-    vector a{}, b{}, c{}, d{}, x;
+    vector a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{}, x;
     for (std::int64_t k = 0; k < count; ++k) {
-      std::memcpy(&x, row(k), sizeof(x));
-      a += weight(0, k) * x;
-      b += weight(1, k) * x;
-      c += weight(2, k) * x;
-      d += weight(3, k) * x;
+      float const* const weight = weights.data + k * weights.stride;
+      std::memcpy(&x, rows.data + k * rows.stride, sizeof(x));
+      a += weight[0] * x;
+      b += weight[1] * x;
+      c += weight[2] * x;
+      d += weight[3] * x;
+      e += weight[4] * x;
+      f += weight[5] * x;
+      g += weight[6] * x;
+      h += weight[7] * x;
     }
     std::memcpy(out, &a, sizeof(a));
     std::memcpy(out + stride, &b, sizeof(b));
     std::memcpy(out + 2 * stride, &c, sizeof(c));
     std::memcpy(out + 3 * stride, &d, sizeof(d));
+    std::memcpy(out + 4 * stride, &e, sizeof(e));
+    std::memcpy(out + 5 * stride, &f, sizeof(f));
+    std::memcpy(out + 6 * stride, &g, sizeof(g));
+    std::memcpy(out + 7 * stride, &h, sizeof(h));
+  }
+
+  // to[d * stride + v] = vectors[v].row(sample)[d], four vectors at once. Up to three columns past the last vector's repeat it.
+  static void transpose(vector_view<matrix_view<float const> const> vectors, std::int64_t sample, float* to, std::int64_t stride) noexcept {
+    auto const dim = vectors[0].columns();
+    for (std::int64_t v = 0; v < vectors.size(); v += 4) {
+      float const* rows[4];
+      for (std::int64_t r = 0; r < 4; ++r) rows[r] = vectors[std::min(v + r, vectors.size() - 1)].row(sample);
+      std::int64_t d = 0;
+#if defined(__SSE2__)
+      for (; d + 4 <= dim; d += 4) {
+        auto a = _mm_loadu_ps(rows[0] + d), b = _mm_loadu_ps(rows[1] + d), c = _mm_loadu_ps(rows[2] + d), e = _mm_loadu_ps(rows[3] + d);
+        _MM_TRANSPOSE4_PS(a, b, c, e);
+        _mm_storeu_ps(to + d * stride + v, a);
+        _mm_storeu_ps(to + (d + 1) * stride + v, b);
+        _mm_storeu_ps(to + (d + 2) * stride + v, c);
+        _mm_storeu_ps(to + (d + 3) * stride + v, e);
+      }
+#endif
+      for (; d < dim; ++d)
+        for (std::int64_t r = 0; r < 4; ++r) to[d * stride + v + r] = rows[r][d];
+    }
   }
 
   // Copies n floats by registers: the last one is readable to its end, and its rest is written too unless that passes `writable`.
@@ -60,7 +100,7 @@ struct dot_interaction_impl<host_exec> {
   }
 
   static void forward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> out) {
-    auto const count = vectors.size(), dim = vectors[0].columns(), padded = pad(count);
+    auto const count = vectors.size(), dim = vectors[0].columns(), padded = divide_up(pad(count), sums) * sums;
     auto const pieces = divide_up(out.rows(), samples_per_piece);
     buffer<float> scratch(exec, pieces * (dim + sums) * padded);
     for_each_piece(exec, out.rows(), samples_per_piece, [&](std::int64_t first, std::int64_t last) {
@@ -68,20 +108,13 @@ struct dot_interaction_impl<host_exec> {
       float* const products = by_element + dim * padded;                                             // (sums, vectors)
       std::fill_n(by_element, dim * padded, 0.0F);
       for (auto sample = first; sample < last; ++sample) {
-        for (std::int64_t v = 0; v < count; ++v) {
-          auto const* const values = vectors[v].row(sample);
-          for (std::int64_t d = 0; d < dim; ++d) by_element[d * padded + v] = values[d];
-        }
+        transpose(vectors, sample, by_element, padded);
         auto* const row = out.row(sample);
         std::copy_n(vectors[0].row(sample), dim, row);
         for (std::int64_t v = 0; v < count; v += sums) {
           auto const here = std::min(sums, count - v);
-          float const* weights[sums];
-          for (std::int64_t r = 0; r < sums; ++r) weights[r] = vectors[v + std::min(r, here - 1)].row(sample);
           for (std::int64_t w = 0; w < v + here - 1; w += lanes)
-            weighted_rows(
-                dim, [&](std::int64_t r, std::int64_t d) { return weights[r][d]; },
-                [&](std::int64_t d) { return by_element + d * padded + w; }, products + w, padded);
+            weighted_rows(dim, {by_element + v, padded}, {by_element + w, padded}, products + w, padded);
           for (std::int64_t r = 0; r < here; ++r) {
             auto const start = dot_interaction_width(v + r, dim);
             copy_lanes(products + r * padded, v + r, row + start, out.columns() - start);
@@ -110,9 +143,7 @@ struct dot_interaction_impl<host_exec> {
         }
         for (std::int64_t v = 0; v < count; v += sums) {
           for (std::int64_t d = 0; d < dim; d += lanes)
-            weighted_rows(
-                count, [&](std::int64_t r, std::int64_t w) { return pairs[w * padded_count + v + r]; },
-                [&](std::int64_t w) { return values + w * padded + d; }, products + d, padded);
+            weighted_rows(count, {pairs + v, padded_count}, {values + d, padded}, products + d, padded);
           for (std::int64_t r = 0; r < std::min(sums, count - v); ++r)
             copy_lanes(products + r * padded, dim, vector_gradients[v + r].row(sample), dim);
         }
@@ -122,31 +153,36 @@ struct dot_interaction_impl<host_exec> {
   }
 };
 
-inline void check_interaction(std::int64_t vectors, std::int64_t rows, std::int64_t columns, std::int64_t dim) {
-  if (columns != dot_interaction_width(vectors, dim))
-    throw error(
-        errc::shape_mismatch, "dot_interaction: width of the output",
-        {{"columns", columns}, {"expected", dot_interaction_width(vectors, dim)}, {"vectors", vectors}, {"dim", dim}, {"rows", rows}});
+inline void check_interaction(std::int64_t vectors, std::int64_t dim, matrix_view<float const> out) {
+  if (out.columns() != dot_interaction_width(vectors, dim) || (out.rows() > 1 && out.stride() < out.columns()))
+    throw error(errc::shape_mismatch, "dot_interaction: width or stride of the output",
+                {{"columns", out.columns()},
+                 {"expected", dot_interaction_width(vectors, dim)},
+                 {"stride", out.stride()},
+                 {"vectors", vectors},
+                 {"dim", dim},
+                 {"rows", out.rows()}});
 }
 
 template <class T>
 void check_interaction_vectors(char const* argument, vector_view<matrix_view<T> const> vectors, std::int64_t rows, std::int64_t dim) {
   for (std::int64_t v = 0; v < vectors.size(); ++v)
-    if (vectors[v].rows() != rows || vectors[v].columns() != dim)
+    if (vectors[v].rows() != rows || vectors[v].columns() != dim || (rows > 1 && vectors[v].stride() < dim))
       throw error(errc::shape_mismatch, "dot_interaction: a vector block of another shape",
                   {{"argument", argument},
                    {"vector", v},
                    {"rows", vectors[v].rows()},
                    {"expected rows", rows},
                    {"columns", vectors[v].columns()},
-                   {"expected columns", dim}});
+                   {"expected columns", dim},
+                   {"stride", vectors[v].stride()}});
 }
 
 struct dot_interaction_fn {
   template <execution Exec>
   void operator()(Exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> out) const {
     if (vectors.empty()) throw error(errc::invalid_argument, "dot_interaction: no vectors", {});
-    check_interaction(vectors.size(), out.rows(), out.columns(), vectors[0].columns());
+    check_interaction(vectors.size(), vectors[0].columns(), out);
     check_interaction_vectors("vectors", vectors, out.rows(), vectors[0].columns());
     dot_interaction_impl<Exec>::forward(exec, vectors, out);
   }
@@ -157,7 +193,7 @@ struct dot_interaction_backward_fn {
   void operator()(Exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float const> gradient,
                   vector_view<matrix_view<float> const> vector_gradients) const {
     if (vectors.empty()) throw error(errc::invalid_argument, "dot_interaction: no vectors", {});
-    check_interaction(vectors.size(), gradient.rows(), gradient.columns(), vectors[0].columns());
+    check_interaction(vectors.size(), vectors[0].columns(), gradient);
     check_interaction_vectors("vectors", vectors, gradient.rows(), vectors[0].columns());
     if (vector_gradients.size() != vectors.size())
       throw error(errc::shape_mismatch, "dot_interaction: one gradient a vector",
@@ -172,12 +208,13 @@ struct dot_interaction_backward_fn {
 /// DLRM's interaction: a sample's first vector, then the dot products of all pairs of its vectors, (1,0) (2,0) (2,1) (3,0) …
 /// Source: Naumov et al., "Deep learning recommendation model for personalization and recommendation systems", 2019.
 ///
-/// `dot_interaction(exec, vectors, out)`: `vectors`: blocks (samples, dim) of any row stride, wherever they lie; `out` (samples,
+/// `dot_interaction(exec, vectors, out)`: `vectors`: blocks (samples, dim) whose rows do not overlap, wherever they lie; `out` (samples,
 /// dot_interaction_width(vectors, dim)). Sums in float, over the elements in order.
 /// @throws tessera::error invalid_argument for no vectors, shape_mismatch naming the block that does not fit.
 inline constexpr detail::dot_interaction_fn dot_interaction{};
 
 /// The gradients of all vectors, overwritten. `dot_interaction_backward(exec, vectors, gradient of out, vector_gradients)`.
+/// A vector that is not finite makes its own gradient NaN: zero times it is added.
 /// @throws as the forward.
 inline constexpr detail::dot_interaction_backward_fn dot_interaction_backward{};
 

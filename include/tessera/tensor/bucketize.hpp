@@ -16,6 +16,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/id_map.hpp>
+#include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.hpp>
@@ -72,8 +73,8 @@ class fixed_divisor {
 /// Blocks of neighbouring ids, as of row-wise shards: id goes to bucket id / block size as id % block size. With `spread`, as FBGEMM's
 /// block_bucketize_sparse_features.
 struct block_buckets {
-  std::int64_t block_size = 0;                       // ids a bucket, at least 1; for every key, unless
-  vector_view<std::int64_t const> block_sizes = {};  // (keys,): one a key
+  std::int64_t block_size = 0;                       // ids a bucket, at least 1
+  vector_view<std::int64_t const> block_sizes = {};  // (keys,): one a key in place of that
   outside_blocks outside = outside_blocks::refuse;
 
   void check(std::int64_t keys, std::int64_t) const {
@@ -88,13 +89,14 @@ struct block_buckets {
   TESSERA_HOST_DEVICE constexpr placed_id place(std::int64_t key, std::int64_t id, std::int64_t buckets) const noexcept(!checks_indices) {
     auto const size = size_of(key);
     auto const bits = static_cast<std::uint64_t>(id);
-    return placed(bits, bits / size, size, static_cast<std::uint64_t>(buckets));
+    return placed(bits, bits / size, size, end_of(size, buckets), static_cast<std::uint64_t>(buckets));
   }
   auto of_key(std::int64_t key, std::int64_t buckets) const noexcept(!checks_indices) {
     auto const size = size_of(key);
-    return [*this, size, count = static_cast<std::uint64_t>(buckets), divisor = detail::fixed_divisor(size)](std::int64_t id) {
+    return [*this, size, end = end_of(size, buckets), count = static_cast<std::uint64_t>(buckets),
+            divisor = detail::fixed_divisor(size)](std::int64_t id) {
       auto const bits = static_cast<std::uint64_t>(id);
-      return placed(bits, divisor.quotient(bits), size, count);
+      return placed(bits, divisor.quotient(bits), size, end, count);
     };
   }
 
@@ -102,9 +104,15 @@ struct block_buckets {
   TESSERA_HOST_DEVICE constexpr std::uint64_t size_of(std::int64_t key) const noexcept(!checks_indices) {
     return static_cast<std::uint64_t>(block_sizes.empty() ? block_size : block_sizes[key]);
   }
-  TESSERA_HOST_DEVICE constexpr placed_id placed(std::uint64_t bits, std::uint64_t block, std::uint64_t size,
+  // Of the ids that blocks hold: none is negative.
+  TESSERA_HOST_DEVICE static constexpr std::uint64_t end_of(std::uint64_t size, std::int64_t buckets) noexcept {
+    constexpr auto most = std::uint64_t{1} << 63;
+    auto const count = static_cast<std::uint64_t>(buckets);
+    return size > most / count ? most : size * count;
+  }
+  TESSERA_HOST_DEVICE constexpr placed_id placed(std::uint64_t bits, std::uint64_t block, std::uint64_t size, std::uint64_t end,
                                                  std::uint64_t buckets) const noexcept {
-    if (block < buckets) return {static_cast<std::int64_t>(block), static_cast<std::int64_t>(bits - block * size)};
+    if (bits < end) return {static_cast<std::int64_t>(block), static_cast<std::int64_t>(bits - block * size)};
     if (outside == outside_blocks::refuse) return {-1, static_cast<std::int64_t>(bits)};
     return {static_cast<std::int64_t>(bits % buckets), static_cast<std::int64_t>(bits / buckets)};
   }
@@ -129,6 +137,8 @@ struct bucketize_impl {
 
 inline constexpr std::int64_t bucketized_rows_per_piece = 1024;
 inline constexpr std::int64_t bucketize_offsets = 4096;
+// Bytes: a page, at whose end the processor stops to read ahead by itself, and what a bucket's next row or two may write.
+inline constexpr std::uintptr_t bucketize_read_ahead = 4096, bucketize_written_ahead = 256;
 
 template <>
 struct bucketize_impl<host_exec> {
@@ -180,24 +190,46 @@ struct bucketize_impl<host_exec> {
                     std::vector<std::string> const* names, Offset* counts) {
     auto const rows = in.flat();
     for_each_key_part(in, first, last, [&](std::int64_t key, std::int64_t first_row, std::int64_t last_row) {
+      auto const begin = rows.begin_of(first_row), end = rows.begin_of(last_row);
       auto const place_id = placing(policy, key, buckets);
-      for (auto p = rows.begin_of(first_row), end = rows.begin_of(last_row); p < end; ++p) {
+      if (auto const p = begin + count_values(in.values + begin, end - begin, buckets, place_id, counts); p < end) {
         auto const placed = place_id(static_cast<std::int64_t>(in.values[p]));
-        bool const has_bucket = placed.bucket >= 0 && placed.bucket < buckets;
-        if (!has_bucket || static_cast<std::int64_t>(static_cast<std::remove_const_t<T>>(placed.id)) != placed.id) {
-          auto const row = std::upper_bound(rows.offsets + first_row, rows.offsets + last_row, p) - rows.offsets - 1;
-          throw error(errc::out_of_range,
-                      has_bucket ? "bucketize: what an id is called in its bucket does not fit its type" : "bucketize: no bucket for an id",
-                      {{"key", key_label(names, key)},
-                       {"row", row - (in.first_row[key] - in.first_row[0])},
-                       {"position", p - rows.begin_of(row)},
-                       {"id", in.values[p]},
-                       {"buckets", buckets},
-                       {"id in the bucket", placed.id}});
-        }
-        ++counts[placed.bucket];
+        auto const row = std::upper_bound(rows.offsets + first_row, rows.offsets + last_row, p) - rows.offsets - 1;
+        throw error(errc::out_of_range,
+                    has_bucket(placed, buckets) ? "bucketize: what an id is called in its bucket does not fit its type"
+                                                : "bucketize: no bucket for an id",
+                    {{"key", key_label(names, key)},
+                     {"row", row - (in.first_row[key] - in.first_row[0])},
+                     {"position", p - rows.begin_of(row)},
+                     {"id", in.values[p]},
+                     {"buckets", buckets},
+                     {"id in the bucket", placed.id}});
       }
     });
+  }
+
+  // How many values stand before the first without a place. By value, as in `place_rows_of_key`: what the loop needs stays in registers.
+  template <class T, class Offset, class Place>
+  static std::int64_t count_values(T* values, std::int64_t size, std::int64_t buckets, Place place_id, Offset* counts) {
+    auto const counted = [&](std::int64_t i) {
+      auto const placed = place_id(static_cast<std::int64_t>(values[i]));
+      if (!has_bucket(placed, buckets) || static_cast<std::int64_t>(static_cast<std::remove_const_t<T>>(placed.id)) != placed.id)
+        return false;
+      ++counts[placed.bucket];
+      return true;
+    };
+    std::int64_t i = 0;
+    for (constexpr std::int64_t line = cache_line_bytes / sizeof(T); i + line <= size; i += line) {
+      __builtin_prefetch(ahead(values + i, bucketize_read_ahead));
+      for (std::int64_t k = 0; k < line; ++k)
+        if (!counted(i + k)) return i + k;
+    }
+    while (i < size && counted(i)) ++i;
+    return i;
+  }
+
+  static bool has_bucket(placed_id placed, std::int64_t buckets) noexcept {
+    return static_cast<std::uint64_t>(placed.bucket) < static_cast<std::uint64_t>(buckets);
   }
 
   // The offsets of one row lie so far apart, one a bucket, that all may fall into one set of the cache. So those of some rows gather side by
@@ -220,21 +252,43 @@ struct bucketize_impl<host_exec> {
   template <class T, class Offset, class Policy>
   static void place_rows(keyed_jagged_view<T, Offset> in, std::int64_t buckets, Policy const& policy, std::int64_t first, std::int64_t last,
                          Offset* next, outputs<std::remove_const_t<T>, Offset> const& out, Offset* offsets, std::int64_t stride) {
-    auto const rows = in.flat();
-    auto const first_value = in.first_value();
     for_each_key_part(in, first, last, [&](std::int64_t key, std::int64_t first_row, std::int64_t last_row) {
       auto const place_id = placing(policy, key, buckets);
-      for (auto row = first_row; row < last_row; ++row) {
-        for (std::int64_t b = 0; b < buckets; ++b) offsets[b * stride + (row - first)] = next[b];
-        for (auto p = rows.begin_of(row), end = rows.end_of(row); p < end; ++p) {
-          auto const placed = place_id(static_cast<std::int64_t>(in.values[p]));
-          auto const at = next[placed.bucket]++;
-          out.values[at] = static_cast<std::remove_const_t<T>>(placed.id);
+      if (in.weighted() || out.positions != nullptr)
+        place_rows_of_key<true>(in, buckets, place_id, first_row, last_row, next, out, offsets + (first_row - first), stride);
+      else
+        place_rows_of_key<false>(in, buckets, place_id, first_row, last_row, next, out, offsets + (first_row - first), stride);
+    });
+  }
+
+  template <bool MoreThanValues, class T, class Offset, class Place>
+  static void place_rows_of_key(keyed_jagged_view<T, Offset> in, std::int64_t buckets, Place place_id, std::int64_t first,
+                                std::int64_t last, Offset* next, outputs<std::remove_const_t<T>, Offset> out, Offset* offsets,
+                                std::int64_t stride) {
+    auto const rows = in.flat();
+    auto const first_value = in.first_value();
+    constexpr std::int64_t rows_of_line = cache_line_bytes / sizeof(Offset);  // each asks for the line of some of the buckets
+    for (auto row = first; row < last; ++row) {
+      for (std::int64_t b = 0; b < buckets; ++b) {
+        offsets[b * stride + (row - first)] = next[b];
+        __builtin_prefetch(ahead(out.values + next[b], bucketize_written_ahead), 1);
+      }
+      for (auto b = row % rows_of_line; b < buckets; b += rows_of_line) __builtin_prefetch(out.offsets + b * rows.rows + row, 1);
+      for (auto p = rows.begin_of(row), end = rows.end_of(row); p < end; ++p) {
+        auto const placed = place_id(static_cast<std::int64_t>(in.values[p]));
+        auto const at = next[placed.bucket]++;
+        out.values[at] = static_cast<std::remove_const_t<T>>(placed.id);
+        if constexpr (MoreThanValues) {
           if (in.weighted()) out.weights[at] = in.weights[p];
           if (out.positions != nullptr) out.positions[p - first_value] = at;
         }
       }
-    });
+    }
+  }
+
+  // What lies so many bytes further on, which may be past the end: only to be prefetched.
+  static void const* ahead(void const* p, std::uintptr_t bytes) noexcept {
+    return reinterpret_cast<void const*>(reinterpret_cast<std::uintptr_t>(p) + bytes);
   }
 
   // f(key, first_row, last_row) for the keys of rows [first, last), all counted over all keys.
