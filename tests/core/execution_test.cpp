@@ -76,6 +76,14 @@ TEST_CASE("threads() is the team's size") {
   CHECK(sizes == std::vector<int>{1, 2, 4, 2});
 }
 
+TEST_CASE("a team that says it has no threads counts as one, as it runs all the same") {
+  struct : tessera::serial_team {
+    static unsigned size() noexcept { return 0; }  // as std::thread::hardware_concurrency may
+  } team;
+  tessera::system_memory memory;
+  CHECK(host_exec(team, memory).threads() == 1);
+}
+
 TEST_CASE("the exception of the lowest chunk wins, and all the others run") {
   for_each_team([](host_exec const& exec) {
     for (int round = 0; round < 50; ++round) {

@@ -49,16 +49,6 @@ TEST_CASE("gemm with a BLAS: what the library's integer cannot hold is refused")
   CHECK(product[0] == 0);
 }
 
-TEST_CASE("gemm with a BLAS: a single row's stride is anything, rows that overlap are refused") {
-  tessera_tests::gemm_single_rows<blas_gemm>();
-  std::vector<float> const row{1, 2, 3, 4, 5, 6};
-  float product[2] = {};
-  tessera::matrix_view<float const> const one(row.data(), 1, 3), overlapping(row.data(), 3, 2, 1);
-  auto const e =
-      tessera_tests::error_of([&] { blas_gemm::multiply(one, overlapping, tessera::matrix_view<float>(product, 1, 2), nullptr); });
-  CHECK(e.code() == tessera::errc::invalid_argument);
-  CHECK(e.value("matrix") == "b");
-  CHECK(e.value("stride") == "1");
-}
+TEST_CASE("gemm with a BLAS: a single row's stride is anything") { tessera_tests::gemm_single_rows<blas_gemm>(); }
 
 }  // namespace

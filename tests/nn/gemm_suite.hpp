@@ -162,8 +162,15 @@ void gemm_suite() {
     CHECK(refused(tessera::transposed(m23), m34, 3, 4));
     CHECK(refused(m23, tessera::transposed(m34), 2, 4));
     CHECK(refused(m23, m34, 0, 4));
+    tessera::matrix_view<float> const c24(out.data(), 2, 4);
     CHECK_THROWS_WITH_AS(tessera::gemm(harness.exec(), harness.policy(), m23, m34, tessera::matrix_view<float>(out.data(), 2, 4, 3)),
-                         "gemm: rows of c overlap (c columns 4, c stride 3)", tessera::error);
+                         "gemm: rows overlap (matrix c, columns 4, stride 3)", tessera::error);
+    CHECK_THROWS_WITH_AS(
+        tessera::gemm(harness.exec(), harness.policy(), tessera::matrix_view<float const>(there.data(), 2, 3, 2), m34, c24),
+        "gemm: rows overlap (matrix a, columns 3, stride 2)", tessera::error);
+    CHECK_THROWS_WITH_AS(tessera::gemm(harness.exec(), harness.policy(), m23,
+                                       tessera::transposed(tessera::matrix_view<float const>(there.data(), 4, 3, 0)), c24),
+                         "gemm: rows overlap (matrix b, columns 3, stride 0)", tessera::error);
     CHECK(harness.get(out) == std::vector<float>(64, 7));
     CHECK_FALSE(refused(m23, tessera::transposed(m43), 2, 4));
   }

@@ -277,8 +277,7 @@ void loss_suite() {
       }
   }
 
-  SUBCASE("a checked build refuses labels that are no probability and writes nothing") {
-    if constexpr (!tessera::checked) return;
+  SUBCASE("labels that are no probability are refused, and nothing is written") {
     for (float const bad : {-1e-6F, 1.5F, -1.0F, HUGE_VALF, std::nanf("")}) {
       CAPTURE(bad);
       std::vector<float> labels(1200, 1.0F);

@@ -12,6 +12,8 @@
 #include <tessera/nn/gemm_eigen.hpp>
 #include <tessera/nn/loss.hpp>
 
+#include "temporary_folder.hpp"
+
 namespace {
 
 using tessera::activation;
@@ -181,6 +183,27 @@ TEST_CASE("mlp: parameters and what a forward saves in the caller's memory are t
   strided_floats y(20, 2, 0);
   CHECK(too_small([&] { mlp(host.exec(), options, place.slice(0, place.size() - 1)); }));
   CHECK(too_small([&] { placed.forward(host.exec(), policy, x.view(), y.view(), tessera::vector_view<float>(hidden).slice(0, 300)); }));
+}
+
+TEST_CASE("mlp: a gradient of the input of another shape is refused by name, and nothing is written") {
+  std::mt19937_64 random(5);
+  serial_host host;
+  tessera::eigen_gemm const policy;
+  mlp const layers(host.exec(), mlp_options({5, 9, 2}));
+  strided_floats const x(random, 20, 5, 1), gradient(random, 20, 2, 1);
+  strided_floats y(20, 2, 0);
+  tessera::mlp_saved saved;
+  layers.forward(host.exec(), policy, x.view(), y.view(), saved);
+  for (strided_floats x_gradient : {strided_floats(19, 5, 0), strided_floats(20, 4, 0)}) {
+    auto g = gradient;
+    std::vector<float> parameter_gradient(static_cast<std::size_t>(layers.parameters().size()), 7);
+    auto const e =
+        tessera_tests::error_of([&] { layers.backward(host.exec(), policy, saved, g.view(), parameter_gradient, x_gradient.view()); });
+    CHECK(e.code() == tessera::errc::shape_mismatch);
+    CHECK(std::string(e.what()).find("mlp: gradient of the input") == 0);
+    CHECK(g.storage == gradient.storage);
+    CHECK(parameter_gradient == std::vector<float>(parameter_gradient.size(), 7));
+  }
 }
 
 TEST_CASE("mlp: impossible shapes are refused") {

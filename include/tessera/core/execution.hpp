@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <exception>
@@ -34,7 +35,8 @@ class host_exec {
         size_([](void* t) { return static_cast<int>(static_cast<Team*>(t)->size()); }),
         memory_(memory) {}
 
-  int threads() const { return size_(team_); }
+  /// At least 1, whatever the team says.
+  int threads() const { return std::max(size_(team_), 1); }
   memory_ref<host_exec> const& memory() const noexcept { return memory_; }
 
   /// The same threads with other memory.

@@ -34,7 +34,8 @@ class chunk_function {
 };
 
 /// Threads that the caller owns: `run(chunks, f)` calls f(0) … f(chunks - 1), each once, on any threads in any order, and returns when all
-/// are done and their writes are visible; `size()` is how many may run at once. OpenMP, TBB or another pool is a model in five lines.
+/// are done and their writes are visible; `size()` is how many may run at once, less than 1 counts as 1. OpenMP, TBB or another pool is a
+/// model in five lines. `run` is called by whoever calls a primitive, so by several threads at once where the program does that.
 template <class T>
 concept thread_team = requires(T& team, std::int64_t chunks, chunk_function f) {
   team.run(chunks, f);

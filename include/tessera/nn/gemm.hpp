@@ -37,7 +37,8 @@ struct gemm_operand {
 /// The transpose of a matrix as a factor; nothing is copied.
 constexpr gemm_operand transposed(matrix_view<float const> m) noexcept { return {m, true}; }
 
-/// Who multiplies. `multiply(a, b, c, workspace)` computes c = a b on the calling thread alone; a (m, k), b (k, n), c (m, n), k may be 0.
+/// Who multiplies. `multiply(a, b, c, workspace)` computes c = a b on the calling thread alone; a (m, k), b (k, n), c (m, n), k may be 0, rows
+/// that do not overlap each other, of a single row any stride.
 /// `workspace(m, n, k)` is how many floats a product of exactly that shape needs beside, aligned to 64 bytes: a smaller one may need more.
 template <class G>
 concept gemm_policy = requires(G const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c, std::int64_t extent,
@@ -170,10 +171,17 @@ struct gemm_fn {
                    {"b columns", b.columns()},
                    {"c rows", c.rows()},
                    {"c columns", c.columns()}});
-    if (c.rows() > 1 && c.stride() < c.columns())
-      throw error(errc::shape_mismatch, "gemm: rows of c overlap", {{"c columns", c.columns()}, {"c stride", c.stride()}});
+    check_stride("a", a.stored);
+    check_stride("b", b.stored);
+    check_stride("c", c);
     if (c.rows() == 0 || c.columns() == 0) return;
     gemm_impl<Exec>::run(exec, policy, a, b, c, epilogue);
+  }
+
+ private:
+  static void check_stride(char const* matrix, matrix_view<float const> m) {
+    if (m.rows() > 1 && m.stride() < m.columns())
+      throw error(errc::shape_mismatch, "gemm: rows overlap", {{"matrix", matrix}, {"columns", m.columns()}, {"stride", m.stride()}});
   }
 };
 
@@ -181,9 +189,9 @@ struct gemm_fn {
 
 /// c = a b, then `epilogue(tile of c, first row, first column)` on each finished tile while it is in the cache.
 ///
-/// `gemm(exec, policy, a, b, c, epilogue)`: a (m, k), b (k, n), c (m, n), any row strides; `transposed(m)` for a transposed factor.
+/// `gemm(exec, policy, a, b, c, epilogue)`: a (m, k), b (k, n), c (m, n), strides of a row or more; `transposed(m)` for a transposed factor.
 /// c overlaps neither a nor b. Workspace: one the policy asks for a thread, from `exec`'s memory. The thread count changes no bit.
-/// @throws tessera::error shape_mismatch for extents that do not fit, or rows of c that overlap each other.
+/// @throws tessera::error shape_mismatch for extents that do not fit, or a matrix whose rows overlap each other.
 inline constexpr detail::gemm_fn gemm{};
 
 }  // namespace tessera::inline TESSERA_ABI

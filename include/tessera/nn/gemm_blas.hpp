@@ -36,8 +36,7 @@ Integer blas_integer_of(void (*)(Order, Transpose, Transpose, Integer, Rest...))
 ///   One that is older than the processor may take it for one without wide registers, and be several times slower: OPENBLAS_CORETYPE
 ///   (SkylakeX for AVX-512, Haswell for AVX2) names its kernels, OPENBLAS_VERBOSE=2 shows which it took.
 /// - MKL: its sequential layer, or MKL_NUM_THREADS=1. BLIS: as it is, unless BLIS_NUM_THREADS or OMP_NUM_THREADS asks for more.
-/// @throws tessera::error out_of_range where an extent or a stride does not fit the library's integer, invalid_argument for rows that
-/// overlap each other.
+/// @throws tessera::error out_of_range where an extent or a stride does not fit the library's integer.
 struct blas_gemm {
   static constexpr std::int64_t workspace(std::int64_t, std::int64_t, std::int64_t) noexcept { return 0; }
 
@@ -49,16 +48,14 @@ struct blas_gemm {
     }
     cblas_sgemm(CblasRowMajor, a.is_transposed ? CblasTrans : CblasNoTrans, b.is_transposed ? CblasTrans : CblasNoTrans,
                 narrow("rows", c.rows()), narrow("columns", c.columns()), narrow("inner extent", k), 1.0F, a.stored.data(),
-                stride("a", a.stored), b.stored.data(), stride("b", b.stored), 0.0F, c.data(), stride("c", c));
+                stride(a.stored), b.stored.data(), stride(b.stored), 0.0F, c.data(), stride(c));
   }
 
  private:
   using integer = decltype(detail::blas_integer_of(&cblas_sgemm));
 
-  // That of a single row is anything, but a BLAS wants one that fits, and otherwise computes nothing and says so to nobody.
-  static integer stride(char const* which, matrix_view<float const> m) {
-    if (m.rows() > 1 && m.stride() < m.columns())
-      throw error(errc::invalid_argument, "blas_gemm: rows overlap", {{"matrix", which}, {"stride", m.stride()}, {"columns", m.columns()}});
+  // A single row may have any stride, but a BLAS wants one that fits, and otherwise computes nothing and says so to nobody.
+  static integer stride(matrix_view<float const> m) {
     return narrow("stride", std::max<std::int64_t>(m.rows() > 1 ? m.stride() : m.columns(), 1));
   }
 

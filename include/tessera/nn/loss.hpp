@@ -64,7 +64,7 @@ struct elementwise_loss_impl<host_exec> {
     });
   }
 
-  // For checked builds. A sample that does not count may have any label.
+  // A sample that does not count may have any label.
   template <class Counts>
   static void check_labels(host_exec const& exec, char const* loss, matrix_view<float const> labels, Counts const& counts) {
     for_each_index(exec, labels.rows(), loss_piece, [=](std::int64_t s) {
@@ -125,9 +125,8 @@ struct bce_with_logits_fn {
                     vector_view<float const> weights = {}) const {
     check_loss("bce_with_logits", logits.size(), labels.size(), gradient.size());
     auto const total = weight_sum(exec, "bce_with_logits", weights, logits.size());
-    if constexpr (checked)
-      elementwise_loss_impl<Exec>::check_labels(exec, "bce_with_logits", {labels.data(), labels.size(), 1},
-                                                [=](std::int64_t i, std::int64_t) { return weights.empty() || weights[i] != 0; });
+    elementwise_loss_impl<Exec>::check_labels(exec, "bce_with_logits", {labels.data(), labels.size(), 1},
+                                              [=](std::int64_t i, std::int64_t) { return weights.empty() || weights[i] != 0; });
     float const scale = 1.0F / static_cast<float>(total);
     auto const sum = elementwise_loss_impl<Exec>::run(exec, logits.size(), [=](std::int64_t i) {
       return weighted_bce(logits[i], labels[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
@@ -155,9 +154,8 @@ struct multi_task_bce_fn {
   double operator()(Exec const& exec, matrix_view<float const> logits, matrix_view<float const> labels,
                     vector_view<float const> task_weights, matrix_view<float> gradient, vector_view<double> losses) const {
     check(logits, labels, task_weights, gradient, losses);
-    if constexpr (checked)
-      elementwise_loss_impl<Exec>::check_labels(exec, "multi_task_bce", labels,
-                                                [=](std::int64_t s, std::int64_t t) { return !is_missing(labels(s, t)); });
+    elementwise_loss_impl<Exec>::check_labels(exec, "multi_task_bce", labels,
+                                              [=](std::int64_t s, std::int64_t t) { return !is_missing(labels(s, t)); });
     auto const samples = logits.rows();
     double total = 0;
     for (std::int64_t t = 0; t < logits.columns(); ++t) {
@@ -219,9 +217,9 @@ struct sigmoid_backward_fn {
 /// `weights`, unless empty, make it the weighted mean: the sum of weight * loss, and each gradient times its weight, over the sum of the
 /// weights in place of n. Weights of 1 give the bits of none; a sample of weight 0 counts nothing, whatever its logit and label.
 /// Summed in double by fixed pieces. 0 for an empty batch or one without weight.
-/// @throws tessera::error shape_mismatch; invalid_argument naming the position of a weight that is negative or not finite, or the sum of
-/// weights that is below the least normal float, but not 0, or above the largest; in a checked build also the position of a label outside
-/// [0, 1] whose weight is not 0. Then nothing has been written.
+/// @throws tessera::error shape_mismatch; invalid_argument naming the position of a weight that is negative or not finite, the sum of
+/// weights that is below the least normal float, but not 0, or above the largest, or the position of a label outside [0, 1] (NaN is) whose
+/// weight is not 0. Then nothing has been written.
 inline constexpr detail::bce_with_logits_fn bce_with_logits{};
 
 /// Mean squared error and its gradient 2 (prediction - target) / n; arguments, weights and errors as `bce_with_logits`, targets of any value.
@@ -235,8 +233,8 @@ inline constexpr detail::mean_squared_error_fn mean_squared_error{};
 /// (tasks,), on the host, become each task's mean over its labels, without its weight; 0 for a task without labels. A task's gradient is
 /// task weight * (sigmoid(logit) - label) / the number of its labels; with one task, no weight and no label missing, these are the bits of
 /// `bce_with_logits`. Summed in double by fixed pieces.
-/// @throws tessera::error shape_mismatch, invalid_argument for a task's weight that is negative or not finite; in a checked build also for a
-/// label that is neither NaN nor in [0, 1], naming position and task. Then nothing has been written.
+/// @throws tessera::error shape_mismatch, invalid_argument for a task's weight that is negative or not finite, and for a label that is
+/// neither NaN nor in [0, 1], naming position and task. Then nothing has been written.
 inline constexpr detail::multi_task_bce_fn multi_task_bce{};
 
 /// probabilities = sigmoid(logits); both (n,), may be the same memory. @throws tessera::error shape_mismatch.

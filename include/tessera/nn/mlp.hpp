@@ -32,7 +32,7 @@ struct mlp_options {
   std::vector<std::int64_t> widths;  // of the input, each hidden layer and the output: at least two
   activation last = activation::identity;
   random_seed seed{};
-  std::uint32_t stream = 0;  // sets apart the random numbers of MLPs that share a seed
+  std::uint32_t stream = 0;  // MLPs that share a seed must differ in it, or they start with the same numbers
 
   explicit mlp_options(std::vector<std::int64_t> widths, activation last = activation::identity, random_seed seed = {},
                        std::uint32_t stream = 0)
@@ -118,7 +118,7 @@ class mlp {
 
   /// Gradients of the forward that filled `saved`. `gradient` (samples, output width) is that of y and is overwritten with that of the
   /// last layer before its activation; `parameter_gradient`, laid out like `parameters()`, is overwritten; so is `x_gradient`
-  /// (samples, input width), unless it is empty: then it is not computed. @throws tessera::error shape_mismatch.
+  /// (samples, input width), unless it is empty: then it is not computed. @throws tessera::error shape_mismatch: nothing has been written.
   template <execution Exec, gemm_policy Gemm>
   void backward(Exec const& exec, Gemm const& policy, mlp_saved& saved, matrix_view<float> gradient, vector_view<float> parameter_gradient,
                 matrix_view<float> x_gradient = {}) const {
@@ -156,6 +156,12 @@ class mlp {
       throw error(
           errc::shape_mismatch, "mlp: gradient of the output",
           {{"rows", gradient.rows()}, {"expected rows", samples}, {"columns", gradient.columns()}, {"expected columns", output_width()}});
+    if (x_gradient.rows() != 0 && (x_gradient.rows() != samples || x_gradient.columns() != input_width()))
+      throw error(errc::shape_mismatch, "mlp: gradient of the input",
+                  {{"rows", x_gradient.rows()},
+                   {"expected rows", samples},
+                   {"columns", x_gradient.columns()},
+                   {"expected columns", input_width()}});
     auto const widest = *std::max_element(widths_.begin(), widths_.end());
     buffer<float> scratch(exec, 2 * samples * widest);
     if (last_ == activation::relu) relu_backward(exec, y, gradient);
