@@ -135,7 +135,7 @@ build_bench() {
 }
 
 bench() {
-  build_bench
+  build_bench libopenblas-dev libdnnl-dev
   found=false
   for program in build/release/bench/*_bench; do
     [ -x "$program" ] || continue
