@@ -9,6 +9,7 @@ what remains, the mean of the faster quarter is a side's time. Each peer runs wi
 with the number of threads that two first launches found fastest.
 
 Needs the programs of `sh cmake/bootstrap.sh bench` and the packages of peers/requirements.txt; `sh cmake/bootstrap.sh compare` brings both.
+`--device cuda` runs the works on a GPU instead, as compare_cuda.py says.
 """
 
 import argparse
@@ -261,29 +262,47 @@ def picture(results):
     return "\n".join(parts) + "\n</svg>\n"
 
 
+def commit():
+    """That of the sources, `-dirty` where they are changed; a copy without its repository is told it by TESSERA_COMMIT."""
+    describe = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        found = subprocess.run(describe, capture_output=True, text=True).stdout.strip()
+    except FileNotFoundError:
+        found = ""
+    return found or os.environ.get("TESSERA_COMMIT") or "unknown"
+
+
 def machine_line(build):
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown processor")
-    try:
-        commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    except FileNotFoundError:
-        commit = ""
     cache = subprocess.run(["getconf", "LEVEL3_CACHE_SIZE"], capture_output=True, text=True).stdout.strip()
     cache = int(cache) >> 20 if cache.isdigit() else "unknown"
-    return f"{model}, {os.cpu_count()} virtual cores, last cache {cache} MiB; commit {commit or 'unknown'}, {build.name} build."
+    return f"{model}, {os.cpu_count()} virtual cores, last cache {cache} MiB; commit {commit()}, {build.name} build."
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--only", action="append", help="works to run (names, or their beginnings); else all")
-    parser.add_argument("--launches", type=int, default=5, help="of each side")
+    parser.add_argument("--device", choices=("host", "cuda"), default="host", help="what runs the works")
+    parser.add_argument("--launches", type=int, help="of each side: 5, or 3 on a GPU, unless given")
     parser.add_argument("--json", type=Path, help="write the results there")
     parser.add_argument("--markdown", type=Path, help="write the table there, not to the standard output")
     parser.add_argument("--svg", type=Path, help="write the bar chart there")
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
     parser.add_argument("--python", default=sys.executable, help="one that has the peers")
+    parser.add_argument("--smoke", action="store_true", help="cuda: small shapes, to see that all runs")
     arguments = parser.parse_args()
+    on_gpu = arguments.device == "cuda"
+    if arguments.launches is None:
+        arguments.launches = 3 if on_gpu else 5
+    if arguments.launches < 1 or (arguments.smoke and not on_gpu):
+        parser.error("a side has at least one launch, and --smoke is for --device cuda")
     wanted = [name for some in arguments.only or [] for name in some.split(",")]
-    chosen = [work for work in works() if not wanted or any(work.name.startswith(name) for name in wanted)]
+    chosen_by = lambda name: not wanted or any(name.startswith(beginning) for beginning in wanted)
+    if on_gpu:
+        import compare_cuda
+
+        sys.exit(compare_cuda.run(arguments, chosen_by))
+    chosen = [work for work in works() if chosen_by(work.name)]
     if not chosen:
         sys.exit(f"compare: no work begins with {', '.join(wanted)}; there are {', '.join(work.name for work in works())}")
     groups = defaultdict(list)

@@ -44,7 +44,7 @@ usage: sh cmake/bootstrap.sh COMMAND
   bench [--smoke]  deps, configure, build, run all benchmarks (--smoke: on small inputs, for an instant, to see that they run)
   compare [...]    deps, configure, build, then run the works beside their peers: PyTorch, FBGEMM, Arrow and others, which it installs into
                    build/peers (about 6 GB). --only NAME, --json FILE and what else bench/compare.py takes; writes build/compare.md and .svg
-  vendor DIR       unpack the header-only dependencies into DIR, for a build without network or packages
+  vendor DIR       unpack the dependencies into DIR, for a build without network or packages, on a machine of the same kind of processor
   help             this text
 
 Builds in build/release. Packages are installed on Debian and its derivatives, by apt-get, as root or through sudo.
@@ -141,7 +141,13 @@ bench() {
     [ -x "$program" ] || continue
     found=true
     begin "running $program"
-    "$program" "$@"
+    status=0
+    "$program" "$@" || status=$?
+    case $status in
+      0) ;;
+      77) echo "bootstrap: skipped $program" ;; # a CUDA program without a GPU
+      *) exit "$status" ;;
+    esac
   done
   [ "$found" = true ] || echo "bootstrap: there is no benchmark"
 }
@@ -161,15 +167,16 @@ compare() {
 # Else apt, run by root, warns that its own user cannot write to our folder.
 download="apt-get -o APT::Sandbox::User=root download"
 
-# vendor_one NAME PACKAGE FOLDER PART...: the PARTs of the package's include FOLDER become DIR/NAME/include.
+# vendor_one NAME PACKAGE FOLDER INTO PART...: the PARTs of FOLDER in the package become DIR/NAME/INTO/PART.
 vendor_one() {
   name=$1
   package=$2
   folder=$3
-  shift 3
+  into=$target/$name/$4
+  shift 4
   begin "unpacking $package into $target/$name"
   from=""
-  if ! installed "$package" || [ ! -d "$folder/$1" ]; then
+  if ! installed "$package" || [ ! -e "$folder/$1" ]; then
     scratch=$(mktemp -d)
     if ! (cd "$scratch" && $download "$package"); then
       can_be_root || fail "apt-get cannot download it; as root, run: apt-get update"
@@ -182,10 +189,10 @@ vendor_one() {
   else
     version=$(dpkg-query -W -f='${Version}' "$package")
   fi
-  rm -rf "${target:?}/$name"
-  mkdir -p "$target/$name/include"
+  mkdir -p "$into"
   for part in "$@"; do
-    cp -RL "$from$folder/$part" "$target/$name/include/"
+    rm -rf "${into:?}/$part"
+    cp -RL "$from$folder/$part" "$into/"
   done
   # Some slim images leave out all documentation, licences included.
   licence="$from/usr/share/doc/$package/copyright"
@@ -199,11 +206,16 @@ vendor() {
   begin "creating $1"
   mkdir -p "$1"
   target=$(CDPATH='' cd -- "$1" && pwd)
-  command -v dpkg-deb >/dev/null 2>&1 || fail "the headers are unpacked from Debian packages, but dpkg-deb is not here"
-  vendor_one eigen libeigen3-dev /usr/include/eigen3 Eigen unsupported
-  vendor_one json nlohmann-json3-dev /usr/include nlohmann
-  vendor_one doctest doctest-dev /usr/include doctest
-  vendor_one cli11 libcli11-dev /usr/include CLI
+  command -v dpkg-deb >/dev/null 2>&1 || fail "the dependencies are unpacked from Debian packages, but dpkg-deb is not here"
+  vendor_one eigen libeigen3-dev /usr/include/eigen3 include Eigen unsupported
+  vendor_one json nlohmann-json3-dev /usr/include include nlohmann
+  vendor_one doctest doctest-dev /usr/include include doctest
+  vendor_one cli11 libcli11-dev /usr/include include CLI
+  # The one that is compiled: for machines of this kind of processor, with a C library of this age or younger.
+  libraries=/usr/lib/$(uname -m)-linux-gnu
+  vendor_one benchmark libbenchmark-dev /usr/include include benchmark
+  vendor_one benchmark libbenchmark1debian "$libraries" lib libbenchmark.so.1debian
+  vendor_one benchmark libbenchmark-dev "$libraries" lib libbenchmark_main.a
   echo "bootstrap: done; configure with -DTESSERA_VENDOR_DIR=\"$target\""
 }
 

@@ -3,11 +3,16 @@
 cmake_minimum_required(VERSION 3.22)
 
 # cmake -D ROOT=<source> -D BUILD=<its build folder> -D GENERATOR= -D VENDOR_DIR= -D EIGEN_INSTALLED=
-#       -D WAY= -D FILES= [-D BLAS=] [-D DNNL=] -D COMPILER= -P check_consumer.cmake
+#       -D WAY= -D FILES= [-D BLAS=] [-D DNNL=] [-D CUDA= -D CUDA_COMPILER= -D CUDA_ARCHITECTURES=] -D COMPILER= -P check_consumer.cmake
 # Builds tests/consumer in a temporary folder, where no file of ours is in reach by accident, and runs it. The folder stays if that fails.
+# With CUDA, it is the program with tessera::cuda that is built, and run where there is a GPU.
 
 if(WAY STREQUAL "find_package" AND NOT EIGEN_INSTALLED)
   message("SKIPPED: an installed Tessera needs an installed Eigen")
+  return()
+endif()
+if(CUDA AND NOT CUDA_COMPILER)
+  message("SKIPPED: this build has no CUDA compiler")
   return()
 endif()
 
@@ -43,6 +48,11 @@ endif()
 if(DNNL)
   list(APPEND arguments -DTESSERA_DNNL=ON)
 endif()
+set(program consumer)
+if(CUDA)
+  set(program consumer_cuda)
+  list(APPEND arguments -DCUDA=ON "-DCMAKE_CUDA_COMPILER=${CUDA_COMPILER}" "-DCMAKE_CUDA_ARCHITECTURES=${CUDA_ARCHITECTURES}")
+endif()
 if(NOT FILES)
   # tessera::tessera alone must not need nlohmann-json.
   list(APPEND arguments -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON)
@@ -55,6 +65,11 @@ if(WAY STREQUAL "find_package")
     message(FATAL_ERROR "a component that does not exist is not refused by its name:\n${output}")
   endif()
 endif()
-step(${CMAKE_COMMAND} --build build)
-step(build/consumer)
+step(${CMAKE_COMMAND} --build build --target ${program})
+execute_process(COMMAND build/${program} WORKING_DIRECTORY "${work}" RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+if(CUDA AND status EQUAL 77)
+  message("compiled and linked, but not run: there is no GPU")
+elseif(NOT status EQUAL 0)
+  message(FATAL_ERROR "failed in ${work} (${status}): build/${program}\n${output}")
+endif()
 file(REMOVE_RECURSE "${work}")

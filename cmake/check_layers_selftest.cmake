@@ -50,6 +50,7 @@ tree(good
      train/d.hpp "#include <tessera/files/json.hpp>\n#include <tessera/nn/gemm_eigen.hpp>"
      tessera.hpp "#include <tessera/tensor/b.hpp>"
      tessera_files.hpp "#include <tessera/tessera.hpp>\n#include <tessera/train/d.hpp>"
+     tessera.cuh "#include <tessera/tensor/b.cuh>"
      RAW tests/core/a_test.cpp "// SPDX-FileCopyrightText: Tessera contributors\n// SPDX-License-Identifier: Apache-2.0\n")
 if(NOT status EQUAL 0)
   message(SEND_ERROR "a good tree is refused:\n${output}")
@@ -57,6 +58,8 @@ endif()
 
 breaks("core/ is below tensor/ and includes <tessera/tensor/b.hpp>" upward
        core/a.hpp "#include <tessera/tensor/b.hpp>" tensor/b.hpp "")
+breaks("core/ is below tensor/ and includes <tessera/tensor/b.cuh>" upward_cuh
+       core/a.cuh "#include <tessera/tensor/b.cuh>" tensor/b.cuh "")
 breaks("embed/ includes its sibling nn/" sibling embed/a.hpp "#include <tessera/nn/b.hpp>" nn/b.hpp "")
 breaks("tower/ includes its sibling plan/" upper_sibling tower/a.hpp "  #  include <tessera/plan/b.hpp>" plan/b.hpp "")
 breaks("an include cycle lies among: core/a.hpp, core/b.hpp, core/c.hpp" cycle
@@ -73,6 +76,9 @@ breaks("includes Eigen, which only" eigen nn/linear.hpp "#include <Eigen/Dense>"
 breaks("is a .cuh and reaches Eigen through its includes" eigen_cuh
        nn/gemm_eigen.hpp "#include <Eigen/Core>" nn/linear.hpp "#include <tessera/nn/gemm_eigen.hpp>"
        nn/linear.cuh "#include <tessera/nn/linear.hpp>")
+breaks("include/tessera/tessera.cuh: is a .cuh and reaches Eigen through its includes" eigen_umbrella
+       nn/gemm_eigen.hpp "#include <Eigen/Core>" tessera.hpp "#include <tessera/nn/gemm_eigen.hpp>"
+       tessera.cuh "#include <tessera/tessera.hpp>")
 breaks("includes nlohmann-json, which only files/ may" json train/a.hpp "#include <nlohmann/json.hpp>")
 breaks("include/tessera/data/a.hpp: reaches nlohmann-json through its includes" json_reached
        files/j.hpp "#include <nlohmann/json.hpp>" data/a.hpp "#include <tessera/files/j.hpp>")
@@ -85,3 +91,4 @@ breaks("has no #pragma once" pragma RAW include/tessera/core/a.hpp
        "// SPDX-FileCopyrightText: Tessera contributors\n// SPDX-License-Identifier: Apache-2.0\n")
 breaks("include/tessera/core/a.hpp: does not begin with the two SPDX lines" spdx RAW include/tessera/core/a.hpp "#pragma once\n")
 breaks("tests/core/a_test.cpp: does not begin with the two SPDX lines" spdx_test RAW tests/core/a_test.cpp "int x = 0\n")
+breaks("tests/core/a_test.cu: does not begin with the two SPDX lines" spdx_cuda_test RAW tests/core/a_test.cu "int x = 0\n")

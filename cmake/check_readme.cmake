@@ -4,7 +4,7 @@ cmake_minimum_required(VERSION 3.22)
 
 # cmake -D ROOT=<source folder> -P check_readme.cmake
 # Every ```cpp block of README.md is quoted from a file that is compiled: after `<!-- from: path -->`, its lines must stand in that file,
-# together and in order; the block may be indented otherwise as a whole.
+# together and in order; the block may be indented otherwise as a whole. And README.md tells the number of list_unproven.cmake: `**3 unproven**`.
 
 if(NOT EXISTS "${ROOT}/README.md")
   message("SKIPPED: there is no README.md")
@@ -117,8 +117,23 @@ foreach(line IN LISTS readme)
   endif()
 endforeach()
 
+execute_process(COMMAND ${CMAKE_COMMAND} -D "ROOT=${ROOT}" -P "${CMAKE_CURRENT_LIST_DIR}/list_unproven.cmake"
+                OUTPUT_VARIABLE unproven ERROR_VARIABLE unproven)
+set(told 0)
+file(STRINGS "${ROOT}/README.md" line REGEX "\\*\\*[0-9]+ unproven\\*\\*" LIMIT_COUNT 1)
+if(line)
+  string(REGEX REPLACE ".*\\*\\*([0-9]+) unproven\\*\\*.*" "\\1" told "${line}")
+endif()
+if(NOT unproven MATCHES "(^|\n)([0-9]+) unproven\n")
+  message("README.md: nothing to compare with: ${unproven}")
+  set(errors TRUE)
+elseif(NOT CMAKE_MATCH_2 EQUAL told)
+  message("README.md: it says `**${told} unproven**`, but list_unproven.cmake counts ${CMAKE_MATCH_2}")
+  set(errors TRUE)
+endif()
+
 if(errors)
-  message(FATAL_ERROR "README.md shows code that no compiler has seen")
+  message(FATAL_ERROR "README.md says what is not so")
 endif()
 if(blocks EQUAL 0)
   message("SKIPPED: README.md has no cpp block")

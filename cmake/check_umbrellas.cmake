@@ -3,7 +3,8 @@
 cmake_minimum_required(VERSION 3.22)
 
 # cmake -D ROOT=<source folder> -P check_umbrellas.cmake
-# Every public header stands in tessera.hpp, or in tessera_files.hpp, which includes tessera.hpp; but for those of optional back ends.
+# Every public header stands in tessera.hpp, or in tessera_files.hpp, which includes tessera.hpp; but for those of optional back ends. Every .cuh stands
+# in tessera.cuh.
 
 include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
 
@@ -19,5 +20,17 @@ foreach(header IN LISTS headers)
     endif()
   elseif(position EQUAL -1)
     message(SEND_ERROR "${header} is in no umbrella")
+  endif()
+endforeach()
+
+file(GLOB_RECURSE headers RELATIVE "${ROOT}/include" "${ROOT}/include/tessera/*/*.cuh")
+set(umbrella "")
+if(EXISTS "${ROOT}/include/tessera/tessera.cuh")
+  file(READ "${ROOT}/include/tessera/tessera.cuh" umbrella)
+endif()
+foreach(header IN LISTS headers)
+  string(FIND "${umbrella}" "#include <${header}>" position)
+  if(position EQUAL -1)
+    message(SEND_ERROR "${header} is not in tessera.cuh")
   endif()
 endforeach()

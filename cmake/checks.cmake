@@ -46,6 +46,16 @@ foreach(way IN ITEMS find_package fetch_content add_subdirectory)
 endforeach()
 tessera_check_consumer(files -D WAY=find_package -D FILES=ON -D BLAS=$<TARGET_EXISTS:tessera::blas> -D DNNL=$<TARGET_EXISTS:tessera::dnnl>
                        -D "COMPILER=${CMAKE_CXX_COMPILER}")
+if(TESSERA_CUDA)
+  set(cuda_compiler "")
+  if(TARGET tessera::cuda AND CMAKE_CUDA_COMPILER)
+    set(cuda_compiler "${CMAKE_CUDA_COMPILER}")
+  endif()
+  foreach(way IN ITEMS find_package add_subdirectory)
+    tessera_check_consumer(cuda_${way} -D WAY=${way} -D FILES=OFF -D CUDA=ON -D "CUDA_COMPILER=${cuda_compiler}"
+                           -D "CUDA_ARCHITECTURES=${CMAKE_CUDA_ARCHITECTURES}" -D "COMPILER=${CMAKE_CXX_COMPILER}")
+  endforeach()
+endif()
 find_program(TESSERA_CLANGXX NAMES clang++ clang++-14)
 mark_as_advanced(TESSERA_CLANGXX)
 if(TESSERA_CLANGXX AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
@@ -53,4 +63,4 @@ if(TESSERA_CLANGXX AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 
 tessera_check(vendor ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/vendor" -D "GENERATOR=${CMAKE_GENERATOR}"
-              -P "${PROJECT_SOURCE_DIR}/cmake/check_vendor.cmake")
+              -D "VENDOR_DIR=${TESSERA_VENDOR_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_vendor.cmake")

@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # One translation unit a header that holds nothing but its include. Two of each would show missing `inline`s; the consumers link those.
-# A header of an optional back end is checked where its target is.
+# A header of an optional back end is checked where its target is. A .cuh compiles without CUDA too, for the stand-in that runs kernels on the host,
+# and by nvcc where there is one.
 
 include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
 set(targets tessera::files tessera_dev)
 
-file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/include/tessera/*.hpp")
+file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}/include/tessera/*.hpp"
+     "${PROJECT_SOURCE_DIR}/include/tessera/*.cuh")
 set(units)
+set(cuda_units)
 foreach(header IN LISTS headers)
   list(FIND tessera_optional_headers "${header}" position)
   if(NOT position EQUAL -1)
@@ -23,6 +26,11 @@ foreach(header IN LISTS headers)
   set(unit "${CMAKE_CURRENT_BINARY_DIR}/header_check/${unit}.cpp")
   file(CONFIGURE OUTPUT "${unit}" CONTENT "#include <${header}>  // alone\n")
   list(APPEND units "${unit}")
+  if(header MATCHES "\\.cuh$")
+    string(REGEX REPLACE "\\.cpp$" ".cu" unit "${unit}")
+    file(CONFIGURE OUTPUT "${unit}" CONTENT "#include <${header}>  // alone\n")
+    list(APPEND cuda_units "${unit}")
+  endif()
 endforeach()
 
 if(units)
@@ -32,4 +40,12 @@ if(units)
   target_compile_options(tessera_header_check PRIVATE -O0 -g0)
 else()
   add_custom_target(tessera_header_check)
+endif()
+
+if(cuda_units AND TARGET tessera::cuda AND CMAKE_CUDA_COMPILER)
+  add_library(tessera_cuda_header_check OBJECT ${cuda_units})
+  target_link_libraries(tessera_cuda_header_check PRIVATE tessera::cuda tessera_dev)
+  # nvcc reads all of it on the way to PTX, in a third of the time that an object takes.
+  set_target_properties(tessera_cuda_header_check PROPERTIES CUDA_PTX_COMPILATION ON)
+  add_dependencies(tessera_header_check tessera_cuda_header_check)
 endif()

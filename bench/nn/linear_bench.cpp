@@ -25,7 +25,7 @@ struct layer_shape {
   std::int64_t in, out, samples;
 };
 
-// A layer and its gradients, and batches of its input that no cache holds, where 256 of them are as many.
+// A layer and its gradients, and batches of its input that no cache holds, as far as `batches_past_cache` goes.
 template <class Gemm>
 class layer_work {
  public:

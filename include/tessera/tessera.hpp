@@ -4,16 +4,21 @@
 
 // Everything on the host but files/ and what needs its JSON, which is in <tessera/tessera_files.hpp>.
 #include <tessera/core/buffer.hpp>
+#include <tessera/core/call_site.hpp>
 #include <tessera/core/check_finite.hpp>
 #include <tessera/core/config.hpp>
+#include <tessera/core/device.hpp>
 #include <tessera/core/dlpack.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/faults.hpp>
 #include <tessera/core/float_bits.hpp>
 #include <tessera/core/for_each_index.hpp>
+#include <tessera/core/four_elements.hpp>
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/linked_numbers.hpp>
 #include <tessera/core/memory.hpp>
+#include <tessera/core/memory_adaptors.hpp>
 #include <tessera/core/multiply_add.hpp>
 #include <tessera/core/optimizer_adaptors.hpp>
 #include <tessera/core/optimizers.hpp>
@@ -21,8 +26,10 @@
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/radix_sort.hpp>
 #include <tessera/core/row_formats.hpp>
+#include <tessera/core/run_length_encode.hpp>
 #include <tessera/core/scan.hpp>
 #include <tessera/core/segmented_reduce.hpp>
+#include <tessera/core/select.hpp>
 #include <tessera/core/square_root.hpp>
 #include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/thread_team.hpp>
@@ -49,6 +56,8 @@
 #include <tessera/data/value_counts.hpp>
 #include <tessera/data/zipf.hpp>
 #include <tessera/embed/admission.hpp>
+#include <tessera/embed/bucket_rows.hpp>
+#include <tessera/embed/bucket_table.hpp>
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/evicted_rows.hpp>
 #include <tessera/embed/eviction.hpp>
@@ -56,6 +65,7 @@
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
+#include <tessera/embed/row_cache.hpp>
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_order.hpp>

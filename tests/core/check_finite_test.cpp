@@ -1,39 +1,31 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
-#include <doctest/doctest.h>
+#include "check_finite_suite.hpp"
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <vector>
 
-#include <tessera/core/check_finite.hpp>
+#include "../support/hosts.hpp"
 
-#include "hosts.hpp"
-#include "random.hpp"
+using check_finite_tests::as;
 
 namespace {
 
-template <class T>
-T as(double value) {
-  if constexpr (std::is_same_v<T, double>)
-    return value;
-  else
-    return tessera::round_to<T>(static_cast<float>(value));
-}
+struct host_check_finite {
+  tessera::host_exec exec;
 
-template <class F>
-tessera::error refusal(F const& f) {
-  try {
-    f();
-  } catch (tessera::error const& e) {
-    return e;
+  template <class T>
+  void check(char const* what, std::vector<T> const& values) const {
+    tessera::check_finite(exec, what, tessera::vector_view<T const>(values));
   }
-  FAIL("nothing was refused");
-  return tessera::error(tessera::errc::io_error, "");
-}
+  template <class T>
+  void check(char const* what, std::vector<T> values, std::int64_t rows, std::int64_t columns, std::int64_t stride) const {
+    tessera::check_finite(exec, what, tessera::matrix_view<T>(values.data(), rows, columns, stride));
+  }
+};
 
 }  // namespace
 
@@ -51,51 +43,16 @@ TEST_CASE("is_finite: the largest and the smallest are finite") {
     CHECK(tessera::is_finite(x));
 }
 
-TEST_CASE_TEMPLATE("check_finite names what, where and the value of the first, on any team", T, float, double, tessera::float16,
-                   tessera::bfloat16) {
-  auto const seed = tessera_tests::draw_seed();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  std::vector<T> values;
-  for (auto const x : tessera_tests::random_floats(random, 100'003)) values.push_back(as<T>(static_cast<double>(x)));
-  auto const places = tessera_tests::random_integers<std::int64_t>(random, 3, 0, 100'002);
-  tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory& memory) {
-    auto broken = values;
-    tessera::check_finite(exec, "gradients", tessera::vector_view<T const>(broken));
-    auto first = std::int64_t{100'003};
-    for (auto const place : places) {
-      broken[static_cast<std::size_t>(place)] = as<T>(std::nan(""));
-      first = std::min(first, place);
-      auto const e = refusal([&] { tessera::check_finite(exec, "gradients", tessera::vector_view<T>(broken)); });
-      CHECK(e.code() == tessera::errc::invalid_argument);
-      CHECK(e.sentence() == "gradients: a value is not finite");
-      CHECK(e.value("index") == std::to_string(first));
-      CHECK(e.value("value").find("nan") != std::string_view::npos);
-    }
-    CHECK(memory.allocations() == 0);
-  });
-}
-
-TEST_CASE("check_finite of a matrix: row and column; what lies between the rows is not looked at") {
+TEST_CASE_TEMPLATE("check_finite on one thread", T, float, double, tessera::float16, tessera::bfloat16) {
   tessera_tests::serial_host host;
-  std::vector<float> storage(4 * 5, std::numeric_limits<float>::infinity());
-  tessera::matrix_view<float> const matrix(storage.data(), 4, 3, 5);
-  for (std::int64_t r = 0; r < 4; ++r)
-    for (std::int64_t c = 0; c < 3; ++c) matrix(r, c) = 1;
-  tessera::check_finite(host.exec(), "row", matrix);
-  matrix(3, 1) = -std::numeric_limits<float>::infinity();
-  matrix(2, 2) = std::numeric_limits<float>::quiet_NaN();
-  auto e = refusal([&] { tessera::check_finite(host.exec(), "logits", matrix); });
-  CHECK(e.value("row") == "2");
-  CHECK(e.value("column") == "2");
-  matrix(2, 2) = 0;
-  e = refusal([&] { tessera::check_finite(host.exec(), "logits", tessera::matrix_view<float const>(matrix)); });
-  CHECK(std::string(e.what()) == "logits: a value is not finite (row 3, column 1, value -inf)");
+  check_finite_suite<T>(host_check_finite{host.exec()});
+  CHECK(host.memory().allocations() == 0);
 }
-
-TEST_CASE("check_finite of nothing") {
-  tessera_tests::serial_host host;
-  tessera::check_finite(host.exec(), "none", tessera::vector_view<float>());
-  tessera::check_finite(host.exec(), "none", tessera::matrix_view<double>());
-  tessera::check_finite(host.exec(), "none", tessera::matrix_view<float>(nullptr, 3, 0));
+TEST_CASE_TEMPLATE("check_finite on 2 threads", T, float, double, tessera::float16, tessera::bfloat16) {
+  tessera_tests::pool_host<2> host;
+  check_finite_suite<T>(host_check_finite{host.exec()});
+}
+TEST_CASE_TEMPLATE("check_finite on 4 threads", T, float, double, tessera::float16, tessera::bfloat16) {
+  tessera_tests::pool_host<4> host;
+  check_finite_suite<T>(host_check_finite{host.exec()});
 }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "emulated_device.hpp"
 #include "hosts.hpp"
 #include "temporary_folder.hpp"
 
@@ -75,6 +76,8 @@ TEST_CASE("the numbers of DLPack's header") {
   CHECK(is(dlpack::type_of<tessera::bfloat16>(), 4, 16));
   CHECK(is(dlpack::type_of<bool>(), 6, 8));
   CHECK(dlpack::read_only_flag == 1);
+  CHECK(dlpack::device_of(dlpack::device_type::cuda, 5) == dlpack::device{2, 5});
+  CHECK(dlpack::device_of(dlpack::device_type::cuda_managed) == dlpack::device{13, 0});
   CHECK(dlpack::current_version.major == 1);
 }
 
@@ -284,6 +287,76 @@ TEST_CASE_TEMPLATE("to_dlpack and back is the same view", T, float, double, tess
   }
 }
 static_assert(!std::copy_constructible<to_dlpack>, "its tensor points into it");
+
+TEST_CASE("from_dlpack: memory of a device is had only by who asks for that device") {
+  foreign vector(6, 1), matrix(2, 2, 3);
+  constexpr auto second_gpu = dlpack::device_of(dlpack::device_type::cuda, 1);
+  vector.tensor.device = matrix.tensor.device = {2, 1};
+  CHECK(from_dlpack<floats>(vector.tensor, second_gpu).data() == vector.data);
+  CHECK(from_dlpack<const_float_matrix>(matrix.tensor, second_gpu).stride() == 3);
+  CHECK(refusal<floats>(vector.tensor).sentence() == "from_dlpack: the tensor is not in the host's memory");
+  for (dlpack::device const other : {dlpack::device{2, 0}, {13, 1}, {1, 0}, {3, 1}, {10, 1}}) {
+    auto const e = error_of([&] { from_dlpack<floats>(vector.tensor, other); });
+    CHECK(e.code() == errc::invalid_argument);
+    CHECK(e.value("device_type") == "2");
+    CHECK(e.value("device_id") == "1");
+    CHECK(e.value("expected device_type") == std::to_string(other.device_type));
+    CHECK(e.value("expected device_id") == std::to_string(other.device_id));
+  }
+  // What the host can read goes through the same door, when asked for as what it is.
+  vector.tensor.device = {13, 2};
+  CHECK(from_dlpack<floats>(vector.tensor, dlpack::device_of(dlpack::device_type::cuda_managed, 2)).size() == 6);
+  vector.tensor.device = {1, 0};
+  CHECK(from_dlpack<floats>(vector.tensor, dlpack::device_of(dlpack::device_type::cpu)).size() == 6);
+  CHECK_THROWS_AS(from_dlpack<floats>(vector.tensor, second_gpu), tessera::error);
+  // The rest is checked as ever.
+  matrix.tensor.dtype = {2, 64, 1};
+  CHECK(error_of([&] { from_dlpack<float_matrix>(matrix.tensor, second_gpu); }).value("bits") == "64");
+  dlpack::managed_tensor_versioned managed{{1, 0}, nullptr, nullptr, dlpack::read_only_flag, vector.tensor};
+  managed.dl_tensor.device = second_gpu;
+  CHECK(from_dlpack<const_floats>(managed, second_gpu).data() == vector.data);
+  CHECK_THROWS_AS(from_dlpack<floats>(managed, second_gpu), tessera::error);
+  CHECK_THROWS_AS(from_dlpack<const_floats>(managed), tessera::error);
+  managed.version.major = 2;
+  CHECK(error_of([&] { from_dlpack<const_floats>(managed, second_gpu); }).code() == errc::incompatible);
+}
+
+TEST_CASE("to_dlpack and export_dlpack name the device of the memory, which nobody reads") {
+  tessera_tests::emulated_device device;
+  using tessera_tests::emulated_exec;
+  constexpr auto gpu = dlpack::device_of(dlpack::device_type::cuda, 3);
+  tessera::buffer<float, emulated_exec> values(device.exec(), 6);
+  auto const* const data = values.data();
+  auto out = to_dlpack(values.view(), gpu);
+  CHECK(out.get()->device == gpu);
+  CHECK(from_dlpack<floats>(*out.get(), gpu).data() == data);
+  auto wide = to_dlpack(float_matrix(values.data(), 2, 2, 3), gpu);
+  CHECK(wide.get()->device == gpu);
+  CHECK(wide.get()->strides[0] == 3);
+  SUBCASE("as a vector") {
+    auto exported = export_dlpack(std::move(values), gpu);
+    CHECK(exported->dl_tensor.device == gpu);
+    CHECK(from_dlpack<floats>(*exported, gpu).data() == data);
+    CHECK(from_dlpack<floats>(*exported, gpu).size() == 6);
+    CHECK_THROWS_AS(from_dlpack<floats>(*exported), tessera::error);
+    CHECK(device.live_pieces() == 1);
+    exported.reset();
+    CHECK(device.live_pieces() == 0);
+  }
+  SUBCASE("as a matrix to read, and as the older kind") {
+    auto const view = const_float_matrix(values.data(), 2, 3);
+    auto owner = std::make_shared<tessera::buffer<float, emulated_exec>>(std::move(values));
+    CHECK(export_dlpack(owner, view, gpu)->flags == dlpack::read_only_flag);
+    CHECK(export_dlpack<dlpack::managed_tensor>(owner, owner->view(), gpu)->dl_tensor.device == gpu);
+    CHECK(device.live_pieces() == 1);
+  }
+}
+// A device's buffer cannot leave without the name of the device.
+template <class Buffer>
+concept leaves_unnamed = requires(Buffer&& elements) {
+  export_dlpack(std::move(elements));
+};
+static_assert(leaves_unnamed<tessera::buffer<float>> && !leaves_unnamed<tessera::buffer<float, tessera_tests::emulated_exec>>);
 
 TEST_CASE("export_dlpack: a buffer leaves, and its memory comes back with the deleter") {
   serial_host host;

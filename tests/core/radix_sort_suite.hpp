@@ -78,6 +78,9 @@ void radix_sort_suite(Harness const& harness) {
     for (std::size_t const size : {1000U, 70'000U}) {
       CAPTURE(size);
       check_stable(harness, draw(std::uint8_t{}, size));
+      check_stable(harness, draw(std::int8_t{}, size));
+      check_stable(harness, draw(std::int16_t{}, size));
+      check_stable(harness, draw(std::uint32_t{}, size));
       check_stable(harness, draw(std::int64_t{}, size));
       check_stable(harness, draw(std::uint64_t{}, size));
     }

@@ -74,4 +74,64 @@ void segmented_reduce_suite(Harness const& harness) {
     CHECK(harness.reduce(values, list{0, 1000}, std::int64_t{0}, tessera::plus{}) == list{255'000});
     CHECK(harness.reduce(values, list{0, 1000}, std::uint8_t{0}, tessera::plus{})[0] == static_cast<std::uint8_t>(255'000));
   }
+  SUBCASE("integers of every length, skewed lengths, and many empty segments in a row") {
+    auto const check = [&]<class T, class Result>(T, Result initial, list const& lengths) {
+      auto const offsets = offsets_of(lengths);
+      auto const values = tessera_tests::random_integers<T>(random, static_cast<std::size_t>(offsets.back()), -100, 100);
+      auto const sums = harness.reduce(values, offsets, initial, tessera::plus{});
+      auto const greatest = harness.reduce(values, offsets, initial, tessera::maximum{});
+      REQUIRE(sums.size() == lengths.size());
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < lengths.size(); ++i) {
+        auto sum = static_cast<std::int64_t>(initial), most = sum;
+        for (auto k = offsets[i]; k < offsets[i + 1]; ++k) {
+          auto const value = static_cast<std::int64_t>(values[static_cast<std::size_t>(k)]);
+          sum += value;
+          most = std::max(most, value);
+        }
+        wrong += sums[i] != static_cast<Result>(sum) || greatest[i] != static_cast<Result>(most);
+      }
+      CHECK(wrong == 0);
+    };
+    for (std::size_t const segments : {1U, 2U, 255U, 256U, 257U, 3000U}) {
+      CAPTURE(segments);
+      auto lengths = tessera_tests::random_lengths(random, segments, 9);
+      check(std::int64_t{}, std::int64_t{-3}, lengths);
+      check(std::int8_t{}, std::int32_t{5}, lengths);
+      check(std::int32_t{}, std::int16_t{0}, lengths);
+      lengths[segments / 2] = 40'000;
+      check(std::int32_t{}, std::int64_t{-90}, lengths);
+      check(std::int16_t{}, std::int32_t{0}, lengths);
+    }
+    list sparse(20'000, 0);
+    for (std::size_t i = 0; i < sparse.size(); i += 1 + random() % 4000) sparse[i] = 1 + static_cast<std::int64_t>(random() % 3);
+    check(std::int32_t{}, std::int64_t{1}, sparse);
+    check(std::int64_t{}, std::int32_t{-200}, sparse);
+  }
+  SUBCASE("extremes of the types, and maxima of NaN, fold as written") {
+    constexpr auto least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
+    CHECK(harness.reduce(list{least, least, 5, most}, list{0, 2, 3, 4}, least, tessera::maximum{}) == list{least, 5, most});
+    CHECK(harness.reduce(std::vector<std::uint32_t>{~0U, ~0U}, list{0, 2}, std::uint32_t{3}, tessera::plus{})[0] == 1);
+    CHECK(harness.reduce(list{most, least, 1}, list{0, 3}, std::int64_t{0}, tessera::plus{})[0] == 0);
+    constexpr auto nan = std::numeric_limits<float>::quiet_NaN();
+    auto const greatest = harness.reduce(std::vector<float>{1, nan, 2, nan}, list{0, 2, 4}, lowest, tessera::maximum{});
+    CHECK(greatest == std::vector<float>{1, 2});
+    CHECK(std::isnan(harness.reduce(std::vector<float>{1}, list{0, 1}, nan, tessera::maximum{})[0]));
+  }
+  SUBCASE("float sums have the bits of the fold in index order") {
+    for (std::size_t const segments : {1U, 700U, 3000U}) {
+      CAPTURE(segments);
+      auto lengths = tessera_tests::random_lengths(random, segments, 12);
+      lengths[segments / 3] = 9'001;
+      auto const offsets = offsets_of(lengths);
+      auto const values = tessera_tests::random_floats(random, static_cast<std::size_t>(offsets.back()));
+      std::vector<float> expected;
+      for (std::size_t i = 0; i < segments; ++i) {
+        float sum = 0.125F;
+        for (auto k = offsets[i]; k < offsets[i + 1]; ++k) sum += values[static_cast<std::size_t>(k)];
+        expected.push_back(sum);
+      }
+      CHECK(harness.reduce(values, offsets, 0.125F, tessera::plus{}) == expected);
+    }
+  }
 }

@@ -471,6 +471,9 @@ void pooled_lookup_backward_suite() {
     wrong = out.in();
     wrong[0].column_count = 17;
     refused(sgd, two, wrong, saved, errc::shape_mismatch, {{"feature", "0"}, {"columns", "17"}, {"dim", "16"}});
+    wrong = out.in();
+    wrong[0].row_stride = 15;
+    refused(sgd, two, wrong, saved, errc::shape_mismatch, {{"feature", "0"}, {"stride", "15"}, {"dim", "16"}});
     refused(sgd, two, out.in(), tessera::lookup_saved{}, errc::shape_mismatch, {{"keys", "0"}});
     if (!Store::slots_are_ids)
       refused(sgd, two, out.in(), tessera::lookup_saved{view, {}}, errc::shape_mismatch, {{"values", "4"}, {"slots", "0"}});

@@ -4,8 +4,10 @@
 
 #include <tessera/core/check_finite.hpp>
 #include <tessera/core/radix_sort.hpp>
+#include <tessera/core/run_length_encode.hpp>
 #include <tessera/core/scan.hpp>
 #include <tessera/core/segmented_reduce.hpp>
+#include <tessera/core/select.hpp>
 #include <tessera/core/unique.hpp>
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
@@ -56,9 +58,12 @@ using batch = tessera::keyed_jagged_view<std::int64_t const>;
 using vectors = tessera::jagged_vectors_view<float>;
 using tables = std::vector<tessera::dense_table<>>&;
 using features = std::vector<tessera::pooled_feature>;
-using saved = tessera::lookup_saved&;
 using blocks = std::vector<tessera::matrix_view<float>>;
 using gradients = std::vector<tessera::matrix_view<float const>>;
+
+#if CASE != 1
+using saved = tessera::basic_lookup_saved<my_exec>&;
+#endif
 
 struct my_gemm {
   void multiply(tessera::gemm_operand, tessera::gemm_operand, matrix, float*) const {}
@@ -79,6 +84,10 @@ void use(my_exec const& exec) {
   tessera::lengths_to_offsets(exec, any<ids>(), any<ids>());
   // CASE == 2 says: radix_sort_pairs: no back end for this execution; for CUDA include <tessera/core/radix_sort.cuh>
   tessera::radix_sort_pairs(exec, any<ids>(), any<ids>());
+  // CASE == 2 says: run_length_encode: no back end for this execution; for CUDA include <tessera/core/run_length_encode.cuh>
+  tessera::run_length_encode(exec, any<ids>(), any<ids>(), any<ids>());
+  // CASE == 2 says: select_flagged: no back end for this execution; for CUDA include <tessera/core/select.cuh>
+  tessera::select_flagged(exec, any<ids>(), any<ids>(), any<ids>());
   // CASE == 2 says: segmented_reduce: no back end for this execution; for CUDA include <tessera/core/segmented_reduce.cuh>
   tessera::segmented_reduce(exec, any<float*>(), any<ids>(), any<floats>());
   // CASE == 2 says: unique: no back end for this execution; for CUDA include <tessera/core/unique.cuh>
@@ -92,7 +101,7 @@ void use(my_exec const& exec) {
   // CASE == 2 says: sequence_lookup_backward: no back end for this execution; for CUDA include <tessera/embed/sequence_lookup_backward.cuh>
   tessera::sequence_lookup_backward(exec, any<tables>(), any<ids>(), any<saved>(), any<gradients>(), tessera::sgd{});
   // CASE == 2 says: update_rows: no back end for this execution; for CUDA include <tessera/embed/row_gradients.cuh>
-  tessera::update_rows(exec, any<tables>(), any<tessera::row_gradients&>(), tessera::sgd{});
+  tessera::update_rows(exec, any<tables>(), any<tessera::basic_row_gradients<my_exec>&>(), tessera::sgd{});
   // CASE == 2 says: read_rows, write_rows: no back end for this execution; for CUDA include <tessera/embed/row_transfer.cuh>
   tessera::read_rows(exec, any<tables>()[0], any<ids>(), any<matrix>(), any<matrix>());
   // CASE == 2 says: dense_update: no back end for this execution; for CUDA include <tessera/nn/dense_optimizer.cuh>

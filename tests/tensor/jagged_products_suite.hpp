@@ -73,9 +73,9 @@ struct products {
 };
 
 /// What every execution must show.
-template <class Harness>
-void jagged_products_suite() {
-  Harness harness;
+template <class Harness, class... Arguments>
+void jagged_products_suite(Arguments const&... arguments) {
+  Harness harness(arguments...);
   auto const seed = draw_seed();
   CAPTURE(seed);
   harness.seed(seed);
@@ -151,7 +151,7 @@ void jagged_products_suite() {
     auto dense = harness.place(nested_of(2, 3, 4), 4), out = harness.place(nested_of({2, 1}, 4), 4);
     auto flat = harness.place(nested_of(2, 2, 4), 4);
     auto const refused = [&](char const* argument, auto const& call) {
-      auto const e = thrown_by(call);
+      auto const e = harness.thrown_by(call);
       CHECK(e.code() == tessera::errc::shape_mismatch);
       CHECK(e.value("argument") == argument);
     };

@@ -49,9 +49,9 @@ nested softmax_backward(Harness& harness, nested const& y, nested const& gradien
 }
 
 /// What every execution must show.
-template <class Harness>
-void jagged_softmax_suite() {
-  Harness harness;
+template <class Harness, class... Arguments>
+void jagged_softmax_suite(Arguments const&... arguments) {
+  Harness harness(arguments...);
   auto const seed = draw_seed();
   CAPTURE(seed);
   harness.seed(seed);
@@ -127,11 +127,12 @@ void jagged_softmax_suite() {
   }
   SUBCASE("what does not fit") {
     auto in = harness.place(nested_of({2, 1}, 3), 3), other = harness.place(nested_of({2}, 3), 3);
-    auto const e = thrown_by([&] { tessera::jagged_softmax(harness.exec(), in.jagged(), other.jagged()); });
+    auto const e = harness.thrown_by([&] { tessera::jagged_softmax(harness.exec(), in.jagged(), other.jagged()); });
     CHECK(e.code() == tessera::errc::shape_mismatch);
     CHECK(e.value("rows") == "1");
     CHECK(e.value("rows expected") == "2");
-    auto const backward = thrown_by([&] { tessera::jagged_softmax_backward(harness.exec(), in.jagged(), other.jagged(), in.jagged()); });
+    auto const backward =
+        harness.thrown_by([&] { tessera::jagged_softmax_backward(harness.exec(), in.jagged(), other.jagged(), in.jagged()); });
     CHECK(backward.value("argument") == "gradient");
   }
 }

@@ -36,9 +36,9 @@ nested unpadded(Harness& harness, nested const& dense, std::vector<std::int64_t>
 }
 
 /// What both directions must show on every execution.
-template <class Harness>
-void padded_vectors_suite() {
-  Harness harness;
+template <class Harness, class... Arguments>
+void padded_vectors_suite(Arguments const&... arguments) {
+  Harness harness(arguments...);
   auto const seed = draw_seed();
   CAPTURE(seed);
   harness.seed(seed);
@@ -95,19 +95,20 @@ void padded_vectors_suite() {
     auto const exec = harness.exec();
     auto const refused = [&](std::int64_t rows, std::int64_t dim) {
       auto dense = harness.place(harness.random(static_cast<std::size_t>(rows), 1, dim), dim);
-      auto const e = thrown_by([&] { tessera::to_padded_vectors(exec, in.jagged(), dense.matrix()); });
+      auto const e = harness.thrown_by([&] { tessera::to_padded_vectors(exec, in.jagged(), dense.matrix()); });
       CHECK(e.code() == tessera::errc::shape_mismatch);
       CHECK(e.value("matrix rows") == std::to_string(rows));
       CHECK(e.value("columns") == std::to_string(dim));
       CHECK(e.sentence().starts_with("to_padded_vectors: "));
-      CHECK(thrown_by([&] { tessera::from_padded_vectors(exec, dense.matrix(), in.jagged()); }).code() == tessera::errc::shape_mismatch);
+      CHECK(harness.thrown_by([&] { tessera::from_padded_vectors(exec, dense.matrix(), in.jagged()); }).code() ==
+            tessera::errc::shape_mismatch);
     };
     refused(5, 4);
     refused(4, 3);
     auto none = in.jagged();
     none.rows = 0;
     auto dense = harness.place(harness.random(1, 1, 4), 4);
-    CHECK(thrown_by([&] { tessera::to_padded_vectors(exec, none, dense.matrix()); }).code() == tessera::errc::shape_mismatch);
+    CHECK(harness.thrown_by([&] { tessera::to_padded_vectors(exec, none, dense.matrix()); }).code() == tessera::errc::shape_mismatch);
   }
 }
 

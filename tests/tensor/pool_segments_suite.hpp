@@ -62,9 +62,9 @@ nested unpooled(Harness& harness, nested const& rows, segment_pooling mode, nest
 }
 
 /// What every execution must show.
-template <class Harness>
-void pool_segments_suite() {
-  Harness harness;
+template <class Harness, class... Arguments>
+void pool_segments_suite(Arguments const&... arguments) {
+  Harness harness(arguments...);
   auto const seed = draw_seed();
   CAPTURE(seed);
   harness.seed(seed);
@@ -127,7 +127,7 @@ void pool_segments_suite() {
     auto in = harness.place(nested_of({2, 1}, 3), 3), other = harness.place(nested_of({2, 2}, 3), 3);
     auto const refused = [&](std::size_t rows, std::int64_t dim) {
       auto out = harness.place(nested_of(rows, 1, dim), dim);
-      auto const e = thrown_by([&] { tessera::pool_segments(exec, in.jagged(), segment_pooling::sum, out.matrix()); });
+      auto const e = harness.thrown_by([&] { tessera::pool_segments(exec, in.jagged(), segment_pooling::sum, out.matrix()); });
       CHECK(e.code() == tessera::errc::shape_mismatch);
       CHECK(e.value("matrix rows") == std::to_string(rows));
       CHECK(e.value("columns") == std::to_string(dim));
@@ -136,9 +136,9 @@ void pool_segments_suite() {
     refused(2, 4);
     auto out = harness.place(nested_of(2, 1, 3), 3);
     auto const wrong = static_cast<segment_pooling>(9);
-    CHECK(thrown_by([&] { tessera::pool_segments(exec, in.jagged(), wrong, out.matrix()); }).value("mode") == "9");
+    CHECK(harness.thrown_by([&] { tessera::pool_segments(exec, in.jagged(), wrong, out.matrix()); }).value("mode") == "9");
     auto const e =
-        thrown_by([&] { tessera::pool_segments_backward(exec, in.jagged(), segment_pooling::sum, out.matrix(), other.jagged()); });
+        harness.thrown_by([&] { tessera::pool_segments_backward(exec, in.jagged(), segment_pooling::sum, out.matrix(), other.jagged()); });
     CHECK(e.code() == tessera::errc::shape_mismatch);
     CHECK(e.value("argument") == "in_gradient");
     CHECK(e.value("values") == "4");

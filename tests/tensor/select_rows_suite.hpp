@@ -2,19 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <doctest/doctest.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tessera/core/error.hpp>
+#include <tessera/tensor/jagged.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+#include <tessera/tensor/select_rows.hpp>
 
-#include "../support/random.hpp"
+#include "rows_harness.hpp"
 
 namespace select_rows_tests {
 
@@ -35,67 +37,150 @@ std::vector<Row> naive(std::vector<Row> const& rows, ids const& indices) {
   return result;
 }
 
-}  // namespace select_rows_tests
-
-/// What every execution must show. `harness.select(rows, indices) -> rows`.
 template <class Harness>
-void select_rows_suite(Harness const& harness) {
-  using namespace select_rows_tests;
+rows_of_ids select(Harness const& harness, rows_of_ids const& rows, ids const& indices) {
+  tessera_tests::serial_host host;
+  auto const given = tessera::jagged<std::int64_t>::from_rows(host.exec(), rows);
+  auto const& in = harness.put(given);
+  auto const numbers = harness.numbers(indices);
+  auto const out = harness.get(tessera::select_rows(harness.exec, in.view(), numbers));
+  tessera::validate(out.view(), out.size());
+  rows_of_ids result;
+  for (auto const& row : tensor_tests::model_of(out.view())) result.push_back(row.values);
+  return result;
+}
+
+template <class Harness>
+void any_indices(Harness const& harness) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  auto const permutation = [&](std::size_t count) {
+  auto const rows = random_rows(random, 300);
+  for (std::size_t const count : {1U, 511U, 513U, 4000U}) {
+    auto const indices = tessera_tests::random_integers<std::int64_t>(random, count, 0, 299);
+    CHECK(select(harness, rows, indices) == naive(rows, indices));
+  }
+  for (std::size_t const count : {1U, 511U, 512U, 513U, 5000U}) {
+    auto const all = random_rows(random, count);
     ids order(count);
     std::iota(order.begin(), order.end(), 0);
-    std::shuffle(order.begin(), order.end(), random);
-    return order;
-  };
+    CHECK(select(harness, all, order) == all);
+  }
+}
 
+template <class Harness>
+void permutations(Harness const& harness) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto const rows = random_rows(random, 1500);
+  ids p(rows.size());
+  std::iota(p.begin(), p.end(), 0);
+  auto q = p, inverse = p;
+  std::shuffle(p.begin(), p.end(), random);
+  std::shuffle(q.begin(), q.end(), random);
+  for (std::size_t i = 0; i < p.size(); ++i) inverse[static_cast<std::size_t>(p[i])] = static_cast<std::int64_t>(i);
+  CHECK(select(harness, select(harness, rows, p), inverse) == rows);
+  CHECK(select(harness, select(harness, rows, p), q) == select(harness, rows, naive(p, q)));
+}
+
+template <class Harness>
+void refusals(Harness const& harness) {
+  for (std::int64_t const wrong : {std::int64_t{-1}, std::int64_t{3}, INT64_MIN, INT64_MAX}) {
+    ids indices(2000, 1);
+    indices[700] = wrong;
+    indices[1800] = 5;
+    auto const e = tensor_tests::error_of([&] { select(harness, rows_of_ids{{1}, {2}, {3}}, indices); });
+    CHECK(e.code() == tessera::errc::out_of_range);
+    CHECK(e.value("position") == "700");
+    CHECK(e.value("index") == std::to_string(wrong));
+    CHECK(e.value("rows") == "3");
+  }
+  // A row as long as half of what its offsets count.
+  auto const offsets = harness.numbers(std::vector<std::int32_t>{0, 1 << 30});
+  auto const values = harness.numbers(std::vector<float>{0});
+  auto const indices = harness.numbers(ids{0, 0});
+  tessera::jagged_view<float const, std::int32_t> const rows{values.data(), offsets.data(), 1};
+  for (auto const room : {tessera::result_room{}, tessera::result_room{.most_values = 0}}) {
+    auto const e = tensor_tests::refusal(harness, [&] { return tessera::select_rows(harness.exec, rows, indices, room); });
+    CHECK(std::string(e.what()) ==
+          "lengths_to_offsets: the sum does not fit into an offset (row 1, length 1073741824, largest offset 2147483647)");
+  }
+}
+
+template <class Harness>
+void batches(Harness const& harness) {
+  using namespace tensor_tests;
+  auto const& exec = harness.exec;
+  for_each_batch_of(harness, [&](auto view, auto host_view, model const& keys, std::mt19937_64& random) {
+    std::size_t least = keys.empty() ? 4 : keys[0].size();
+    for (auto const& rows : keys) least = std::min(least, rows.size());
+    auto const indices =
+        tessera_tests::random_integers<std::int64_t>(random, least == 0 ? 0 : 50, 0, static_cast<std::int64_t>(least) - (least > 0));
+    auto const there = harness.numbers(indices);
+    model expected;
+    for (auto const& rows : keys) expected.push_back(naive(rows, indices));
+    auto const result = harness.get(tessera::select_rows(exec, view, there));
+    check_batch(result, expected);
+    check_batch(harness.get(tessera::select_rows(exec, view, there, {.most_values = result.view().size()})), expected);
+    check_bytes(harness, view, host_view, [&](auto in) { return tessera::select_rows(exec, in, there); });
+    ids every(static_cast<std::size_t>(view.rows()));
+    std::iota(every.begin(), every.end(), 0);
+    auto const all = harness.numbers(every);
+    CHECK(equal(harness.get(tessera::select_rows(exec, view.flat(), all)).view(), host_view.flat()));
+  });
+}
+
+template <class Harness>
+void named_batches(Harness const& harness) {
+  using namespace tensor_tests;
+  auto const& exec = harness.exec;
+  tessera_tests::serial_host host;
+  auto const given = tessera::keyed_jagged<>::from_rows(
+      host.exec(), {{"user", {{1, 2}, {}, {3}}, {{0.5F, 1}, {}, {2}}}, {"item", {{4}, {5, 6}, {7}, {8}}, {{4}, {5, 6}, {7}, {8}}}});
+  auto const& batch = harness.put(given);
+  auto const select = [&](auto const& in, ids const& indices, tessera::result_room room = {}) {
+    auto const there = harness.numbers(indices);
+    return harness.get(tessera::select_rows(exec, in, there, room));
+  };
+  CHECK(text(select(batch, ids{2, 0, 2})) ==
+        "{user: [[3], [1, 2], [3]] weights [[2], [0.5, 1], [2]], item: [[7], [4], [7]] weights [[7], [4], [7]]}");
+  CHECK(text(select(batch, ids{})) == "{user: [], item: []}");
+  auto const none = tessera::keyed_jagged<>();
+  CHECK(text(select(harness.put(none), ids{})) == "{}");
+  auto e = error_of([&] { select(batch.view(), ids{0, 3}); });
+  CHECK(std::string(e.what()) == "select_rows: no such row (key 0, position 1, index 3, rows 3)");
+  e = error_of([&] { select(batch.view().slice_keys(1, 1), ids{0, -4}); });
+  CHECK(std::string(e.what()) == "select_rows: no such row (key 0, position 1, index -4, rows 4)");
+  for (std::int64_t const told : {0, 3, 8})
+    CHECK(std::string(error_of([&] {
+                        select(batch.view(), ids{0, 0, 1, 1}, {.most_values = told});
+                      }).what()) ==
+          "select_rows: more values than the result was given room for (values 10, room " + std::to_string(told) + ")");
+  auto const twice = harness.numbers(ids{1, 1});
+  CHECK(waits_of(harness, 1, [&] { tessera::select_rows(exec, batch, twice); }) == 1);
+  CHECK(waits_of(harness, 0, [&] { tessera::select_rows(exec, batch, twice, {.most_values = 4}); }) == 0);
+  CHECK(waits_of(harness, 1, [&] { tessera::select_rows(exec, batch.view().flat(), twice); }) == 1);
+  CHECK(waits_of(harness, 0, [&] { tessera::select_rows(exec, batch.view().flat(), twice, {.most_values = 0}); }) == 0);
+}
+
+}  // namespace select_rows_tests
+
+/// What every execution must show.
+template <class Harness>
+void select_rows_suite(Harness const& harness) {
+  using namespace select_rows_tests;
   SUBCASE("nothing of nothing, and nothing of something") {
-    CHECK(harness.select(rows_of_ids{}, ids{}) == rows_of_ids{});
-    CHECK(harness.select(rows_of_ids{{1}, {}}, ids{}) == rows_of_ids{});
-    CHECK(harness.select(rows_of_ids{{}, {}}, ids{1, 1, 0}) == rows_of_ids{{}, {}, {}});
+    CHECK(select(harness, rows_of_ids{}, ids{}) == rows_of_ids{});
+    CHECK(select(harness, rows_of_ids{{1}, {}}, ids{}) == rows_of_ids{});
+    CHECK(select(harness, rows_of_ids{{}, {}}, ids{1, 1, 0}) == rows_of_ids{{}, {}, {}});
   }
   SUBCASE("repeats, by hand") {
-    CHECK(harness.select(rows_of_ids{{1, 2}, {}, {3}}, ids{2, 0, 0, 1}) == rows_of_ids{{3}, {1, 2}, {1, 2}, {}});
+    CHECK(select(harness, rows_of_ids{{1, 2}, {}, {3}}, ids{2, 0, 0, 1}) == rows_of_ids{{3}, {1, 2}, {1, 2}, {}});
   }
-  SUBCASE("all rows in order are the same rows") {
-    for (std::size_t const count : {1U, 511U, 512U, 513U, 5000U}) {
-      auto const rows = random_rows(random, count);
-      ids order(count);
-      std::iota(order.begin(), order.end(), 0);
-      CHECK(harness.select(rows, order) == rows);
-    }
-  }
-  SUBCASE("a permutation and its inverse cancel; two compose") {
-    auto const rows = random_rows(random, 1500);
-    auto const p = permutation(rows.size()), q = permutation(rows.size());
-    ids inverse(p.size());
-    for (std::size_t i = 0; i < p.size(); ++i) inverse[static_cast<std::size_t>(p[i])] = static_cast<std::int64_t>(i);
-    CHECK(harness.select(harness.select(rows, p), inverse) == rows);
-    CHECK(harness.select(harness.select(rows, p), q) == harness.select(rows, naive(p, q)));
-  }
-  SUBCASE("any indices") {
-    auto const rows = random_rows(random, 300);
-    for (std::size_t const count : {1U, 511U, 513U, 4000U}) {
-      auto const indices = tessera_tests::random_integers<std::int64_t>(random, count, 0, 299);
-      CHECK(harness.select(rows, indices) == naive(rows, indices));
-    }
-  }
-  SUBCASE("the first index out of range is named") {
-    for (std::int64_t const wrong : {std::int64_t{-1}, std::int64_t{3}, INT64_MIN, INT64_MAX}) {
-      ids indices(2000, 1);
-      indices[700] = wrong;
-      indices[1800] = 5;
-      try {
-        harness.select(rows_of_ids{{1}, {2}, {3}}, indices);
-        FAIL("accepted ", wrong);
-      } catch (tessera::error const& e) {
-        CHECK(e.code() == tessera::errc::out_of_range);
-        CHECK(e.value("position") == "700");
-        CHECK(e.value("index") == std::to_string(wrong));
-        CHECK(e.value("rows") == "3");
-      }
-    }
-  }
+  SUBCASE("any indices, and all rows in order are the same rows") { any_indices(harness); }
+  SUBCASE("a permutation and its inverse cancel; two compose") { permutations(harness); }
+  SUBCASE("the first index out of range is named, and a selection too large for its offsets") { refusals(harness); }
+  SUBCASE("the same rows of every key of a view") { batches(harness); }
+  SUBCASE("the same rows of every key of a batch with names") { named_batches(harness); }
 }

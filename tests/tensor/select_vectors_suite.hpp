@@ -55,9 +55,9 @@ nested added(Harness& harness, nested const& rows, nested const& gradient, indic
 }
 
 /// What every execution must show.
-template <class Harness>
-void select_vectors_suite() {
-  Harness harness;
+template <class Harness, class... Arguments>
+void select_vectors_suite(Arguments const&... arguments) {
+  Harness harness(arguments...);
   auto const seed = draw_seed();
   CAPTURE(seed);
   harness.seed(seed);
@@ -122,7 +122,7 @@ void select_vectors_suite() {
       auto const untouched = nested_of(which.size(), 1, 2, 4.0);
       auto out = harness.place(untouched, 2);
       auto const named = [&](auto const& call) {
-        auto const e = thrown_by(call);
+        auto const e = harness.thrown_by(call);
         CHECK(e.code() == tessera::errc::out_of_range);
         CHECK(e.value("position") == "7000");
         CHECK(e.value("index") == std::to_string(wrong));
@@ -140,7 +140,7 @@ void select_vectors_suite() {
     auto in = harness.place(nested_of({2, 1}, 3), 3);
     auto const refused = [&](indices const& which, std::vector<std::int64_t> const& lengths, std::int64_t dim) {
       auto out = harness.place(nested_of(lengths, dim), dim);
-      auto const e = thrown_by([&] { tessera::select_vectors(exec, in.jagged(), harness.put(which), out.jagged()); });
+      auto const e = harness.thrown_by([&] { tessera::select_vectors(exec, in.jagged(), harness.put(which), out.jagged()); });
       CHECK(e.code() == tessera::errc::shape_mismatch);
       return e;
     };

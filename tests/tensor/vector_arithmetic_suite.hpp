@@ -59,9 +59,9 @@ struct arithmetic {
 };
 
 /// What every execution must show.
-template <class Harness>
-void vector_arithmetic_suite() {
-  Harness harness;
+template <class Harness, class... Arguments>
+void vector_arithmetic_suite(Arguments const&... arguments) {
+  Harness harness(arguments...);
   auto const seed = draw_seed();
   CAPTURE(seed);
   harness.seed(seed);
@@ -127,7 +127,7 @@ void vector_arithmetic_suite() {
          odd = harness.place(nested_of(3, 1, 3), 3);
     auto larger = harness.place(nested_of(2, 3, 3), 3);
     auto const refused = [&](char const* name, char const* value, auto const& call) {
-      auto const e = thrown_by(call);
+      auto const e = harness.thrown_by(call);
       CHECK(e.code() == tessera::errc::shape_mismatch);
       CHECK(e.value(name) == value);
     };

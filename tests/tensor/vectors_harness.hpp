@@ -56,23 +56,24 @@ inline std::vector<std::int64_t> lengths_of(nested const& rows) {
   return lengths;
 }
 
-/// Float vectors in memory whose surroundings show who touches them: vectors before and behind those of the rows, and a gap behind each.
+/// Float vectors in memory whose surroundings show who touches them: floats before all, vectors before and behind those of the rows, and a
+/// gap behind each.
 struct float_rows {
   static constexpr float canary = -12345.678F;
   static constexpr std::int64_t behind = 2;
 
-  std::int64_t dim, gap, before;
+  std::int64_t dim, gap, before, lead;
   std::vector<std::int64_t> offsets;  // from `before`
   std::vector<float> storage;
 
-  float_rows(nested const& rows, std::int64_t dim, std::int64_t gap = 0, std::int64_t before = 0)
-      : dim(dim), gap(gap), before(before), offsets{before} {
+  float_rows(nested const& rows, std::int64_t dim, std::int64_t gap = 0, std::int64_t before = 0, std::int64_t lead = 0)
+      : dim(dim), gap(gap), before(before), lead(lead), offsets{before} {
     for (auto const& row : rows) offsets.push_back(offsets.back() + static_cast<std::int64_t>(row.size()));
-    storage.assign(static_cast<std::size_t>((offsets.back() + behind) * (dim + gap)), canary);
+    storage.assign(static_cast<std::size_t>(lead + (offsets.back() + behind) * (dim + gap)), canary);
     auto at = before;
     for (auto const& row : rows)
       for (auto const& vector : row) {
-        std::transform(vector.begin(), vector.end(), storage.begin() + (at++) * (dim + gap),
+        std::transform(vector.begin(), vector.end(), storage.begin() + lead + (at++) * (dim + gap),
                        [](double x) { return static_cast<float>(x); });
       }
   }
@@ -84,14 +85,15 @@ struct float_rows {
     for (std::size_t row = 0; row + 1 < offsets.size(); ++row) {
       result.emplace_back();
       for (auto v = offsets[row]; v < offsets[row + 1]; ++v)
-        result.back().emplace_back(storage.begin() + v * (dim + gap), storage.begin() + v * (dim + gap) + dim);
+        result.back().emplace_back(storage.begin() + lead + v * (dim + gap), storage.begin() + lead + v * (dim + gap) + dim);
     }
     return result;
   }
   bool surroundings_intact() const {
+    if (std::count(storage.begin(), storage.begin() + lead, canary) != lead) return false;
     for (std::int64_t v = 0; v < vectors(); ++v)
       for (std::int64_t c = 0; c < dim + gap; ++c)
-        if ((v < before || v >= offsets.back() || c >= dim) && storage[static_cast<std::size_t>(v * (dim + gap) + c)] != canary)
+        if ((v < before || v >= offsets.back() || c >= dim) && storage[static_cast<std::size_t>(lead + v * (dim + gap) + c)] != canary)
           return false;
     return true;
   }
@@ -105,7 +107,7 @@ class placed {
       : harness_(harness), rows_(std::move(rows)), storage_(harness.put(rows_.storage)), offsets_(harness.put(rows_.offsets)) {}
 
   tessera::jagged_vectors_view<float> jagged() {
-    return {{storage_.data(), rows_.vectors(), rows_.dim, rows_.dim + rows_.gap}, offsets_.data(), rows_.rows()};
+    return {{storage_.data() + rows_.lead, rows_.vectors(), rows_.dim, rows_.dim + rows_.gap}, offsets_.data(), rows_.rows()};
   }
   /// All vectors of all rows.
   tessera::matrix_view<float> matrix() { return jagged().values.rows_from(rows_.before, rows_.offsets.back() - rows_.before); }
@@ -119,31 +121,34 @@ class placed {
  private:
   Harness& harness_;
   float_rows rows_;
-  std::vector<float> storage_;
-  std::vector<std::int64_t> offsets_;
+  typename Harness::template array<float> storage_;
+  typename Harness::template array<std::int64_t> offsets_;
 };
 
-/// Executions, and placed rows with random gaps and first offsets. A harness for a device offers the same.
-template <class Host>
-class vectors_host {
+/// What a call throws; fails the test when that is no tessera::error.
+template <class F>
+tessera::error thrown_by(F const& call) {
+  try {
+    call();
+  } catch (tessera::error const& e) {
+    return e;
+  }
+  FAIL("nothing was thrown");
+  return tessera::error(tessera::errc::invalid_argument, "nothing was thrown");
+}
+
+/// Random rows, and rows placed with random gaps, first offsets and alignment. A harness offers `exec()`, which `synchronize()`s, `array<T>`,
+/// `put(values)` and `get(array)`.
+template <class Harness>
+class vectors_harness {
  public:
-  using placed_rows = placed<vectors_host>;
-
-  tessera::host_exec exec() noexcept { return host_.exec(); }
-  template <class T>
-  std::vector<T> put(std::vector<T> values) {
-    return values;
-  }
-  template <class T>
-  std::vector<T> get(std::vector<T> const& values) {
-    return values;
-  }
-
-  placed_rows place(nested const& rows, std::int64_t dim) {
-    return placed_rows(*this, float_rows(rows, dim, static_cast<std::int64_t>(random_() % 3), static_cast<std::int64_t>(random_() % 3)));
+  placed<Harness> place(nested const& rows, std::int64_t dim) {
+    auto const few = [&] { return static_cast<std::int64_t>(random_() % 3); };
+    auto const gap = few(), before = few(), lead = random_() % 2 == 0 ? 0 : few();
+    return placed<Harness>(self(), float_rows(rows, dim, gap, before, lead));
   }
   /// Rows to be written: NaN shows what was not.
-  placed_rows place_for(nested rows, std::int64_t dim) {
+  placed<Harness> place_for(nested rows, std::int64_t dim) {
     for_each_element(rows, [](double& x) { x = std::nan(""); });
     return place(rows, dim);
   }
@@ -153,9 +158,40 @@ class vectors_host {
   std::mt19937_64& engine() { return random_; }
   void seed(std::uint64_t seed) { random_.seed(seed); }
 
+  /// What a call throws by the time that it is done.
+  template <class F>
+  tessera::error thrown_by(F const& call) {
+    return tessera_tests::thrown_by([&] {
+      call();
+      self().synchronize();
+    });
+  }
+
+ private:
+  Harness& self() noexcept { return static_cast<Harness&>(*this); }
+
+  std::mt19937_64 random_;
+};
+
+template <class Host>
+class vectors_host : public vectors_harness<vectors_host<Host>> {
+ public:
+  template <class T>
+  using array = std::vector<T>;
+
+  tessera::host_exec exec() noexcept { return host_.exec(); }
+  void synchronize() noexcept {}
+  template <class T>
+  std::vector<T> put(std::vector<T> values) {
+    return values;
+  }
+  template <class T>
+  std::vector<T> get(std::vector<T> const& values) {
+    return values;
+  }
+
  private:
   Host host_;
-  std::mt19937_64 random_;
 };
 
 /// The largest difference, in units of the largest expected value, or of 1 where that is smaller; infinite for NaN or another shape.
@@ -219,30 +255,20 @@ struct vectors_shape {
 inline std::vector<vectors_shape> const vectors_shapes{{0, 0, 3},  {1, 1, 1},    {5, 0, 4},    {7, 3, 1},    {9, 3, 3},    {30, 4, 17},
                                                        {8, 5, 64}, {11, 4, 130}, {6, 9, 1027}, {900, 20, 1}, {400, 20, 3}, {200, 20, 16}};
 
+inline std::vector<std::uint64_t> bits_of(std::vector<nested> results) {
+  std::vector<std::uint64_t> bits;
+  for (auto& rows : results) for_each_element(rows, [&](double& x) { bits.push_back(std::bit_cast<std::uint64_t>(x)); });
+  return bits;
+}
+
 /// Runs f(harness) on one thread, on two and on three: what it returns has the same bits.
 template <class F>
 void same_on_every_team(F const& f) {
-  auto const bits = [&](auto harness) {
-    std::vector<std::uint64_t> result;
-    for (auto& rows : f(harness)) for_each_element(rows, [&](double& x) { result.push_back(std::bit_cast<std::uint64_t>(x)); });
-    return result;
-  };
+  auto const bits = [&](auto harness) { return bits_of(f(harness)); };
   auto const expected = bits(vectors_host<serial_host>());
   CHECK(!expected.empty());
   CHECK(bits(vectors_host<pool_host<2>>()) == expected);
   CHECK(bits(vectors_host<pool_host<3>>()) == expected);
-}
-
-/// What `call` throws; fails the test when that is no tessera::error.
-template <class F>
-tessera::error thrown_by(F const& call) {
-  try {
-    call();
-  } catch (tessera::error const& e) {
-    return e;
-  }
-  FAIL("nothing was thrown");
-  return tessera::error(tessera::errc::invalid_argument, "nothing was thrown");
 }
 
 }  // namespace tessera_tests

@@ -39,11 +39,11 @@ template <>
 struct check_finite_impl<host_exec> {
   static constexpr std::int64_t values_per_piece = 1 << 14;
 
-  // Call refuse(…) for the first that is not finite, which throws.
+  // Call refuse(value, …) for the first that is not finite, which throws.
   template <class T, class Refuse>
   static void run(host_exec const& exec, vector_view<T> values, Refuse const& refuse) {
     for_each_piece(exec, values.size(), values_per_piece, [&](std::int64_t first, std::int64_t last) {
-      if (auto const i = first_not_finite(values.data() + first, last - first); i >= 0) refuse(first + i);
+      if (auto const i = first_not_finite(values.data() + first, last - first); i >= 0) refuse(values[first + i], first + i);
     });
   }
   template <class T, class Refuse>
@@ -51,7 +51,7 @@ struct check_finite_impl<host_exec> {
     auto const rows = std::max<std::int64_t>(1, values_per_piece / std::max<std::int64_t>(1, values.columns()));
     for_each_piece(exec, values.rows(), rows, [&](std::int64_t first, std::int64_t last) {
       for (auto r = first; r < last; ++r)
-        if (auto const c = first_not_finite(values.row(r), values.columns()); c >= 0) refuse(r, c);
+        if (auto const c = first_not_finite(values.row(r), values.columns()); c >= 0) refuse(values(r, c), r, c);
     });
   }
 
@@ -69,14 +69,14 @@ struct check_finite_impl<host_exec> {
 struct check_finite_fn {
   template <execution Exec, class T>
   void operator()(Exec const& exec, std::string_view what, vector_view<T> values) const {
-    check_finite_impl<Exec>::run(exec, values, [&](std::int64_t i) {
-      throw error(errc::invalid_argument, sentence(what), {{"index", i}, {"value", value_of(values[i])}});
+    check_finite_impl<Exec>::run(exec, values, [&](T value, std::int64_t i) {
+      throw error(errc::invalid_argument, sentence(what), {{"index", i}, {"value", value_of(value)}});
     });
   }
   template <execution Exec, class T>
   void operator()(Exec const& exec, std::string_view what, matrix_view<T> values) const {
-    check_finite_impl<Exec>::run(exec, values, [&](std::int64_t r, std::int64_t c) {
-      throw error(errc::invalid_argument, sentence(what), {{"row", r}, {"column", c}, {"value", value_of(values(r, c))}});
+    check_finite_impl<Exec>::run(exec, values, [&](T value, std::int64_t r, std::int64_t c) {
+      throw error(errc::invalid_argument, sentence(what), {{"row", r}, {"column", c}, {"value", value_of(value)}});
     });
   }
 
@@ -96,7 +96,7 @@ struct check_finite_fn {
 /// Refuses infinities and NaN, which no primitive looks for by itself: for gradients before an update, say, or a table's rows after one.
 ///
 /// `check_finite(exec, what, values)`: a vector_view or a matrix_view, any row stride, of float, double, float16 or bfloat16; `what` is
-/// what the error calls it. One pass, nothing written.
+/// what the error calls it. One pass, nothing written. On a device it waits for the answer.
 /// @throws tessera::error invalid_argument with index, or row and column, and value of the first that is not finite.
 inline constexpr detail::check_finite_fn check_finite{};
 

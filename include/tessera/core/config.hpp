@@ -6,11 +6,13 @@
 #define TESSERA_VERSION_MINOR 1
 #define TESSERA_VERSION_PATCH 0
 
-/// Marks a function that host and device share.
+/// Marks a function that host and device share, and one that only the threads of a device call (elsewhere, what stands in for them).
 #ifdef __CUDACC__
 #define TESSERA_HOST_DEVICE __host__ __device__
+#define TESSERA_DEVICE __device__
 #else
 #define TESSERA_HOST_DEVICE
+#define TESSERA_DEVICE
 #endif
 
 /// Define to 1 before the first include for every contract check, however costly; the default checks what costs little.

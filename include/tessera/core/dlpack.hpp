@@ -13,6 +13,7 @@
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
 
@@ -25,13 +26,18 @@ struct version {
   std::uint32_t minor;
 };
 
-/// Device types whose memory the host reads and writes.
-enum class device_type : std::int32_t { cpu = 1, cuda_host = 3, rocm_host = 11 };
+/// Device types: the host reads and writes the memory of `cpu` and of the two `_host`, which is pinned.
+enum class device_type : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, rocm_host = 11, cuda_managed = 13 };
 
 struct device {
   std::int32_t device_type;
   std::int32_t device_id;
+
+  friend constexpr bool operator==(device const&, device const&) = default;
 };
+
+/// As DLPack names it: `device_of(device_type::cuda, exec.device().ordinal())`.
+constexpr device device_of(device_type type, std::int32_t id = 0) noexcept { return {static_cast<std::int32_t>(type), id}; }
 
 enum class type_code : std::uint8_t { signed_integer = 0, unsigned_integer = 1, floating = 2, brain_floating = 4, boolean = 6 };
 
@@ -128,11 +134,23 @@ inline constexpr int dlpack_dims<vector_view<T>> = 1;
 template <class T>
 inline constexpr int dlpack_dims<matrix_view<T>> = 2;
 
-inline void check_dlpack(dlpack::tensor const& tensor, int dims, dlpack::data_type type, std::size_t alignment) {
+inline void check_dlpack_on_host(dlpack::tensor const& tensor) {
   auto const host = [&](dlpack::device_type kind) { return tensor.device.device_type == static_cast<std::int32_t>(kind); };
   if (!host(dlpack::device_type::cpu) && !host(dlpack::device_type::cuda_host) && !host(dlpack::device_type::rocm_host))
     throw error(errc::invalid_argument, "from_dlpack: the tensor is not in the host's memory",
                 {{"device_type", tensor.device.device_type}, {"device_id", tensor.device.device_id}});
+}
+
+inline void check_dlpack_on(dlpack::tensor const& tensor, dlpack::device device) {
+  if (!(tensor.device == device))
+    throw error(errc::invalid_argument, "from_dlpack: the tensor is on another device",
+                {{"device_type", tensor.device.device_type},
+                 {"device_id", tensor.device.device_id},
+                 {"expected device_type", device.device_type},
+                 {"expected device_id", device.device_id}});
+}
+
+inline void check_dlpack(dlpack::tensor const& tensor, int dims, dlpack::data_type type, std::size_t alignment) {
   if (!(tensor.dtype == type))
     throw error(errc::invalid_argument, "from_dlpack: another element type",
                 {{"code", tensor.dtype.code},
@@ -170,24 +188,52 @@ inline std::int64_t dlpack_row_stride(dlpack::tensor const& tensor, std::int64_t
   return tensor.strides[0];
 }
 
+template <class View>
+View dlpack_view(dlpack::tensor const& tensor) {
+  static_assert(dlpack_dims<View> != 0, "from_dlpack makes a vector_view or a matrix_view");
+  using element = std::remove_pointer_t<decltype(View().data())>;
+  check_dlpack(tensor, dlpack_dims<View>, dlpack::type_of<std::remove_const_t<element>>(), alignof(element));
+  auto* const data =
+      tensor.data == nullptr ? nullptr : reinterpret_cast<element*>(static_cast<std::byte*>(tensor.data) + tensor.byte_offset);
+  auto const rows = tensor.ndim == 1 ? 1 : tensor.shape[0];
+  auto const columns = tensor.shape[tensor.ndim - 1];
+  auto const stride = dlpack_row_stride(tensor, rows, columns);
+  if constexpr (dlpack_dims<View> == 1)
+    return {data, columns};
+  else
+    return {data, rows, columns, stride};
+}
+
+template <class View>
+void check_dlpack_managed(dlpack::managed_tensor_versioned const& managed) {
+  if (managed.version.major != dlpack::current_version.major)
+    throw error(errc::incompatible, "from_dlpack: another major version",
+                {{"major", managed.version.major}, {"expected", dlpack::current_version.major}});
+  if constexpr (!std::is_const_v<std::remove_pointer_t<decltype(View().data())>>)
+    if ((managed.flags & dlpack::read_only_flag) != 0)
+      throw error(errc::invalid_argument, "from_dlpack: the tensor is read-only, the view is not", {{"flags", managed.flags}});
+}
+
 // A DLTensor and the arrays that it points to. Stays where it is made.
 struct dlpack_tensor {
   std::array<std::int64_t, 2> shape{}, strides{};
   dlpack::tensor tensor{};
 
   template <class T>
-  explicit dlpack_tensor(vector_view<T> view) noexcept : dlpack_tensor(matrix_view<T>(view.data(), 1, view.size()), 1) {}
+  dlpack_tensor(vector_view<T> view, dlpack::device device) noexcept
+      : dlpack_tensor(matrix_view<T>(view.data(), 1, view.size()), 1, device) {}
   template <class T>
-  explicit dlpack_tensor(matrix_view<T> view) noexcept : dlpack_tensor(view, 2) {}
+  dlpack_tensor(matrix_view<T> view, dlpack::device device) noexcept : dlpack_tensor(view, 2, device) {}
   dlpack_tensor(dlpack_tensor const&) = delete;
   dlpack_tensor& operator=(dlpack_tensor const&) = delete;
 
  private:
   template <class T>
-  dlpack_tensor(matrix_view<T> view, int dims) noexcept : shape{view.rows(), view.columns()}, strides{view.stride(), 1} {
+  dlpack_tensor(matrix_view<T> view, int dims, dlpack::device device) noexcept
+      : shape{view.rows(), view.columns()}, strides{view.stride(), 1} {
     bool const empty = view.rows() == 0 || view.columns() == 0;  // without elements the specification wants null
     tensor.data = empty ? nullptr : const_cast<std::remove_const_t<T>*>(view.data());
-    tensor.device = {static_cast<std::int32_t>(dlpack::device_type::cpu), 0};
+    tensor.device = device;
     tensor.ndim = dims;
     tensor.dtype = dlpack::type_of<std::remove_const_t<T>>();
     tensor.shape = shape.data() + (2 - dims);
@@ -203,7 +249,7 @@ struct dlpack_export {
   Owner owner;
 
   template <class From, class View>
-  dlpack_export(From&& from, View view) : parts(view), owner(std::forward<From>(from)) {
+  dlpack_export(From&& from, View view, dlpack::device device) : parts(view, device), owner(std::forward<From>(from)) {
     managed.manager_ctx = this;
     managed.deleter = [](Managed* self) { delete static_cast<dlpack_export*>(self->manager_ctx); };
     managed.dl_tensor = parts.tensor;
@@ -220,41 +266,43 @@ struct dlpack_export {
 /// @throws tessera::error invalid_argument or shape_mismatch naming the field and its value.
 template <class View>
 View from_dlpack(dlpack::tensor const& tensor) {
-  static_assert(detail::dlpack_dims<View> != 0, "from_dlpack makes a vector_view or a matrix_view");
-  using element = std::remove_pointer_t<decltype(View().data())>;
-  detail::check_dlpack(tensor, detail::dlpack_dims<View>, dlpack::type_of<std::remove_const_t<element>>(), alignof(element));
-  auto* const data =
-      tensor.data == nullptr ? nullptr : reinterpret_cast<element*>(static_cast<std::byte*>(tensor.data) + tensor.byte_offset);
-  auto const rows = tensor.ndim == 1 ? 1 : tensor.shape[0];
-  auto const columns = tensor.shape[tensor.ndim - 1];
-  auto const stride = detail::dlpack_row_stride(tensor, rows, columns);
-  if constexpr (detail::dlpack_dims<View> == 1)
-    return {data, columns};
-  else
-    return {data, rows, columns, stride};
+  detail::check_dlpack_on_host(tensor);
+  return detail::dlpack_view<View>(tensor);
 }
 
-/// The same for a managed tensor, which goes on being owned by whoever owns it (`dlpack::owned`).
+/// The same of memory on this very device, type and number: a view of a device's memory has to be asked for. Nothing waits: what wrote the
+/// tensor must be done, or be waited for by the stream that reads it (`cuda_event`; who hands over a Python capsule is told the stream).
+template <class View>
+View from_dlpack(dlpack::tensor const& tensor, dlpack::device device) {
+  detail::check_dlpack_on(tensor, device);
+  return detail::dlpack_view<View>(tensor);
+}
+
+/// The same for a managed tensor, which goes on being owned by whoever owns it (`dlpack::owned`). The deleter may take the memory away at
+/// once: a device must be done with it.
 /// @throws also tessera::error incompatible for another major version, invalid_argument for a view to write of a read-only tensor.
 template <class View>
 View from_dlpack(dlpack::managed_tensor_versioned const& managed) {
-  if (managed.version.major != dlpack::current_version.major)
-    throw error(errc::incompatible, "from_dlpack: another major version",
-                {{"major", managed.version.major}, {"expected", dlpack::current_version.major}});
-  if constexpr (!std::is_const_v<std::remove_pointer_t<decltype(View().data())>>)
-    if ((managed.flags & dlpack::read_only_flag) != 0)
-      throw error(errc::invalid_argument, "from_dlpack: the tensor is read-only, the view is not", {{"flags", managed.flags}});
+  detail::check_dlpack_managed<View>(managed);
   return from_dlpack<View>(managed.dl_tensor);
 }
+template <class View>
+View from_dlpack(dlpack::managed_tensor_versioned const& managed, dlpack::device device) {
+  detail::check_dlpack_managed<View>(managed);
+  return from_dlpack<View>(managed.dl_tensor, device);
+}
 
-/// A DLTensor of a view's memory, for a call: `f(to_dlpack(view).get())`. Holds shape and strides too, so it has to outlive the use.
+/// A DLTensor of a view's memory, for a call: `f(to_dlpack(view).get())`, of a device's memory `to_dlpack(view, device)`. Holds shape and
+/// strides too, so it has to outlive the use.
 /// A DLTensor cannot say that it is read-only: who is called must not write where the view is const.
 class to_dlpack {
  public:
   template <class T>
-  explicit to_dlpack(vector_view<T> view) noexcept : parts_(view) {}
+  explicit to_dlpack(vector_view<T> view, dlpack::device device = dlpack::device_of(dlpack::device_type::cpu)) noexcept
+      : parts_(view, device) {}
   template <class T>
-  explicit to_dlpack(matrix_view<T> view) noexcept : parts_(view) {}
+  explicit to_dlpack(matrix_view<T> view, dlpack::device device = dlpack::device_of(dlpack::device_type::cpu)) noexcept
+      : parts_(view, device) {}
 
   dlpack::tensor* get() noexcept { return &parts_.tensor; }
 
@@ -266,11 +314,17 @@ class to_dlpack {
 /// shared pointer, …) until its deleter is called, once, on any thread; a view of const elements is flagged read-only. One small piece is
 /// allocated from the heap. What the owner's memory came from has to outlive the tensor.
 /// `export_dlpack<dlpack::managed_tensor>(owner, view)` makes the older kind, for views to write only.
+///
+/// Memory of a device: `export_dlpack(owner, view, device)`. DLPack has no word for streams, so nothing waits at either end. What was
+/// enqueued to write the memory must be done before the receiver reads it, or the receiver's stream must wait for it (`cuda_event`). And
+/// when the deleter is called, the receiver's work must be done, or the owner's stream wait for it: a buffer gives its memory back in the
+/// order of its own stream.
 template <class Managed = dlpack::managed_tensor_versioned, class Owner, class View>
   requires(detail::dlpack_dims<View> != 0)
-[[nodiscard]] dlpack::owned<Managed> export_dlpack(Owner&& owner, View view) {
+[[nodiscard]] dlpack::owned<Managed> export_dlpack(Owner&& owner, View view,
+                                                   dlpack::device device = dlpack::device_of(dlpack::device_type::cpu)) {
   constexpr bool read_only = std::is_const_v<std::remove_pointer_t<decltype(view.data())>>;
-  auto kept = std::make_unique<detail::dlpack_export<Managed, std::remove_cvref_t<Owner>>>(std::forward<Owner>(owner), view);
+  auto kept = std::make_unique<detail::dlpack_export<Managed, std::remove_cvref_t<Owner>>>(std::forward<Owner>(owner), view, device);
   if constexpr (std::same_as<Managed, dlpack::managed_tensor_versioned>) {
     kept->managed.version = dlpack::current_version;
     kept->managed.flags = read_only ? dlpack::read_only_flag : 0;
@@ -285,6 +339,13 @@ template <class Managed = dlpack::managed_tensor_versioned, class T>
 [[nodiscard]] dlpack::owned<Managed> export_dlpack(buffer<T>&& elements) {
   auto const view = elements.view();
   return export_dlpack<Managed>(std::move(elements), view);
+}
+
+/// All of a device's buffer: `export_dlpack(std::move(elements), dlpack::device_of(dlpack::device_type::cuda, exec.device().ordinal()))`.
+template <class Managed = dlpack::managed_tensor_versioned, class T, device_execution Exec>
+[[nodiscard]] dlpack::owned<Managed> export_dlpack(buffer<T, Exec>&& elements, dlpack::device device) {
+  auto const view = elements.view();
+  return export_dlpack<Managed>(std::move(elements), view, device);
 }
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -25,6 +25,7 @@ enum class errc {
   corrupt_file,      ///< bytes that do not match their manifest or header
   incompatible,      ///< well-formed data for another model, version or set of options
   out_of_memory,
+  device_error,  ///< a device or its driver refused; values name the call, its place and the reason
 };
 
 constexpr std::string_view name(errc code) noexcept {
@@ -37,6 +38,7 @@ constexpr std::string_view name(errc code) noexcept {
     case errc::corrupt_file: return "corrupt file";
     case errc::incompatible: return "incompatible";
     case errc::out_of_memory: return "out of memory";
+    case errc::device_error: return "device error";
   }
   return "error";
 }

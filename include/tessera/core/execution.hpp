@@ -22,6 +22,13 @@ struct execution_tag {};
 template <class E>
 concept execution = std::derived_from<typename E::execution_concept, execution_tag>;
 
+struct device_execution_tag : execution_tag {};
+
+/// An execution beside the host: what views point at is the device's memory, which the host does not read (but for what a contract names),
+/// and calls return once their work is enqueued. `<tessera/core/device.hpp>` says what a model offers.
+template <class E>
+concept device_execution = execution<E> && std::derived_from<typename E::execution_concept, device_execution_tag>;
+
 /// Runs on the host, on the caller's threads, with workspace from the caller's memory. Results do not depend on how many threads there
 /// are. Five words, cheap to copy; the team and the memory outlive it.
 class host_exec {
@@ -90,7 +97,7 @@ static_assert(execution<host_exec>);
 static_assert(memory_resource<system_memory, host_exec> && memory_resource<pmr_memory, host_exec> &&
               memory_resource<arena<system_memory>, host_exec>);
 
-constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) noexcept { return n / by + (n % by != 0); }
+TESSERA_HOST_DEVICE constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) noexcept { return n / by + (n % by != 0); }
 
 /// Calls f(first, last) for the pieces [0, grain), [grain, 2 grain), … of [0, n): the bounds depend on n and grain alone.
 /// @pre n >= 0, grain >= 1.

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <memory_resource>
 #include <vector>
 
@@ -26,6 +28,15 @@ concept memory_resource = requires(R& resource, Exec const& exec, void* pointer,
   { resource.allocate(exec, size, size) } -> std::same_as<void*>;
   resource.deallocate(exec, pointer, size, size);
 };
+
+namespace detail {
+/// The largest alignment that a resource may be asked for: its `most_alignment`, where it has one.
+template <class R>
+inline constexpr std::size_t most_alignment = std::numeric_limits<std::size_t>::max() / 2 + 1;
+template <class R>
+  requires requires { R::most_alignment; }
+inline constexpr std::size_t most_alignment<R> = R::most_alignment;
+}  // namespace detail
 
 /// A reference to any memory resource for `Exec`, two words. The resource outlives it.
 template <class Exec>
@@ -146,11 +157,14 @@ class pmr_memory {
 /// A piece is free to be taken again once it and all that were taken after it are back: at once, when they come back as scopes end. When
 /// everything is back and more than one block was needed, the next round gets one block of the whole size, so a loop of equal steps stops
 /// calling upstream.
-/// One thread at a time. Pieces are aligned to at least 64 bytes, at most 4096. Upstream takes any execution. A checked build refuses what
-/// comes back and is not taken: where a `memory_ref` gives it back, that ends the program.
+/// One thread at a time, and one stream of a device, in whose order pieces are taken again. Pieces are aligned to at least 64 bytes, at most
+/// 4096 or what upstream allows. Upstream serves the same executions, but is asked without one, so it takes any. A checked build refuses
+/// what comes back and is not taken: where a `memory_ref` gives it back, that ends the program.
 template <class Upstream>
 class arena {
  public:
+  static constexpr std::size_t most_alignment = std::min<std::size_t>(4096, detail::most_alignment<Upstream>);
+
   explicit arena(Upstream& upstream, std::size_t first_block_bytes = std::size_t{1} << 16) noexcept
       : upstream_(&upstream), next_block_bytes_(first_block_bytes) {}
   arena(arena const&) = delete;
@@ -158,11 +172,12 @@ class arena {
   ~arena() { release(); }
 
   template <class Exec>
+    requires memory_resource<Upstream, Exec>
   void* allocate(Exec const&, std::size_t bytes, std::size_t alignment) {
     if (bytes == 0) bytes = 1;  // so that no two pieces start together
     if (alignment < piece_alignment) alignment = piece_alignment;
-    if (alignment > block_alignment)
-      throw error(errc::invalid_argument, "arena: alignment too large", {{"alignment", alignment}, {"largest", block_alignment}});
+    if (alignment > most_alignment)
+      throw error(errc::invalid_argument, "arena: alignment too large", {{"alignment", alignment}, {"largest", most_alignment}});
     if (pieces_.size() == pieces_.capacity()) pieces_.reserve(2 * pieces_.size() + 16);
     for (auto i = pieces_.empty() ? 0 : pieces_.back().block;; ++i) {
       if (i == blocks_.size()) add_block(bytes);
@@ -196,7 +211,7 @@ class arena {
 
  private:
   static constexpr std::size_t piece_alignment = 64;
-  static constexpr std::size_t block_alignment = 4096;
+  static constexpr std::size_t page_bytes = 4096;
   struct no_exec {};
   struct block {
     std::byte* data;
@@ -213,10 +228,10 @@ class arena {
   void add_block(std::size_t bytes) {
     if (bytes < next_block_bytes_) bytes = next_block_bytes_;
     // Whole pages: what fits into several blocks then fits into one of their total size, whatever the alignments.
-    auto const rounded = (bytes + block_alignment - 1) / block_alignment * block_alignment;
+    auto const rounded = (bytes + page_bytes - 1) / page_bytes * page_bytes;
     if (rounded >= bytes) bytes = rounded;  // else upstream refuses
     blocks_.reserve(blocks_.size() + 1);
-    blocks_.push_back({static_cast<std::byte*>(upstream_->allocate(no_exec{}, bytes, block_alignment)), bytes, 0});
+    blocks_.push_back({static_cast<std::byte*>(upstream_->allocate(no_exec{}, bytes, most_alignment)), bytes, 0});
     next_block_bytes_ = 2 * bytes;
   }
   void check_taken(void const* pointer) const {
@@ -225,7 +240,7 @@ class arena {
     throw error(errc::invalid_argument, "arena: a piece comes back that is not taken", {{"pieces", pieces_.size()}});
   }
   void release() noexcept {
-    for (auto const& b : blocks_) upstream_->deallocate(no_exec{}, b.data, b.bytes, block_alignment);
+    for (auto const& b : blocks_) upstream_->deallocate(no_exec{}, b.data, b.bytes, most_alignment);
     blocks_.clear();
   }
 

@@ -165,8 +165,8 @@ struct radix_sort_pairs_fn {
 /// Sorts pairs by key, ascending, in place; pairs of equal keys keep their order.
 ///
 /// `radix_sort_pairs(exec, keys, values, {.begin_bit, .end_bit})`: both (n,). Keys are integers, signed or not; only the given bits are
-/// compared (a negative key needs all). Workspace: n keys and n values from `exec`'s memory. @throws tessera::error shape_mismatch, invalid_argument
-/// unless 0 <= begin_bit <= end_bit.
+/// compared (a negative key needs all). Workspace: n keys and n values from `exec`'s memory, on a device also what its library asks for;
+/// nothing waits. @throws tessera::error shape_mismatch, invalid_argument unless 0 <= begin_bit <= end_bit.
 inline constexpr detail::radix_sort_pairs_fn radix_sort_pairs{};
 
 }  // namespace tessera::inline TESSERA_ABI

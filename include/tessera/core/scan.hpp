@@ -52,7 +52,7 @@ struct exclusive_scan_impl<host_exec> {
 
 struct exclusive_scan_fn {
   template <execution Exec, class T, class Sum>
-  Sum operator()(Exec const& exec, vector_view<T> in, vector_view<Sum> out, std::type_identity_t<Sum> initial = {}) const {
+  auto operator()(Exec const& exec, vector_view<T> in, vector_view<Sum> out, std::type_identity_t<Sum> initial = {}) const {
     if (in.size() != out.size())
       throw error(errc::shape_mismatch, "exclusive_scan: output and input differ in size", {{"input", in.size()}, {"output", out.size()}});
     return exclusive_scan_impl<Exec>::run(exec, vector_view<T const>{in.data(), in.size()}, out, initial);
@@ -96,7 +96,8 @@ struct lengths_to_offsets_fn {
 /// Running sums: out[i] = initial + in[0] + … + in[i - 1]; returns the sum of all.
 ///
 /// `exclusive_scan(exec, in, out, initial)`: `in` (n,), `out` (n,), which may be the same memory. Sums in `out`'s type. Floating sums are
-/// joined by fixed pieces of 32,768, so the thread count changes nothing. @throws tessera::error shape_mismatch.
+/// joined by fixed pieces of 32,768, so the thread count changes nothing. On a device nothing is returned, and floating sums may differ in
+/// their last bits from run to run. @throws tessera::error shape_mismatch.
 inline constexpr detail::exclusive_scan_fn exclusive_scan{};
 
 /// Row lengths to row offsets: offsets[0] = 0, offsets[i + 1] = offsets[i] + lengths[i]. `lengths` (n,), `offsets` (n + 1,).

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -14,6 +15,7 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/radix_sort.hpp>
 #include <tessera/core/scan.hpp>
+#include <tessera/core/select.hpp>
 #include <tessera/core/view.hpp>
 
 namespace tessera::inline TESSERA_ABI {
@@ -31,13 +33,24 @@ inline constexpr std::int64_t unique_piece = 1 << 16;
 struct key_bits {
   int low, high;
 
-  constexpr int count() const noexcept { return high - low; }
+  TESSERA_HOST_DEVICE constexpr int count() const noexcept { return high - low; }
   template <class Key>
-  constexpr Key of(Key key) const noexcept {
+  TESSERA_HOST_DEVICE constexpr Key of(Key key) const noexcept {
     if (count() == 0) return 0;
     return static_cast<Key>(static_cast<Key>(key >> low) & static_cast<Key>(Key(~Key{0}) >> (static_cast<int>(8 * sizeof(Key)) - count())));
   }
 };
+
+/// Whether these bits tell distinct key d from the one before, in their order.
+template <class Key>
+TESSERA_HOST_DEVICE constexpr bool told_apart(Key const* distinct, std::int64_t d, radix_bits range) noexcept {
+  using unsigned_key = std::make_unsigned_t<Key>;
+  key_bits const compared{range.begin_bit, range.end_bit};
+  // With the sign flipped, negative keys come first.
+  constexpr auto flip = std::is_signed_v<Key> ? static_cast<unsigned_key>(unsigned_key{1} << (8 * sizeof(Key) - 1)) : unsigned_key{};
+  return d == 0 || compared.of(static_cast<unsigned_key>(static_cast<unsigned_key>(distinct[d - 1]) ^ flip)) <
+                       compared.of(static_cast<unsigned_key>(static_cast<unsigned_key>(distinct[d]) ^ flip));
+}
 
 /// Numbers the distinct keys of one part, ascending, on one thread and in its cache.
 template <class Key>
@@ -233,20 +246,20 @@ class key_parts {
 template <>
 struct unique_impl<host_exec> {
   template <class Key>
-  static std::int64_t run(host_exec const& exec, vector_view<Key const> keys, vector_view<Key> distinct, vector_view<std::int64_t> inverse,
-                          radix_bits range) {
+  static void run(host_exec const& exec, vector_view<Key const> keys, vector_view<Key> distinct, vector_view<std::int64_t> inverse,
+                  vector_view<std::int64_t> count, radix_bits range) {
     using unsigned_key = std::make_unsigned_t<Key>;
     // With the sign flipped, negative keys come first.
     constexpr auto flip = std::is_signed_v<Key> ? static_cast<unsigned_key>(unsigned_key{1} << (8 * sizeof(Key) - 1)) : unsigned_key{};
     auto const* const in = reinterpret_cast<unsigned_key const*>(keys.data());
-    if (keys.empty()) return 0;
+    count[0] = 0;
+    if (keys.empty()) return;
     auto const differing = differing_bits(exec, in, keys.size());
     auto* const out = reinterpret_cast<unsigned_key*>(distinct.data());
     bool const few = differing.count() <= listed_bits && (std::int64_t{1} << differing.count()) <= keys.size();
-    auto const count = few ? list(exec, in, keys.size(), flip, differing, out, inverse.data())
-                           : number(exec, in, keys.size(), flip, differing, out, inverse.data());
-    if constexpr (checked) check(flip, vector_view<unsigned_key const>{out, count}, inverse, range);
-    return count;
+    count[0] = few ? list(exec, in, keys.size(), flip, differing, out, inverse.data())
+                   : number(exec, in, keys.size(), flip, differing, out, inverse.data());
+    if constexpr (checked) check(distinct.data(), inverse, range);
   }
 
  private:
@@ -353,13 +366,10 @@ struct unique_impl<host_exec> {
     });
   }
 
-  // That the range tells distinct keys from each other, in their order.
   template <class Key>
-  static void check(Key flip, vector_view<Key const> distinct, vector_view<std::int64_t> inverse, radix_bits range) {
-    key_bits const compared{range.begin_bit, range.end_bit};
-    auto const key = [&](std::int64_t d) { return compared.of(static_cast<Key>(distinct[d] ^ flip)); };
+  static void check(Key const* distinct, vector_view<std::int64_t> inverse, radix_bits range) {
     for (std::int64_t i = 0; i < inverse.size(); ++i)
-      if (auto const d = inverse[i]; d > 0 && key(d) <= key(d - 1))
+      if (!told_apart(distinct, inverse[i], range))
         throw error(errc::invalid_argument, "unique: keys differ in bits that are not compared",
                     {{"position", i}, {"begin_bit", range.begin_bit}, {"end_bit", range.end_bit}});
   }
@@ -369,12 +379,18 @@ struct unique_fn {
   template <execution Exec, class Key>
   std::int64_t operator()(Exec const& exec, vector_view<Key> keys, vector_view<std::remove_const_t<Key>> distinct,
                           vector_view<std::int64_t> inverse, radix_bits range = {}) const {
+    return counted(exec, [&](vector_view<std::int64_t> count) { (*this)(exec, keys, distinct, inverse, count, range); });
+  }
+  template <execution Exec, class Key, std::same_as<std::int64_t> Count>
+  void operator()(Exec const& exec, vector_view<Key> keys, vector_view<std::remove_const_t<Key>> distinct,
+                  vector_view<std::int64_t> inverse, vector_view<Count> count, radix_bits range = {}) const {
     static_assert(std::is_integral_v<Key>, "unique: keys are integers");
     if (distinct.size() < keys.size() || inverse.size() != keys.size())
       throw error(errc::shape_mismatch, "unique: outputs need room for every key",
                   {{"keys", keys.size()}, {"distinct", distinct.size()}, {"inverse", inverse.size()}});
-    return unique_impl<Exec>::run(exec, vector_view<std::remove_const_t<Key> const>{keys.data(), keys.size()}, distinct, inverse,
-                                  radix_bits_of<Key>("unique", range));
+    check_count("unique", count);
+    unique_impl<Exec>::run(exec, vector_view<std::remove_const_t<Key> const>{keys.data(), keys.size()}, distinct, inverse, count,
+                           radix_bits_of<Key>("unique", range));
   }
 };
 
@@ -386,7 +402,10 @@ struct unique_fn {
 /// @pre keys that differ do so in these bits, in which they are in order; only a checked build looks whether they are. @post
 /// distinct[inverse[i]] == keys[i]. Workspace from `exec`'s memory: n keys and n positions, up to 8 MiB a thread or two words a key if that
 /// is less, and as much again where most keys differ in their lower bits alone; at most 4 MiB for keys in a range no wider than there are
-/// keys or 2^20.
+/// keys or 2^20. On a device: twice the keys and their positions, of 4 bytes below 2^31 keys, and 9 bytes a key.
+///
+/// `unique(exec, keys, distinct, inverse, count, radix_bits)` writes how many are distinct to `count` (1,), in the execution's memory,
+/// instead of returning it: on a device nothing waits then, while the form above waits for the number.
 /// @throws tessera::error shape_mismatch, and as `radix_sort_pairs`; in a checked build invalid_argument where the bits do not suffice.
 inline constexpr detail::unique_fn unique{};
 

@@ -17,24 +17,75 @@
 
 namespace tessera::inline TESSERA_ABI {
 
+/// What kernels see of a dense table.
+template <row_element Element>
+struct dense_rows {
+  using element = Element;
+  static constexpr bool slots_are_ids = true;
+
+  Element* weights;  // (rows, dim)
+  float* states;     // (rows, state width)
+  table_options table;
+  std::int64_t state_width;
+  step_count step;
+
+  TESSERA_HOST_DEVICE constexpr table_options const& options() const noexcept { return table; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t dim() const noexcept { return table.dim; }
+  TESSERA_HOST_DEVICE constexpr step_count steps() const noexcept { return step; }
+  TESSERA_HOST_DEVICE constexpr bool holds(std::int64_t slot) const noexcept {
+    return static_cast<std::uint64_t>(slot) < static_cast<std::uint64_t>(table.rows);
+  }
+  TESSERA_HOST_DEVICE constexpr std::int64_t id_of(std::int64_t slot) const noexcept { return slot; }
+  TESSERA_HOST_DEVICE constexpr Element* row(std::int64_t slot) const noexcept { return weights + slot * table.dim; }
+  TESSERA_HOST_DEVICE constexpr float* state(std::int64_t slot) const noexcept { return states + slot * state_width; }
+};
+
+namespace detail {
+
+template <class Exec>
+struct dense_table_impl {
+  static_assert(dependent_false<Exec>, "dense_table: no back end for this execution; for CUDA include <tessera/embed/dense_table.cuh>");
+};
+
+template <>
+struct dense_table_impl<host_exec> {
+  template <class Element>
+  static void initialise(host_exec const& exec, dense_rows<Element> const& rows, row_state_layout layout) {
+    for_each_piece(exec, rows.options().rows, rows_per_init_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto id = first; id < last; ++id) initialise_row(rows.options(), layout, id, rows.row(id), rows.state(id));
+    });
+  }
+
+  template <class Element>
+  static void find(host_exec const&, dense_rows<Element> const& rows, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
+                   vector_view<row_status> statuses) {
+    for (std::int64_t i = 0; i < ids.size(); ++i) slots[i] = rows.holds(ids[i]) ? ids[i] : -1;
+    for (std::int64_t i = 0; i < statuses.size(); ++i) statuses[i] = slots[i] < 0 ? row_status::out_of_range : row_status::found;
+  }
+};
+
+}  // namespace detail
+
 /// A row for each id of 0 … rows - 1, in one array (rows, dim); optimizer states, always float, in another. Move-only.
-template <row_element Element = float>
+///
+/// On a device the rows lie where its execution's memory is: on it, or in pinned memory of the host, which it reads over the bus. What
+/// `weights`, `states`, `row` and `state` point at is the device's.
+template <row_element Element = float, execution Exec = host_exec>
 class dense_table {
  public:
   using element = Element;
+  using execution_type = Exec;
   static constexpr bool slots_are_ids = true;
 
   /// Allocates and initialises all rows, with state for this optimizer. @throws tessera::error invalid_argument, out_of_memory.
   template <row_optimizer Optimizer>
-  dense_table(host_exec const& exec, table_options const& options, Optimizer const& optimizer)
+  dense_table(Exec const& exec, table_options const& options, Optimizer const& optimizer)
       : options_(options), layout_(row_state_layout::of(optimizer)) {
     check_optimizer(optimizer);
     detail::check_table_options("dense_table", options, layout_);
     weights_.resize(exec, options.rows * options.dim);
     states_.resize(exec, options.rows * layout_.width(options.dim));
-    for_each_piece(exec, options.rows, detail::rows_per_init_piece, [&](std::int64_t first, std::int64_t last) {
-      for (auto id = first; id < last; ++id) detail::initialise_row(options_, layout_, id, row(id), state(id));
-    });
+    detail::dense_table_impl<Exec>::initialise(exec, device_rows(), layout_);
   }
 
   /// What such a table will occupy, before it is built.
@@ -73,15 +124,19 @@ class dense_table {
 
   bool holds(std::int64_t id) const noexcept { return static_cast<std::uint64_t>(id) < static_cast<std::uint64_t>(options_.rows); }
 
-  void locate(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
+  void locate(Exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
               vector_view<row_status> statuses = {}) const {
     detail::check_locate_shapes("dense_table::locate", ids.size(), slots.size(), statuses.size());
-    find(exec, ids, slots);
-    for (std::int64_t i = 0; i < statuses.size(); ++i) statuses[i] = slots[i] < 0 ? row_status::out_of_range : row_status::found;
+    detail::dense_table_impl<Exec>::find(exec, device_rows(), ids, slots, statuses);
   }
-  void find(host_exec const&, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const {
+  void find(Exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const {
     detail::check_locate_shapes("dense_table::find", ids.size(), slots.size(), 0);
-    for (std::int64_t i = 0; i < ids.size(); ++i) slots[i] = holds(ids[i]) ? ids[i] : -1;
+    detail::dense_table_impl<Exec>::find(exec, device_rows(), ids, slots, {});
+  }
+
+  /// For kernels: the rows and states are to be written, whoever holds the table.
+  dense_rows<Element> device_rows() const noexcept {
+    return {const_cast<Element*>(weights_.data()), const_cast<float*>(states_.data()), options_, layout_.width(options_.dim), steps_};
   }
 
  private:
@@ -93,8 +148,8 @@ class dense_table {
   table_options options_;
   row_state_layout layout_;
   step_count steps_{};
-  buffer<Element> weights_;
-  buffer<float> states_;
+  buffer<Element, Exec> weights_;
+  buffer<float, Exec> states_;
 };
 static_assert(row_store<dense_table<>> && row_store<dense_table<float16>> && row_store<dense_table<bfloat16>>);
 

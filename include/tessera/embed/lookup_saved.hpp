@@ -21,29 +21,41 @@ namespace tessera::inline TESSERA_ABI {
 
 /// What a lookup does with an id that its store can never hold.
 enum class out_of_range_ids : std::uint8_t {
-  refuse,  ///< an error that names it; nothing has changed then
+  refuse,  ///< an error that names it; nothing has changed then. On a device: when it synchronises, and till then as `zero`
   zero,    ///< it reads as zeros, counts in its bag's length, and gets no gradient
 };
 
 struct lookup_options {
   out_of_range_ids out_of_range = out_of_range_ids::refuse;
-  std::int64_t* out_of_range_count = nullptr;  ///< grows by the number of such ids, where given
+  std::int64_t* out_of_range_count = nullptr;  ///< grows by the number of such ids, where given; in the execution's memory
 };
 
 namespace detail {
-template <class Store>
-std::int64_t const* slots_in(keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t> const& slots) noexcept {
-  if constexpr (Store::slots_are_ids) return batch.size() == 0 ? nullptr : batch.values + first_value(batch);
-  return slots.data();
+template <class Store, class Exec>
+std::int64_t const* slots_in(keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t, Exec> const& slots) noexcept {
+  if constexpr (!Store::slots_are_ids) return slots.data();
+  if constexpr (device_execution<Exec>) return nullptr;  // kernels take the ids
+  return batch.size() == 0 ? nullptr : batch.values + first_value(batch);
 }
+
+/// What a prepared backward keeps: `row_order` on the host.
+template <class Exec>
+struct order_of {
+  static_assert(dependent_false<Exec>, "prepare_backward: no back end for this execution; for CUDA include <tessera/embed/row_order.cuh>");
+};
+template <>
+struct order_of<host_exec> {
+  using type = row_order;
+};
 }  // namespace detail
 
 /// What a backward needs of its forward. The caller owns it; any number may be in flight. The batch's memory must outlive it, and so
-/// must the rows: a store may evict only what no lookup in flight names.
-struct lookup_saved {
+/// must the rows: a store may evict only what no lookup in flight names. `lookup_saved` is that of the host.
+template <execution Exec>
+struct basic_lookup_saved {
   keyed_jagged_view<std::int64_t const> batch;
-  buffer<std::int64_t> slots;  // one a value of the batch; unused where slots are ids
-  row_order order{};           // made by `prepare_backward` for this batch; else each backward makes its own
+  buffer<std::int64_t, Exec> slots;                  // one a value of the batch; unused where slots are ids
+  typename detail::order_of<Exec>::type order = {};  // made by `prepare_backward` for this batch; else each backward makes its own
 
   std::size_t bytes() const noexcept { return slots.capacity_bytes() + order.bytes(); }
 
@@ -53,6 +65,7 @@ struct lookup_saved {
     return detail::slots_in<Store>(batch, slots);
   }
 };
+using lookup_saved = basic_lookup_saved<host_exec>;
 
 namespace detail {
 
@@ -88,7 +101,11 @@ template <class Element>
                            [&](std::int64_t i, float value) { to[i - first] = to_float(round_to<Element>(value)); });
 }
 
-/// `validate` by all threads, for any number of values: how many there are, the view does not know.
+/// `validate` by all threads; how many values there are, the view may not know. On a device kernels look at the offsets.
+template <device_execution Exec>
+void validate_batch(Exec const&, keyed_jagged_view<std::int64_t const> batch) {
+  validate_row_counts(batch);
+}
 inline void validate_batch(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch) {
   constexpr std::int64_t rows_per_piece = 1 << 13;
   validate_row_counts(batch);
@@ -100,7 +117,8 @@ inline void validate_batch(host_exec const& exec, keyed_jagged_view<std::int64_t
       for (auto row = first; row < last; ++row) decreases += all.end_of(row) < all.begin_of(row);
       if (decreases > 0) is_wrong = true;
     });
-  if (is_wrong) validate(batch, std::numeric_limits<std::int64_t>::max());  // names the first that is
+  auto const most = batch.room >= 0 ? batch.room : std::numeric_limits<std::int64_t>::max();
+  if (is_wrong || (all.rows > 0 && all.offsets[all.rows] > most)) validate(batch, most);  // names the first that is
 }
 
 template <class Store, class Feature>
@@ -128,14 +146,22 @@ inline void check_lookup_matrix(char const* call, std::int64_t feature, std::int
 }
 
 /// What a backward is given fits what a forward saved.
-template <class Store>
-void check_saved(char const* call, lookup_saved const& saved) {
-  if (!Store::slots_are_ids && saved.slots.size() != saved.batch.size())
+template <class Store, class Exec>
+void check_saved(char const* call, basic_lookup_saved<Exec> const& saved) {
+  auto const values = [&] {
+    if constexpr (device_execution<Exec>) {  // as many as there is room for: how many there are, only the device knows
+      if (saved.batch.rows() == 0) return std::int64_t{0};
+      if (saved.batch.room >= 0) return saved.batch.room;
+      return Store::slots_are_ids ? saved.order.values() : saved.slots.size();
+    } else
+      return saved.batch.size();
+  }();
+  if (!Store::slots_are_ids && saved.slots.size() != values)
     throw error(errc::shape_mismatch, std::string(call) + ": one slot a value; was it saved by a lookup in such tables?",
-                {{"values", saved.batch.size()}, {"slots", saved.slots.size()}});
-  if (saved.order.ready() && saved.order.values() != saved.batch.size())
+                {{"values", values}, {"slots", saved.slots.size()}});
+  if (saved.order.ready() && saved.order.values() != values)
     throw error(errc::shape_mismatch, std::string(call) + ": the order was prepared for another batch",
-                {{"values", saved.batch.size()}, {"values of the order", saved.order.values()}});
+                {{"values", values}, {"values of the order", saved.order.values()}});
 }
 
 // The slots still name the rows of these ids; a negative slot names none. `of` number `number`: whose ids they are.
@@ -149,6 +175,11 @@ void check_rows_stay(host_exec const& exec, char const* call, char const* of, st
       throw error(errc::out_of_range, std::string(call) + ": an id's row is no longer where it was",
                   {{of, number}, {"position", i}, {"id", ids[i]}, {"slot", slots[i]}, {"slot now", found[i]}});
 }
+
+template <class Exec>
+struct sort_rows_impl {
+  static_assert(dependent_false<Exec>, "prepare_backward: no back end for this execution; for CUDA include <tessera/embed/row_order.cuh>");
+};
 
 template <class Store, class Feature>
 void sort_rows(host_exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features, lookup_saved const& saved,
@@ -214,6 +245,20 @@ void locate_all(host_exec const& exec, Stores tables, vector_view<Feature const>
   }
 }
 
+template <class Exec>
+struct locate_all_impl {
+  static_assert(dependent_false<Exec>, "lookups: hashed tables have no back end here; for CUDA include <tessera/embed/bucket_table.cuh>");
+};
+// Likewise, all keys at once.
+template <bool Insert, device_execution Exec, class Store, class Feature>
+void locate_all(Exec const& exec, vector_view<Store> tables, vector_view<Feature const> features,
+                keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t, Exec>& slots) {
+  if constexpr (Insert)
+    for (auto& table : tables)
+      if constexpr (requires { table.begin_batch(); }) table.begin_batch();
+  locate_all_impl<Exec>::template run<Insert>(exec, tables, features, batch, slots);
+}
+
 /// Calls f(detail::row_sort) with the order that was prepared, or with one made for the call.
 template <class Store, class Feature, class F>
 void with_order(host_exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features, lookup_saved const& saved,
@@ -225,9 +270,9 @@ void with_order(host_exec const& exec, vector_view<Store const> tables, vector_v
 }
 
 /// What a forward does around its reading of rows: `read(slots)`. Fills `saved` only when nothing has thrown.
-template <class Store, class Feature, class Read>
-void training_lookup(host_exec const& exec, vector_view<Store> tables, vector_view<Feature const> features,
-                     keyed_jagged_view<std::int64_t const> batch, lookup_saved& saved, Read const& read) {
+template <execution Exec, class Store, class Feature, class Read>
+void training_lookup(Exec const& exec, vector_view<Store> tables, vector_view<Feature const> features,
+                     keyed_jagged_view<std::int64_t const> batch, basic_lookup_saved<Exec>& saved, Read const& read) {
   saved.order.clear();
   saved.batch = {};  // what a throw leaves fits no batch; the memory stays, whose owner may be another thread's
   if constexpr (!Store::slots_are_ids) locate_all<true>(exec, tables, features, batch, saved.slots);
@@ -235,10 +280,10 @@ void training_lookup(host_exec const& exec, vector_view<Store> tables, vector_vi
   saved.batch = batch;
 }
 
-template <class Store, class Feature, class Read>
-void evaluation_lookup(host_exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
+template <execution Exec, class Store, class Feature, class Read>
+void evaluation_lookup(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
                        keyed_jagged_view<std::int64_t const> batch, Read const& read) {
-  lookup_saved local{batch, {}, {}};
+  basic_lookup_saved<Exec> local{batch, {}, {}};
   if constexpr (!Store::slots_are_ids) locate_all<false>(exec, tables, features, batch, local.slots);
   read(local.template slots_of<Store>());
 }
@@ -249,20 +294,24 @@ inline void count_out_of_range(lookup_options const& options, std::int64_t ids) 
 
 struct prepare_backward_fn {
   template <execution Exec, row_stores Tables, class Feature>
-  void operator()(Exec const& exec, Tables const& tables, vector_view<Feature> features, lookup_saved& saved) const {
+  void operator()(Exec const& exec, Tables const& tables, vector_view<Feature> features, basic_lookup_saved<Exec>& saved) const {
     using store = element_in<Tables const>;
     vector_view<store const> const held(tables);
     vector_view<std::remove_const_t<Feature> const> const of_keys(features);
     check_lookup_call("prepare_backward", held, of_keys, saved.batch, saved.batch.keys);
     check_saved<store>("prepare_backward", saved);
-    sort_rows(exec, held, of_keys, saved, saved.order);
+    if constexpr (device_execution<Exec>)
+      sort_rows_impl<Exec>::run(exec, held, of_keys, saved, saved.order);
+    else
+      sort_rows(exec, held, of_keys, saved, saved.order);
   }
 };
 
 }  // namespace detail
 
 /// Sorts the ids of a lookup by row, which its backward would otherwise do first: `prepare_backward(exec, tables, features, saved)`. It
-/// reads no row, so it may run while other batches are computed. `features` as in the forward that filled `saved`.
+/// reads no row, so it may run while other batches are computed. `features` as in the forward that filled `saved`. On a device it waits for
+/// one number where the batch does not say its `room`.
 /// @throws tessera::error shape_mismatch, out_of_range.
 inline constexpr detail::prepare_backward_fn prepare_backward{};
 

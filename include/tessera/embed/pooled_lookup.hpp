@@ -261,7 +261,7 @@ struct pooled_lookup_impl<host_exec> {
 struct pooled_lookup_fn {
   template <execution Exec, row_stores Tables>
   void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features, keyed_jagged_view<std::int64_t const> batch,
-                  vector_view<matrix_view<float> const> out, lookup_saved& saved, lookup_options const& options = {}) const {
+                  vector_view<matrix_view<float> const> out, basic_lookup_saved<Exec>& saved, lookup_options const& options = {}) const {
     using store = element_in<Tables>;
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
@@ -308,7 +308,11 @@ struct pooled_lookup_fn {
 /// @post each vector sums its bag in order, in float; the thread count changes nothing.
 /// @throws tessera::error shape_mismatch; out_of_range naming feature, table, row, position and id, when a dense table has no such row and
 /// the options do not say otherwise: no table has changed then; invalid_argument for offsets that decrease. Offsets past the end of the
-/// values cannot be seen here: `validate(batch, number of values)` refuses them.
+/// values are seen where the batch says its `room`; else `validate(batch, number of values)` refuses them.
+///
+/// On a device ids, slots, offsets, weights and what matrices show are the device's; tables, features and the list of matrices are read
+/// before the call returns. Same bits as on the host. Nothing waits, but for a batch of hashed tables that does not say its `room`. What
+/// the ids and offsets have wrong is told by `synchronize()`; such ids read as zeros, such rows as empty bags, and neither gets a gradient.
 inline constexpr detail::pooled_lookup_fn pooled_lookup{};
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -100,9 +100,9 @@ struct pooled_lookup_backward_impl<host_exec> {
   }
 };
 
-template <class Store>
+template <class Store, class Exec>
 void check_pooled_backward(char const* call, vector_view<Store const> tables, vector_view<pooled_feature const> features,
-                           lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients) {
+                           basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients) {
   check_lookup_call(call, tables, features, saved.batch, gradients.size());
   check_saved<Store>(call, saved);
   for (std::int64_t key = 0; key < saved.batch.keys; ++key)
@@ -111,7 +111,7 @@ void check_pooled_backward(char const* call, vector_view<Store const> tables, ve
 
 struct pooled_lookup_backward_fn {
   template <execution Exec, row_stores Tables, row_optimizers Optimizers>
-  void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features, lookup_saved const& saved,
+  void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features, basic_lookup_saved<Exec> const& saved,
                   vector_view<matrix_view<float const> const> gradients, Optimizers const& optimizers) const {
     using store = element_in<Tables>;
     vector_view<store> const stores(tables);
@@ -119,35 +119,42 @@ struct pooled_lookup_backward_fn {
     auto const each = per_table(optimizers);
     check_pooled_backward("pooled_lookup_backward", held, features, saved, gradients);
     check_optimizers("pooled_lookup_backward", held, each);
-    update_rows_of(exec, "pooled_lookup_backward", stores, features, saved, each, [&](vector_view<row_contribution> out) {
-      pooled_lookup_backward_impl<Exec>::contributions(exec, features, saved.batch, gradients, out);
-    });
+    if constexpr (device_execution<Exec>)
+      pooled_lookup_backward_impl<Exec>::update(exec, stores, features, saved, gradients, each);
+    else
+      update_rows_of(exec, "pooled_lookup_backward", stores, features, saved, each, [&](vector_view<row_contribution> out) {
+        pooled_lookup_backward_impl<Exec>::contributions(exec, features, saved.batch, gradients, out);
+      });
   }
 };
 
 struct pooled_lookup_gradients_fn {
   template <execution Exec, row_stores Tables>
-  void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features, lookup_saved const& saved,
-                  vector_view<matrix_view<float const> const> gradients, row_gradients& out) const {
+  void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features, basic_lookup_saved<Exec> const& saved,
+                  vector_view<matrix_view<float const> const> gradients, basic_row_gradients<Exec>& out) const {
     using store = element_in<Tables const>;
     vector_view<store const> const held(tables);
     check_pooled_backward("pooled_lookup_gradients", held, features, saved, gradients);
-    sum_rows_of(exec, "pooled_lookup_gradients", held, features, saved, out, [&](vector_view<row_contribution> contributions) {
-      pooled_lookup_backward_impl<Exec>::contributions(exec, features, saved.batch, gradients, contributions);
-    });
+    if constexpr (device_execution<Exec>)
+      pooled_lookup_backward_impl<Exec>::sum(exec, held, features, saved, gradients, out);
+    else
+      sum_rows_of(exec, "pooled_lookup_gradients", held, features, saved, out, [&](vector_view<row_contribution> contributions) {
+        pooled_lookup_backward_impl<Exec>::contributions(exec, features, saved.batch, gradients, contributions);
+      });
   }
 };
 
 struct pooled_lookup_weight_gradient_fn {
   template <execution Exec, row_stores Tables>
-  void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features, lookup_saved const& saved,
+  void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features, basic_lookup_saved<Exec> const& saved,
                   vector_view<matrix_view<float const> const> gradients, vector_view<float> weight_gradient) const {
     using store = element_in<Tables const>;
     vector_view<store const> const held(tables);
     check_pooled_backward("pooled_lookup_weight_gradient", held, features, saved, gradients);
-    if (weight_gradient.size() != saved.batch.size())
-      throw error(errc::shape_mismatch, "pooled_lookup_weight_gradient: one gradient a value",
-                  {{"values", saved.batch.size()}, {"gradients", weight_gradient.size()}});
+    if constexpr (!device_execution<Exec>)
+      if (weight_gradient.size() != saved.batch.size())
+        throw error(errc::shape_mismatch, "pooled_lookup_weight_gradient: one gradient a value",
+                    {{"values", saved.batch.size()}, {"gradients", weight_gradient.size()}});
     pooled_lookup_backward_impl<Exec>::weight_gradient(exec, held, features, saved, gradients, weight_gradient);
   }
 };
@@ -166,16 +173,22 @@ struct pooled_lookup_weight_gradient_fn {
 /// `prepare_backward` went before.
 /// @throws tessera::error shape_mismatch, out_of_range, incompatible: no row has changed then; nor has it when memory runs out. A checked
 /// build refuses, with feature, position and id, a row that has left its table since the forward, and an order prepared for another batch.
+///
+/// On a device the same bits, from run to run too. It waits for one number where the batch does not say its `room`, else for nothing; dims
+/// up to 4,096. Workspace: 16 bytes a value for the sort, where slots and values fit 32 bits, and as many as CUB's sort takes; 8 a value of a
+/// weighted batch; four floats of a row for each 512 values.
 inline constexpr detail::pooled_lookup_backward_fn pooled_lookup_backward{};
 
 /// The summed gradients themselves, handed out instead of an update: `pooled_lookup_gradients(exec, tables, features, saved, gradients,
 /// out)`; `out` (row_gradients) is overwritten. `update_rows` then does what `pooled_lookup_backward` would have done, bit for bit.
-/// Needed for a norm over all rows, for accumulation over micro-batches (`add_row_gradients`), or to send gradients elsewhere.
+/// Needed for a norm over all rows, for accumulation over micro-batches (`add_row_gradients`), or to send gradients elsewhere. On a device
+/// it waits for the number of rows of each table.
 inline constexpr detail::pooled_lookup_gradients_fn pooled_lookup_gradients{};
 
 /// The gradient of the weights of a weighted batch: `pooled_lookup_weight_gradient(exec, tables, features, saved, gradients, out)`, `out`
 /// (values of the batch,). out[p] = pooling scale · <gradient of p's bag, p's row>, so call it before the rows change. For an unweighted
-/// batch, the gradient at weights of 1. @throws tessera::error shape_mismatch, out_of_range.
+/// batch, the gradient at weights of 1. On a device `out` needs room for the batch's values; it waits where the batch does not say its
+/// `room`. @throws tessera::error shape_mismatch, out_of_range.
 inline constexpr detail::pooled_lookup_weight_gradient_fn pooled_lookup_weight_gradient{};
 
 }  // namespace tessera::inline TESSERA_ABI

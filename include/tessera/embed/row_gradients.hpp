@@ -18,8 +18,12 @@
 namespace tessera::inline TESSERA_ABI {
 
 /// The summed gradients of the rows that a batch names, each row once, table by table, slots ascending: handed out instead of an update,
-/// to be clipped, sent, or added up over micro-batches. Slots are valid as long as the store keeps the rows. Move-only.
-class row_gradients {
+/// to be clipped, sent, or added up over micro-batches. Slots are valid as long as the store keeps the rows. Move-only. `row_gradients` is
+/// that of the host; on a device the host knows how many rows there are, all else is the device's.
+template <execution Exec>
+class basic_row_gradients {
+  using counts = std::conditional_t<device_execution<Exec>, detail::host_numbers, buffer<std::int64_t>>;
+
  public:
   std::int64_t tables() const noexcept { return first_row_.empty() ? 0 : first_row_.size() - 1; }
   std::int64_t rows(std::int64_t table) const noexcept(!checks_indices) {
@@ -55,7 +59,7 @@ class row_gradients {
 
   /// @private Makes room: `rows(t)` rows of `dim(t)` for each table; then the parts to be written.
   template <class Rows, class Dim>
-  void resize(host_exec const& exec, std::int64_t tables, Rows const& rows, Dim const& dim) {
+  void resize(Exec const& exec, std::int64_t tables, Rows const& rows, Dim const& dim) {
     first_row_.resize(exec, tables + 1);
     first_value_.resize(exec, tables + 1);
     dims_.resize(exec, tables);
@@ -70,6 +74,9 @@ class row_gradients {
     values_.resize(exec, first_value_[tables]);
   }
   std::int64_t dim(std::int64_t table) const noexcept(!checks_indices) { return dims_[table]; }
+  /// @private Of a table's rows, to be written.
+  std::int64_t* slots_to_write(std::int64_t table) noexcept { return slots_.data() + first_row_[table]; }
+  std::int64_t* ids_to_write(std::int64_t table) noexcept { return ids_.data() + first_row_[table]; }
   /// @private
   void set_row(std::int64_t table, std::int64_t row, std::int64_t slot, std::int64_t id) noexcept(!checks_indices) {
     slots_[first_row_[table] + row] = slot;
@@ -77,12 +84,13 @@ class row_gradients {
   }
 
  private:
-  buffer<std::int64_t> first_row_;    // (tables + 1,)
-  buffer<std::int64_t> first_value_;  // (tables + 1,)
-  buffer<std::int64_t> dims_;         // (tables,)
-  buffer<std::int64_t> slots_, ids_;
-  buffer<float> values_;
+  counts first_row_;    // (tables + 1,)
+  counts first_value_;  // (tables + 1,)
+  counts dims_;         // (tables,)
+  buffer<std::int64_t, Exec> slots_, ids_;
+  buffer<float, Exec> values_;
 };
+using row_gradients = basic_row_gradients<host_exec>;
 
 namespace detail {
 
@@ -172,7 +180,7 @@ struct update_rows_impl<host_exec> {
 
 struct update_rows_fn {
   template <execution Exec, row_stores Tables, row_optimizers Optimizers>
-  void operator()(Exec const& exec, Tables& tables, row_gradients const& gradients, Optimizers const& optimizers) const {
+  void operator()(Exec const& exec, Tables& tables, basic_row_gradients<Exec> const& gradients, Optimizers const& optimizers) const {
     using store = element_in<Tables>;
     vector_view<store> const stores(tables);
     auto const each = per_table(optimizers);
@@ -184,6 +192,7 @@ struct update_rows_fn {
       if (gradients.dim(t) != stores[t].dim())
         throw error(errc::shape_mismatch, "update_rows: gradients of another dim",
                     {{"table", t}, {"dim", stores[t].dim()}, {"dim of the gradients", gradients.dim(t)}});
+      if constexpr (device_execution<Exec>) continue;  // kernels look at the slots
       if (auto const slots = gradients.slots(t); !slots.empty() && slots[slots.size() - 1] >= stores[t].slot_bound())
         throw error(errc::out_of_range, "update_rows: no such slot",
                     {{"table", t}, {"slot", slots[slots.size() - 1]}, {"bound", stores[t].slot_bound()}});
@@ -195,25 +204,19 @@ struct update_rows_fn {
   }
 };
 
-struct add_row_gradients_fn {
-  // into += more: rows that either has, slots ascending; a row that both have is the sum, `into` first.
-  template <execution Exec>
-  void operator()(Exec const& exec, row_gradients& into, row_gradients const& more) const {
-    row_gradients sum;
-    (*this)(exec, into, more, sum);
-  }
+template <class Exec>
+struct add_row_gradients_impl {
+  static_assert(dependent_false<Exec>,
+                "add_row_gradients: no back end for this execution; for CUDA include <tessera/embed/row_gradients.cuh>");
+};
 
-  template <execution Exec>
-  void operator()(Exec const& exec, row_gradients& into, row_gradients const& more, row_gradients& sum) const {
+template <>
+struct add_row_gradients_impl<host_exec> {
+  static void run(host_exec const& exec, row_gradients const& into, row_gradients const& more, row_gradients& sum) {
     auto const tables = more.tables();
-    if (into.tables() != 0 && into.tables() != tables)
-      throw error(errc::shape_mismatch, "add_row_gradients: gradients of other tables", {{"tables", into.tables()}, {"more", tables}});
     bool const first = into.tables() == 0;
     buffer<std::int64_t> rows(exec, tables);
     for (std::int64_t t = 0; t < tables; ++t) {
-      if (!first && into.dim(t) != more.dim(t))
-        throw error(errc::shape_mismatch, "add_row_gradients: gradients of another dim",
-                    {{"table", t}, {"dim", into.dim(t)}, {"more", more.dim(t)}});
       rows[t] = 0;
       merge(slots(into, first, t), more.slots(t), [&](std::int64_t a, std::int64_t b) {
         if (a >= 0 && b >= 0 && into.ids(t)[a] != more.ids(t)[b])
@@ -228,7 +231,7 @@ struct add_row_gradients_fn {
       std::int64_t row = 0;
       auto const dim = more.dim(t);
       merge(slots(into, first, t), more.slots(t), [&](std::int64_t a, std::int64_t b) {
-        auto const& from = a >= 0 ? std::as_const(into) : more;
+        auto const& from = a >= 0 ? into : more;
         sum.set_row(t, row, from.slots(t)[a >= 0 ? a : b], from.ids(t)[a >= 0 ? a : b]);
         float* const to = sum.values(t).row(row++);
         std::copy_n(from.values(t).row(a >= 0 ? a : b), dim, to);
@@ -237,7 +240,6 @@ struct add_row_gradients_fn {
         for (std::int64_t c = 0; c < dim; ++c) to[c] += other[c];
       });
     });
-    std::swap(into, sum);
   }
 
  private:
@@ -257,18 +259,44 @@ struct add_row_gradients_fn {
   }
 };
 
+struct add_row_gradients_fn {
+  // into += more: rows that either has, slots ascending; a row that both have is the sum, `into` first.
+  template <execution Exec>
+  void operator()(Exec const& exec, basic_row_gradients<Exec>& into, basic_row_gradients<Exec> const& more) const {
+    basic_row_gradients<Exec> sum;
+    (*this)(exec, into, more, sum);
+  }
+
+  template <execution Exec>
+  void operator()(Exec const& exec, basic_row_gradients<Exec>& into, basic_row_gradients<Exec> const& more,
+                  basic_row_gradients<Exec>& sum) const {
+    auto const tables = more.tables();
+    if (into.tables() != 0 && into.tables() != tables)
+      throw error(errc::shape_mismatch, "add_row_gradients: gradients of other tables", {{"tables", into.tables()}, {"more", tables}});
+    bool const first = into.tables() == 0;
+    for (std::int64_t t = 0; t < tables && !first; ++t)
+      if (into.dim(t) != more.dim(t))
+        throw error(errc::shape_mismatch, "add_row_gradients: gradients of another dim",
+                    {{"table", t}, {"dim", into.dim(t)}, {"more", more.dim(t)}});
+    add_row_gradients_impl<Exec>::run(exec, into, more, sum);
+    std::swap(into, sum);
+  }
+};
+
 }  // namespace detail
 
 /// One optimizer step with summed gradients: `update_rows(exec, tables, gradients, optimizers)`; `optimizers`: one for all tables or a
 /// container of one a table; every table was built with this kind. What `pooled_lookup_backward` does at once, bit for bit, when nothing
 /// has changed the gradients in between. Each table's step count grows by one. @throws tessera::error shape_mismatch, incompatible,
 /// out_of_range; in a checked build also for a row that has left its table. No row has changed then; nor has it when memory runs out.
+/// On a device slots that a table has not are told by `synchronize()`, and passed over.
 inline constexpr detail::update_rows_fn update_rows{};
 
 /// Adds up gradients over micro-batches: `add_row_gradients(exec, into, more, spare)`; `into` may be empty at first. Sums `into` + `more`,
 /// row by row. `spare`, which may be left out, means nothing before or after: its memory is taken for the sum, and gets that of `into`.
 /// @throws tessera::error shape_mismatch; out_of_range for a slot of another id in `more`: the store evicted the row between the two
-/// lookups (table_options::batches_in_flight). `into` is as before then, also when memory runs out.
+/// lookups (table_options::batches_in_flight). `into` is as before then, also when memory runs out. On a device it synchronises, and tells of
+/// faults with that.
 inline constexpr detail::add_row_gradients_fn add_row_gradients{};
 
 }  // namespace tessera::inline TESSERA_ABI

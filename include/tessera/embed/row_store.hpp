@@ -52,15 +52,14 @@ TESSERA_HOST_DEVICE constexpr random_block initial_row_block(table_options const
 
 /// Calls f(i, value) for elements [first, last) of an id's initial row in order.
 template <class F>
-TESSERA_HOST_DEVICE constexpr void for_each_initial_element(table_options const& table, std::int64_t id, std::int64_t first,
-                                                            std::int64_t last, F const& f) {
+constexpr void for_each_initial_element(table_options const& table, std::int64_t id, std::int64_t first, std::int64_t last, F const& f) {
   while (first < last) {
     auto const block = initial_row_block(table, id, first / 4);
     for (auto k = static_cast<int>(first % 4); k < 4 && first < last; ++k, ++first) f(first, uniform_symmetric(block[k], table.init_bound));
   }
 }
 template <class F>
-TESSERA_HOST_DEVICE constexpr void for_each_initial_element(table_options const& table, std::int64_t id, F const& f) {
+constexpr void for_each_initial_element(table_options const& table, std::int64_t id, F const& f) {
   for_each_initial_element(table, id, 0, table.dim, f);
 }
 
@@ -124,6 +123,22 @@ inline void check_slot(char const* store, table_options const& options, std::int
 
 }  // namespace detail
 
+namespace detail {
+template <class S>
+struct execution_of_store {
+  using type = host_exec;
+};
+template <class S>
+  requires requires { typename S::execution_type; }
+struct execution_of_store<S> {
+  using type = typename S::execution_type;
+};
+}  // namespace detail
+
+/// In whose memory a row store lies: `S::execution_type`, or the host's where it names none.
+template <class S>
+using execution_of = typename detail::execution_of_store<std::remove_cv_t<S>>::type;
+
 /// Holds embedding rows and, beside each, its optimizer state. Use is in two steps: `locate` ids, then read and update rows by slot.
 /// - `locate(exec, ids, slots, statuses)`: the slot of each id, giving it a row where the store may; a repeated id gets one row. Slots
 ///   stay valid until the store says otherwise. `statuses` may be empty. For one caller at a time.
@@ -136,8 +151,12 @@ inline void check_slot(char const* store, table_options const& options, std::int
 ///   the second, so that no new id takes the row of an id that another key names.
 ///
 /// `locate` may give slot -1 to any id. A lookup then reads the row that the id would get, and no update happens.
+///
+/// A store on a device (`execution_type`) takes and gives that device's memory: ids, slots, rows and states. What its kernels see is
+/// `device_rows()`, plain data with `row`, `state`, `options`, `dim`, `steps`, `holds(slot)` and `id_of(slot)`, and `in_range(id)`, whether the
+/// store can hold an id, where slots are not ids.
 template <class S>
-concept row_store = requires(S& store, S const& held, host_exec const& exec, vector_view<std::int64_t const> ids,
+concept row_store = requires(S& store, S const& held, execution_of<S> const& exec, vector_view<std::int64_t const> ids,
                              vector_view<std::int64_t> slots, vector_view<row_status> statuses, std::int64_t slot,
                              void (*f)(std::int64_t, std::int64_t)) {
   requires row_element<typename S::element>;
@@ -157,7 +176,8 @@ concept row_store = requires(S& store, S const& held, host_exec const& exec, vec
   { store.state(slot) } -> std::same_as<float*>;
   { held.state(slot) } -> std::same_as<float const*>;
   { held.bytes() } -> std::same_as<std::size_t>;
-};
+}
+&&(!device_execution<execution_of<S>> || requires(S const& held) { held.device_rows(); });
 
 namespace detail {
 

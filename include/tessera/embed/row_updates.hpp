@@ -70,7 +70,7 @@ void sum_contributions(row_contribution const* contributions, Position const* po
 }
 
 /// Joins sixteen running sums pairwise.
-inline float join_lanes(float const* lane) noexcept {
+TESSERA_HOST_DEVICE inline float join_lanes(float const* lane) noexcept {
   float eight[8], four[4];
   for (int k = 0; k < 8; ++k) eight[k] = lane[k] + lane[k + 8];
   for (int k = 0; k < 4; ++k) four[k] = eight[k] + eight[k + 4];
@@ -106,7 +106,7 @@ void update_row(Optimizer const& optimizer, Store& table, std::int64_t slot, std
   } else {
     weights = row;
   }
-  if constexpr (requires { optimizer.gradient_of(0.0F, 0.0F); })
+  if constexpr (changes_gradients<Optimizer>)
     for (std::int64_t c = 0; c < n; ++c) gradient[c] = optimizer.gradient_of(gradient[c], weights[c]);
   // A policy that reads what it did not ask for shall see that.
   auto const squares = uses_sum_of_squares<Optimizer> ? sum_of_squares(gradient, n) : std::numeric_limits<float>::quiet_NaN();
@@ -114,11 +114,12 @@ void update_row(Optimizer const& optimizer, Store& table, std::int64_t slot, std
   float* const elements = state + Optimizer::row_state;
   for (std::int64_t c = 0; c < n; ++c)
     optimizer.update(weights[c], elements + (Optimizer::element_state > 0 ? c : 0), n, gradient[c], factor);
-  if constexpr (rounded)
+  if constexpr (rounded) {  // in braces for nvcc's front end
     for (std::int64_t c = 0; c < n; c += 4) {
       auto const words = rounding_block(table.options(), table.steps(), id, c / 4);
       for (int k = 0; k < 4 && c + k < n; ++k) row[c + k] = round_to<element>(weights[c + k], words[k]);
     }
+  }
 }
 
 /// One optimizer for all tables, or a container of one a table.
@@ -143,13 +144,14 @@ void check_optimizers(char const* call, vector_view<Store const> tables, vector_
   for (auto const& optimizer : optimizers) check_optimizer(optimizer);
   if (tables.empty()) return;
   auto const needed = row_state_layout::of(optimizers[0]);
-  for (auto const& table : tables)
+  for (auto const& table : tables) {
     if (table.state_layout().per_row != needed.per_row || table.state_layout().per_element != needed.per_element)
       throw error(errc::incompatible, std::string(call) + ": the table was built for another optimizer",
                   {{"table", table.options().id.value},
                    {"state a row", table.state_layout().width(table.dim())},
                    {"needed", needed.width(table.dim())}});
-  for (auto const& table : tables) check_optimizer_kind(call, table.state_layout().optimizer, optimizers[0]);
+    check_optimizer_kind(call, table.state_layout().optimizer, optimizers[0]);
+  }
 }
 
 template <class Store>

@@ -105,18 +105,22 @@ struct sequence_lookup_impl<host_exec> {
   }
 };
 
-template <class Store>
-void check_sequence_call(char const* call, vector_view<Store const> tables, vector_view<std::int64_t const> features,
+// How many values a key has, a device alone knows: what its matrix has no row for is left out, and told.
+template <class Exec, class Store>
+void check_sequence_call(Exec const&, char const* call, vector_view<Store const> tables, vector_view<std::int64_t const> features,
                          keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float const> const> matrices) {
   check_lookup_call(call, tables, features, batch, matrices.size());
-  for (std::int64_t key = 0; key < batch.keys; ++key)
-    check_lookup_matrix(call, key, batch.key(key).size(), tables[features[key]].dim(), matrices[key]);
+  for (std::int64_t key = 0; key < batch.keys; ++key) {
+    auto rows = matrices[key].rows();
+    if constexpr (!device_execution<Exec>) rows = batch.key(key).size();
+    check_lookup_matrix(call, key, rows, tables[features[key]].dim(), matrices[key]);
+  }
 }
 
 struct sequence_lookup_fn {
   template <execution Exec, row_stores Tables>
   void operator()(Exec const& exec, Tables& tables, vector_view<std::int64_t const> features, keyed_jagged_view<std::int64_t const> batch,
-                  vector_view<matrix_view<float> const> out, lookup_saved& saved, lookup_options const& options = {}) const {
+                  vector_view<matrix_view<float> const> out, basic_lookup_saved<Exec>& saved, lookup_options const& options = {}) const {
     using store = element_in<Tables>;
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
@@ -143,8 +147,11 @@ struct sequence_lookup_fn {
                     keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out) {
     check_lookup_call("sequence_lookup", tables, features, batch, out.size());
     validate_batch(exec, batch);
-    for (std::int64_t key = 0; key < batch.keys; ++key)
-      check_lookup_matrix("sequence_lookup", key, batch.key(key).size(), tables[features[key]].dim(), out[key]);
+    for (std::int64_t key = 0; key < batch.keys; ++key) {
+      auto rows = out[key].rows();
+      if constexpr (!device_execution<Exec>) rows = batch.key(key).size();
+      check_lookup_matrix("sequence_lookup", key, rows, tables[features[key]].dim(), out[key]);
+    }
   }
 };
 
@@ -158,7 +165,8 @@ struct sequence_lookup_fn {
 /// - evaluation: `sequence_lookup(exec, tables, features, batch, out, options)`. Changes nothing.
 ///
 /// `features` (keys,): the table of each key. `out` (keys,): matrices (values of the key, dim of its table), any row stride. The batch's
-/// weights, if any, play no part. Ids without a row, options and errors as in `pooled_lookup`; "position" counts the key's values.
+/// weights, if any, play no part. Ids without a row, options and errors as in `pooled_lookup`; "position" counts the key's values. On a
+/// device a matrix may have more rows than its key has values, which stay as they are; of one that has fewer, `synchronize()` tells.
 inline constexpr detail::sequence_lookup_fn sequence_lookup{};
 
 }  // namespace tessera::inline TESSERA_ABI

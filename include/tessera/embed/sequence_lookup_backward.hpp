@@ -42,32 +42,38 @@ struct sequence_lookup_backward_impl<host_exec> {
 
 struct sequence_lookup_backward_fn {
   template <execution Exec, row_stores Tables, row_optimizers Optimizers>
-  void operator()(Exec const& exec, Tables& tables, vector_view<std::int64_t const> features, lookup_saved const& saved,
+  void operator()(Exec const& exec, Tables& tables, vector_view<std::int64_t const> features, basic_lookup_saved<Exec> const& saved,
                   vector_view<matrix_view<float const> const> gradients, Optimizers const& optimizers) const {
     using store = element_in<Tables>;
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
     auto const each = per_table(optimizers);
-    check_sequence_call("sequence_lookup_backward", held, features, saved.batch, gradients);
+    check_sequence_call(exec, "sequence_lookup_backward", held, features, saved.batch, gradients);
     check_saved<store>("sequence_lookup_backward", saved);
     check_optimizers("sequence_lookup_backward", held, each);
-    update_rows_of(exec, "sequence_lookup_backward", stores, features, saved, each, [&](vector_view<row_contribution> out) {
-      sequence_lookup_backward_impl<Exec>::contributions(exec, saved.batch, gradients, out);
-    });
+    if constexpr (device_execution<Exec>)
+      sequence_lookup_backward_impl<Exec>::update(exec, stores, features, saved, gradients, each);
+    else
+      update_rows_of(exec, "sequence_lookup_backward", stores, features, saved, each, [&](vector_view<row_contribution> out) {
+        sequence_lookup_backward_impl<Exec>::contributions(exec, saved.batch, gradients, out);
+      });
   }
 };
 
 struct sequence_lookup_gradients_fn {
   template <execution Exec, row_stores Tables>
-  void operator()(Exec const& exec, Tables const& tables, vector_view<std::int64_t const> features, lookup_saved const& saved,
+  void operator()(Exec const& exec, Tables const& tables, vector_view<std::int64_t const> features, basic_lookup_saved<Exec> const& saved,
                   vector_view<matrix_view<float const> const> gradients, row_gradients& out) const {
     using store = element_in<Tables const>;
     vector_view<store const> const held(tables);
-    check_sequence_call("sequence_lookup_gradients", held, features, saved.batch, gradients);
+    check_sequence_call(exec, "sequence_lookup_gradients", held, features, saved.batch, gradients);
     check_saved<store>("sequence_lookup_gradients", saved);
-    sum_rows_of(exec, "sequence_lookup_gradients", held, features, saved, out, [&](vector_view<row_contribution> contributions) {
-      sequence_lookup_backward_impl<Exec>::contributions(exec, saved.batch, gradients, contributions);
-    });
+    if constexpr (device_execution<Exec>)
+      sequence_lookup_backward_impl<Exec>::sum(exec, held, features, saved, gradients, out);
+    else
+      sum_rows_of(exec, "sequence_lookup_gradients", held, features, saved, out, [&](vector_view<row_contribution> contributions) {
+        sequence_lookup_backward_impl<Exec>::contributions(exec, saved.batch, gradients, contributions);
+      });
   }
 };
 

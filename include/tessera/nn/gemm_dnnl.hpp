@@ -13,6 +13,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 
@@ -108,6 +109,9 @@ class dnnl_bf16_products {
 
   prepared prepare(shape const& s) const {
     using dnnl::memory;
+    // oneDNN keeps what was prepared in a cache of the process; ThreadSanitizer saw threads that prepare at once race there (2.6.3).
+    static std::mutex one_at_a_time;
+    std::lock_guard const alone(one_at_a_time);
     auto const factor = [](std::int64_t rows, std::int64_t columns, bool transposed) {
       return memory::desc({rows, columns}, memory::data_type::bf16, transposed ? memory::dims{1, rows} : memory::dims{columns, 1});
     };

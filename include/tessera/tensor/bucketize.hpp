@@ -30,7 +30,8 @@ struct placed_id {
 };
 
 /// How ids are spread over buckets: `place(key, id, buckets)`, on host and device. Optionally `check(keys, buckets)`, which throws where the
-/// policy does not fit, and `of_key(key, buckets)`: a function of the id alone that returns what `place` does, faster.
+/// policy does not fit, and `of_key(key, buckets)`: a function of the id alone that returns what `place` does, faster. Both are called on the
+/// host; plain data, the function then goes to the device in place of the policy.
 template <class P>
 concept bucket_policy = std::is_trivially_copyable_v<P> &&
     requires(P const& policy, std::int64_t key, std::int64_t id, std::int64_t buckets) {
@@ -57,13 +58,13 @@ class fixed_divisor {
     first_shift_ = bits > 0 ? 1 : 0;
     second_shift_ = static_cast<int>(bits) - first_shift_;
   }
-  std::uint64_t quotient(std::uint64_t n) const noexcept {
+  TESSERA_HOST_DEVICE constexpr std::uint64_t quotient(std::uint64_t n) const noexcept {
     auto const upper = static_cast<std::uint64_t>(wide{reciprocal_} * n >> 64);
     return (upper + ((n - upper) >> first_shift_)) >> second_shift_;
   }
 
  private:
-  __extension__ using wide = unsigned __int128;
+  __extension__ typedef unsigned __int128 wide;  // nvcc reads no __extension__ before "using"
   std::uint64_t reciprocal_;
   int first_shift_, second_shift_;
 };
@@ -89,15 +90,23 @@ struct block_buckets {
   TESSERA_HOST_DEVICE constexpr placed_id place(std::int64_t key, std::int64_t id, std::int64_t buckets) const noexcept(!checks_indices) {
     auto const size = size_of(key);
     auto const bits = static_cast<std::uint64_t>(id);
-    return placed(bits, bits / size, size, end_of(size, buckets), static_cast<std::uint64_t>(buckets));
+    return placed(bits, bits / size, size, end_of(size, buckets), static_cast<std::uint64_t>(buckets), outside);
   }
-  auto of_key(std::int64_t key, std::int64_t buckets) const noexcept(!checks_indices) {
-    auto const size = size_of(key);
-    return [*this, size, end = end_of(size, buckets), count = static_cast<std::uint64_t>(buckets),
-            divisor = detail::fixed_divisor(size)](std::int64_t id) {
+
+  /// `place` for the ids of one key, without a division.
+  struct blocks_of_key {
+    std::uint64_t size, end, buckets;
+    detail::fixed_divisor divisor;
+    outside_blocks outside;
+
+    TESSERA_HOST_DEVICE constexpr placed_id operator()(std::int64_t id) const noexcept {
       auto const bits = static_cast<std::uint64_t>(id);
-      return placed(bits, divisor.quotient(bits), size, end, count);
-    };
+      return placed(bits, divisor.quotient(bits), size, end, buckets, outside);
+    }
+  };
+  blocks_of_key of_key(std::int64_t key, std::int64_t buckets) const noexcept(!checks_indices) {
+    auto const size = size_of(key);
+    return {size, end_of(size, buckets), static_cast<std::uint64_t>(buckets), detail::fixed_divisor(size), outside};
   }
 
  private:
@@ -110,8 +119,8 @@ struct block_buckets {
     auto const count = static_cast<std::uint64_t>(buckets);
     return size > most / count ? most : size * count;
   }
-  TESSERA_HOST_DEVICE constexpr placed_id placed(std::uint64_t bits, std::uint64_t block, std::uint64_t size, std::uint64_t end,
-                                                 std::uint64_t buckets) const noexcept {
+  TESSERA_HOST_DEVICE static constexpr placed_id placed(std::uint64_t bits, std::uint64_t block, std::uint64_t size, std::uint64_t end,
+                                                        std::uint64_t buckets, outside_blocks outside) noexcept {
     if (bits < end) return {static_cast<std::int64_t>(block), static_cast<std::int64_t>(bits - block * size)};
     if (outside == outside_blocks::refuse) return {-1, static_cast<std::int64_t>(bits)};
     return {static_cast<std::int64_t>(bits % buckets), static_cast<std::int64_t>(bits / buckets)};
@@ -140,6 +149,10 @@ inline constexpr std::int64_t bucketize_offsets = 4096;
 // Bytes: a page, at whose end the processor stops to read ahead by itself, and what a bucket's next row or two may write.
 inline constexpr std::uintptr_t bucketize_read_ahead = 4096, bucketize_written_ahead = 256;
 
+TESSERA_HOST_DEVICE constexpr bool has_bucket(placed_id placed, std::int64_t buckets) noexcept {
+  return static_cast<std::uint64_t>(placed.bucket) < static_cast<std::uint64_t>(buckets);
+}
+
 template <>
 struct bucketize_impl<host_exec> {
   // A bucket's rows follow each other in the result. So a piece of rows writes its ids of a bucket side by side, from where those of the
@@ -147,8 +160,9 @@ struct bucketize_impl<host_exec> {
   template <class T, class Offset, class Policy>
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets,
                                                           Policy const& policy, vector_view<std::int64_t> positions,
-                                                          std::vector<std::string> const* names) {
+                                                          std::vector<std::string> const* names, result_room room) {
     check_rows("bucketize", "in", in);
+    check_room("bucketize", in.size(), room);
     if (!positions.empty() && positions.size() != in.size())
       throw error(errc::shape_mismatch, "bucketize: one position a value", {{"values", in.size()}, {"positions", positions.size()}});
     auto const rows = in.rows();
@@ -226,10 +240,6 @@ struct bucketize_impl<host_exec> {
     }
     while (i < size && counted(i)) ++i;
     return i;
-  }
-
-  static bool has_bucket(placed_id placed, std::int64_t buckets) noexcept {
-    return static_cast<std::uint64_t>(placed.bucket) < static_cast<std::uint64_t>(buckets);
   }
 
   // The offsets of one row lie so far apart, one a bucket, that all may fall into one set of the cache. So those of some rows gather side by
@@ -313,24 +323,24 @@ struct bucketize_impl<host_exec> {
 struct bucketize_fn {
   template <execution Exec, class T, class Offset, bucket_policy Policy>
   auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets, Policy const& policy,
-                  vector_view<std::int64_t> positions = {}) const {
-    return run(exec, in, buckets, policy, positions, nullptr);
+                  vector_view<std::int64_t> positions = {}, result_room room = {}) const {
+    return run(exec, in, buckets, policy, positions, nullptr, room);
   }
   template <execution Exec, class T, class Offset, bucket_policy Policy>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, std::int64_t buckets, Policy const& policy,
-                  vector_view<std::int64_t> positions = {}) const {
-    return run(exec, in.view(), buckets, policy, positions, &in.keys());
+  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t buckets, Policy const& policy,
+                  vector_view<std::int64_t> positions = {}, result_room room = {}) const {
+    return run(exec, in.view(), buckets, policy, positions, &in.keys(), room);
   }
 
  private:
   template <class Exec, class T, class Offset, class Policy>
   static auto run(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets, Policy const& policy,
-                  vector_view<std::int64_t> positions, std::vector<std::string> const* names) {
+                  vector_view<std::int64_t> positions, std::vector<std::string> const* names, result_room room) {
     static_assert(std::is_integral_v<T>, "bucketize: ids are integers");
     if (buckets < 1 || buckets > std::numeric_limits<std::int32_t>::max())
       throw error(errc::invalid_argument, "bucketize: number of buckets", {{"buckets", buckets}});
     if constexpr (requires { policy.check(in.keys, buckets); }) policy.check(in.keys, buckets);
-    return bucketize_impl<Exec>::run(exec, in, buckets, policy, positions, names);
+    return bucketize_impl<Exec>::run(exec, in, buckets, policy, positions, names, room);
   }
 };
 
@@ -338,10 +348,11 @@ struct bucketize_fn {
 
 /// Sends ids to shards: each row is cut into one row a bucket, in which the ids keep their order and their weights.
 ///
-/// `bucketize(exec, keyed_jagged_view | keyed_jagged, buckets, policy, positions) -> keyed_jagged` of buckets * keys keys, unnamed: first
+/// `bucketize(exec, keyed_jagged_view | keyed_jagged, buckets, policy, positions, room) -> keyed_jagged` of buckets * keys keys, unnamed: first
 /// all keys of bucket 0, then of bucket 1, …, so bucket b is slice_keys(b * keys, keys). `positions` (values,), or none: where each value of
 /// the input, from the view's first on, has gone among the result's values; what comes back in the result's order is put back by
-/// out[i] = back[positions[i]]. The result's memory is `exec`'s. @throws tessera::error out_of_range naming key, row, position and id of the
+/// out[i] = back[positions[i]]; on a device it may be longer. The result's memory is `exec`'s; on a device, whose errors number the keys, it has
+/// the input's room, and where the input does not say that, the call waits for the number of values unless `room` tells it. @throws tessera::error out_of_range naming key, row, position and id of the
 /// first id for which the policy has no bucket, or an id there that T cannot hold; invalid_argument, shape_mismatch.
 inline constexpr detail::bucketize_fn bucketize{};
 

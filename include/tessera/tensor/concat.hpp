@@ -35,8 +35,8 @@ template <class T, class Offset>
 keyed_jagged_view<T const, Offset> input_view(keyed_jagged_view<T, Offset> view) noexcept {
   return view;
 }
-template <class T, class Offset>
-keyed_jagged_view<T const, Offset> input_view(keyed_jagged<T, Offset> const* owner) noexcept {
+template <class T, class Offset, class Exec>
+keyed_jagged_view<T const, Offset> input_view(keyed_jagged<T, Offset, Exec> const* owner) noexcept {
   return owner->view();
 }
 
@@ -46,64 +46,87 @@ void check_inputs(char const* call, vector_view<Input> inputs) {
     for (std::int64_t i = 0; i < inputs.size(); ++i) check_rows(call, "inputs[" + std::to_string(i) + "]", input_view(inputs[i]));
 }
 
-// Weighted and unweighted values do not mix.
-template <class Input>
-void check_weighted_alike(char const* call, vector_view<Input> inputs) {
+// Weighted and unweighted values do not mix. `has_values(input)` says here and below whether there are any.
+template <class Input, class HasValues>
+void check_weighted_alike(char const* call, vector_view<Input> inputs, HasValues const& has_values) {
   std::int64_t first = -1;  // with values
   for (std::int64_t i = 0; i < inputs.size(); ++i) {
     auto const in = input_view(inputs[i]);
-    if (in.size() == 0) continue;
+    if (!has_values(in)) continue;
     if (first < 0) first = i;
     if (in.weighted() != input_view(inputs[first]).weighted())
       throw error(errc::shape_mismatch, std::string(call) + ": weighted and unweighted inputs", {{"input", first}, {"other input", i}});
   }
 }
 
+template <class Input>
+std::int64_t keys_of_all(vector_view<Input> inputs) {
+  std::int64_t keys = 0;
+  for (auto const& input : inputs) keys += input_view(input).keys;
+  return keys;
+}
+
+template <class Input>
+std::int64_t keys_of_each(vector_view<Input> inputs) {
+  auto const keys = inputs.empty() ? 0 : input_view(inputs[0]).keys;
+  for (std::int64_t i = 0; i < inputs.size(); ++i)
+    if (auto const other = input_view(inputs[i]).keys; other != keys)
+      throw error(errc::shape_mismatch, "concat_rows: inputs differ in keys", {{"keys", keys}, {"input", i}, {"its keys", other}});
+  return keys;
+}
+
+template <class Input, class HasValues, class T, class Offset>
+void keys_one_after_the_other(vector_view<Input> inputs, HasValues const& has_values, row_run<T, Offset>* run) {
+  for (auto const& input : inputs) {
+    keyed_jagged_view<T const, Offset> const in = input_view(input);
+    for (std::int64_t key = 0; key < in.keys; ++key) *run++ = {in.key(key), has_values(in) ? in.weights : nullptr};
+  }
+}
+
+template <class Input, class HasValues, class T, class Offset>
+void rows_one_after_the_other(vector_view<Input> inputs, std::int64_t keys, HasValues const& has_values, row_run<T, Offset>* run) {
+  for (std::int64_t key = 0; key < keys; ++key)
+    for (auto const& input : inputs) {
+      keyed_jagged_view<T const, Offset> const in = input_view(input);
+      *run++ = {in.key(key), has_values(in) ? in.weights : nullptr};
+    }
+}
+
 template <>
 struct concat_impl<host_exec> {
   template <class T, class Offset, class Input>
-  static keyed_jagged<T, Offset> keys(host_exec const& exec, vector_view<Input> inputs) {
+  static keyed_jagged<T, Offset> keys(host_exec const& exec, vector_view<Input> inputs, result_room room) {
     check_inputs("concat_keys", inputs);
-    check_weighted_alike("concat_keys", inputs);
-    std::int64_t keys = 0;
-    for (auto const& input : inputs) keys += input_view(input).keys;
-    buffer<row_run<T, Offset>> runs(exec, keys);
-    auto run = runs.begin();
-    for (auto const& input : inputs) {
-      keyed_jagged_view<T const, Offset> const in = input_view(input);
-      for (std::int64_t key = 0; key < in.keys; ++key) *run++ = {in.key(key), in.size() == 0 ? nullptr : in.weights};
-    }
-    return batch_of_runs(exec, "concat_keys", runs.view(), keys);
+    check_weighted_alike("concat_keys", inputs, has_values);
+    buffer<row_run<T, Offset>> runs(exec, keys_of_all(inputs));
+    keys_one_after_the_other(inputs, has_values, runs.begin());
+    return batch_of_runs(exec, "concat_keys", runs.view(), runs.size(), room);
   }
 
   template <class T, class Offset, class Input>
-  static keyed_jagged<T, Offset> rows(host_exec const& exec, vector_view<Input> inputs) {
+  static keyed_jagged<T, Offset> rows(host_exec const& exec, vector_view<Input> inputs, result_room room) {
     check_inputs("concat_rows", inputs);
-    check_weighted_alike("concat_rows", inputs);
-    auto const keys = inputs.empty() ? 0 : input_view(inputs[0]).keys;
-    for (std::int64_t i = 0; i < inputs.size(); ++i)
-      if (auto const other = input_view(inputs[i]).keys; other != keys)
-        throw error(errc::shape_mismatch, "concat_rows: inputs differ in keys", {{"keys", keys}, {"input", i}, {"its keys", other}});
+    check_weighted_alike("concat_rows", inputs, has_values);
+    auto const keys = keys_of_each(inputs);
     buffer<row_run<T, Offset>> runs(exec, keys * inputs.size());
-    auto run = runs.begin();
-    for (std::int64_t key = 0; key < keys; ++key)
-      for (auto const& input : inputs) {
-        keyed_jagged_view<T const, Offset> const in = input_view(input);
-        *run++ = {in.key(key), in.size() == 0 ? nullptr : in.weights};
-      }
-    return batch_of_runs(exec, "concat_rows", runs.view(), keys);
+    rows_one_after_the_other(inputs, keys, has_values, runs.begin());
+    return batch_of_runs(exec, "concat_rows", runs.view(), keys, room);
   }
 
   template <class T, class Offset, class Input>
-  static jagged<T, Offset> flat_rows(host_exec const& exec, vector_view<Input> inputs) {
+  static jagged<T, Offset> flat_rows(host_exec const& exec, vector_view<Input> inputs, result_room room) {
     check_inputs("concat_rows", inputs);
     buffer<row_run<T, Offset>> runs(exec, inputs.size());
     for (std::int64_t i = 0; i < inputs.size(); ++i) runs[i] = {input_view(inputs[i]), nullptr};
     auto const [rows, values] = place_runs("concat_rows", runs.view());
+    check_room("concat_rows", values, room);
     auto result = jagged<T, Offset>::with_room(exec, rows, values);
     copy_runs<T, Offset>(exec, runs.view(), rows, values, result.offsets().data(), result.view().values, nullptr);
     return result;
   }
+
+ private:
+  static constexpr auto has_values = [](auto in) { return in.size() > 0; };
 };
 
 // What an element of a list of inputs holds.
@@ -116,20 +139,20 @@ struct input_of<jagged_view<T, Offset>> {
 };
 template <class T, class Offset>
 struct input_of<keyed_jagged_view<T, Offset>> : input_of<jagged_view<T, Offset>> {};
-template <class T, class Offset>
-struct input_of<keyed_jagged<T, Offset> const*> : input_of<jagged_view<T, Offset>> {};
-template <class T, class Offset>
-struct input_of<keyed_jagged<T, Offset>*> : input_of<jagged_view<T, Offset>> {};
+template <class T, class Offset, class Exec>
+struct input_of<keyed_jagged<T, Offset, Exec> const*> : input_of<jagged_view<T, Offset>> {};
+template <class T, class Offset, class Exec>
+struct input_of<keyed_jagged<T, Offset, Exec>*> : input_of<jagged_view<T, Offset>> {};
 
 template <class List>
 using element_of = std::remove_cvref_t<decltype(std::declval<List const&>()[0])>;
 
 struct concat_keys_fn {
   template <execution Exec, class Inputs>
-  auto operator()(Exec const& exec, Inputs const& inputs) const {
+  auto operator()(Exec const& exec, Inputs const& inputs, result_room room = {}) const {
     vector_view const list(inputs);
     using element = element_of<decltype(list)>;
-    auto result = concat_impl<Exec>::template keys<typename input_of<element>::value, typename input_of<element>::offset>(exec, list);
+    auto result = concat_impl<Exec>::template keys<typename input_of<element>::value, typename input_of<element>::offset>(exec, list, room);
     if constexpr (std::is_pointer_v<element>) {
       std::vector<std::string> names;
       bool named = true;
@@ -146,7 +169,7 @@ struct concat_keys_fn {
 
 struct concat_rows_fn {
   template <execution Exec, class Inputs>
-  auto operator()(Exec const& exec, Inputs const& inputs) const {
+  auto operator()(Exec const& exec, Inputs const& inputs, result_room room = {}) const {
     vector_view const list(inputs);
     using element = element_of<decltype(list)>;
     using value = typename input_of<element>::value;
@@ -160,20 +183,20 @@ struct concat_rows_fn {
           throw error(errc::shape_mismatch, "concat_rows: inputs differ in keys",
                       {{"key", a == ours.end() ? "none" : *a}, {"input", i}, {"its key", b == theirs.end() ? "none" : *b}});
         }
-      auto result = concat_impl<Exec>::template rows<value, offset>(exec, list);
+      auto result = concat_impl<Exec>::template rows<value, offset>(exec, list, room);
       return std::move(result).named(list.empty() ? std::vector<std::string>{} : list[0]->keys());
     } else if constexpr (requires(element e) { e.keys; }) {
-      return concat_impl<Exec>::template rows<value, offset>(exec, list);
+      return concat_impl<Exec>::template rows<value, offset>(exec, list, room);
     } else {
-      return concat_impl<Exec>::template flat_rows<value, offset>(exec, list);
+      return concat_impl<Exec>::template flat_rows<value, offset>(exec, list, room);
     }
   }
 };
 
 struct split_keys_fn {
   template <execution Exec, class T, class Offset>
-  std::vector<keyed_jagged<T, Offset>> operator()(Exec const& exec, keyed_jagged<T, Offset> const& in,
-                                                  vector_view<std::int64_t const> counts) const {
+  std::vector<keyed_jagged<T, Offset, Exec>> operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in,
+                                                        vector_view<std::int64_t const> counts, result_room room = {}) const {
     auto const view = in.view();
     std::int64_t first = 0;
     for (std::int64_t i = 0; i < counts.size(); ++i) {
@@ -184,13 +207,14 @@ struct split_keys_fn {
     }
     if (first != view.keys)
       throw error(errc::shape_mismatch, "split_keys: counts do not sum to the number of keys", {{"sum", first}, {"keys", view.keys}});
-    std::vector<keyed_jagged<T, Offset>> parts;
+    std::vector<keyed_jagged<T, Offset, Exec>> parts;
     first = 0;
     for (auto const count : counts) {
       keyed_jagged_view<T const, Offset> const part[] = {view.slice_keys(first, count)};
       auto const names = in.keys().begin() + (in.keys().empty() ? 0 : first);
-      parts.push_back(concat_impl<Exec>::template keys<T, Offset>(exec, vector_view<keyed_jagged_view<T const, Offset> const>(part, 1))
-                          .named(std::vector<std::string>(names, in.keys().empty() ? names : names + count)));
+      parts.push_back(
+          concat_impl<Exec>::template keys<T, Offset>(exec, vector_view<keyed_jagged_view<T const, Offset> const>(part, 1), room)
+              .named(std::vector<std::string>(names, in.keys().empty() ? names : names + count)));
       first += count;
     }
     return parts;
@@ -201,22 +225,24 @@ struct split_keys_fn {
 
 /// Puts the keys of one batch after those of another.
 ///
-/// `concat_keys(exec, inputs) -> keyed_jagged`: `inputs` (batches,) a vector_view, or what converts to one, of keyed_jagged_view (the result
+/// `concat_keys(exec, inputs, room) -> keyed_jagged`: `inputs` (batches,), the host's, a vector_view, or what converts to one, of keyed_jagged_view (the result
 /// is unnamed) or of pointers to keyed_jagged (it has their names, unless one of them has none). Batches with values are all weighted or
-/// none; the result's memory is `exec`'s. @throws tessera::error shape_mismatch for weights in some only, invalid_argument for a name twice,
+/// none (on a device those with room for values). The result's memory is `exec`'s; on a device it has the inputs' room in all, and where one
+/// does not say its room, the call waits for the number of values unless `room` tells it. @throws tessera::error shape_mismatch for weights in some only, invalid_argument for a name twice,
 /// out_of_range for values that an Offset does not count. Backward: `slice_keys` of the gradient, in place.
 inline constexpr detail::concat_keys_fn concat_keys{};
 
 /// Puts the rows of one input after those of another: key by key, where there are keys.
 ///
-/// `concat_rows(exec, inputs) -> jagged | keyed_jagged`: `inputs` (n,) a vector_view, or what converts to one, of jagged_view, of
+/// `concat_rows(exec, inputs, room) -> jagged | keyed_jagged`: `inputs` (n,), the host's, a vector_view, or what converts to one, of jagged_view, of
 /// keyed_jagged_view with as many keys each, or of pointers to keyed_jagged under the same names in the same order. @throws as
 /// `concat_keys`, and shape_mismatch naming an input with other keys. Backward: `slice_rows` of the gradient.
 inline constexpr detail::concat_rows_fn concat_rows{};
 
 /// Cuts a batch into owners of its first counts[0] keys, its next counts[1] keys, …, with their names; `slice_keys` of a view copies nothing.
 ///
-/// `split_keys(exec, keyed_jagged, counts) -> std::vector<keyed_jagged>`: `counts` (parts,), none negative, which sum to the number of keys.
+/// `split_keys(exec, keyed_jagged, counts, room) -> std::vector<keyed_jagged>`: `counts` (parts,), the host's, none negative, which sum to the
+/// number of keys. On a device each part has the input's room unless `room` tells how many values any of them has at most.
 /// @throws tessera::error invalid_argument naming a part, shape_mismatch.
 inline constexpr detail::split_keys_fn split_keys{};
 

@@ -31,26 +31,21 @@ template <>
 struct expand_rows_impl<host_exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in,
-                                                    vector_view<std::int64_t const> repeats) {
+                                                    vector_view<std::int64_t const> repeats, result_room room) {
     check_rows("expand_rows", "in", in);
-    if (repeats.size() != in.rows)
-      throw error(errc::shape_mismatch, "expand_rows: one repeat a row", {{"rows", in.rows}, {"repeats", repeats.size()}});
     buffer<std::int64_t> starts(exec, in.rows + 1);
     for (std::int64_t row = 0; row < in.rows; ++row)
       if (repeats[row] < 0) throw error(errc::invalid_argument, "expand_rows: negative repeat", {{"row", row}, {"repeat", repeats[row]}});
     lengths_to_offsets(exec, repeats, starts.view());
-    return rows_of_ranges(exec, in, ranges_of(exec, in, std::as_const(starts).view()));
+    return rows_of_ranges(exec, "expand_rows", in, ranges_of(exec, in, std::as_const(starts).view()), room);
   }
 
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in,
-                                                          vector_view<std::int64_t const> repeats, std::vector<std::string> const* names) {
+                                                          vector_view<std::int64_t const> repeats, std::vector<std::string> const* names,
+                                                          result_room room) {
     check_rows("expand_rows", "in", in);
     bool const each_row = repeats.size() == in.rows();
-    for (std::int64_t key = 0; key < in.keys && !each_row; ++key)
-      if (in.rows(key) != repeats.size())
-        throw error(errc::shape_mismatch, "expand_rows: one repeat a row of all keys, or of each key",
-                    {{"rows of all keys", in.rows()}, {"key", key_label(names, key)}, {"rows", in.rows(key)}, {"repeats", repeats.size()}});
     buffer<std::int64_t> counts(exec, in.rows());
     for (std::int64_t key = 0, row = 0; key < in.keys; ++key)
       for (std::int64_t i = 0; i < in.rows(key); ++i, ++row) {
@@ -64,7 +59,8 @@ struct expand_rows_impl<host_exec> {
     buffer<std::int64_t> rows_per_key(exec, in.keys);
     for (std::int64_t key = 0; key < in.keys; ++key)
       rows_per_key[key] = starts[in.first_row[key + 1] - in.first_row[0]] - starts[in.first_row[key] - in.first_row[0]];
-    return batch_of_ranges(exec, in, ranges_of(exec, in.flat(), std::as_const(starts).view()), std::as_const(rows_per_key).view());
+    return batch_of_ranges(exec, "expand_rows", in, ranges_of(exec, in.flat(), std::as_const(starts).view()),
+                           std::as_const(rows_per_key).view(), room);
   }
 
  private:
@@ -86,16 +82,30 @@ struct expand_rows_impl<host_exec> {
 
 struct expand_rows_fn {
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::int64_t const> repeats) const {
-    return expand_rows_impl<Exec>::run(exec, in, repeats);
+  auto operator()(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::int64_t const> repeats, result_room room = {}) const {
+    if (repeats.size() != in.rows)
+      throw error(errc::shape_mismatch, "expand_rows: one repeat a row", {{"rows", in.rows}, {"repeats", repeats.size()}});
+    return expand_rows_impl<Exec>::run(exec, in, repeats, room);
   }
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> repeats) const {
-    return expand_rows_impl<Exec>::run(exec, in, repeats, nullptr);
+  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> repeats, result_room room = {}) const {
+    return keyed(exec, in, repeats, nullptr, room);
   }
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, vector_view<std::int64_t const> repeats) const {
-    return expand_rows_impl<Exec>::run(exec, in.view(), repeats, &in.keys()).named(in.keys());
+  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> repeats,
+                  result_room room = {}) const {
+    return keyed(exec, in.view(), repeats, &in.keys(), room).named(in.keys());
+  }
+
+ private:
+  template <class Exec, class View>
+  static auto keyed(Exec const& exec, View in, vector_view<std::int64_t const> repeats, std::vector<std::string> const* names,
+                    result_room room) {
+    for (std::int64_t key = 0; key < in.keys && repeats.size() != in.rows(); ++key)
+      if (in.rows(key) != repeats.size())
+        throw error(errc::shape_mismatch, "expand_rows: one repeat a row of all keys, or of each key",
+                    {{"rows of all keys", in.rows()}, {"key", key_label(names, key)}, {"rows", in.rows(key)}, {"repeats", repeats.size()}});
+    return expand_rows_impl<Exec>::run(exec, in, repeats, names, room);
   }
 };
 
@@ -103,9 +113,10 @@ struct expand_rows_fn {
 
 /// Repeats rows: row i of the input comes repeats[i] times, one after the other, and not at all for 0.
 ///
-/// `expand_rows(exec, jagged_view, repeats) -> jagged`; `expand_rows(exec, keyed_jagged_view, repeats)` and
-/// `expand_rows(exec, keyed_jagged, repeats) -> keyed_jagged`, unnamed and named, with their weights. `repeats` (rows of all keys,), or
-/// (rows of each key,) where all keys have as many: the same for every key. The result's memory is `exec`'s. @throws tessera::error
+/// `expand_rows(exec, jagged_view, repeats, room) -> jagged`; `expand_rows(exec, keyed_jagged_view, repeats, room)` and
+/// `expand_rows(exec, keyed_jagged, repeats, room) -> keyed_jagged`, unnamed and named, with their weights. `repeats` (rows of all keys,), or
+/// (rows of each key,) where all keys have as many: the same for every key. The result's memory is `exec`'s; on a device, whose errors number
+/// the keys, the call waits for how many rows and values the result has. @throws tessera::error
 /// invalid_argument naming a negative repeat, shape_mismatch, out_of_range where rows or values become too many to count. Backward:
 /// `gather_backward`.
 inline constexpr detail::expand_rows_fn expand_rows{};

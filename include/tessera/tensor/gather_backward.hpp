@@ -98,7 +98,7 @@ struct gather_backward_fn {
 /// which is overwritten. Every operation on rows moves values of any type, so it says itself what its sources are: called with the numbers
 /// 0, 1, 2, … for values (`with_values`), it returns them. Select, expand, slice, truncate, permute and mask have no other backward of their
 /// own; all but those that repeat have distinct sources. @throws tessera::error shape_mismatch, out_of_range naming position and source: then
-/// `out` is as it was; in a checked build invalid_argument where a promised source comes twice.
+/// `out` is as it was, on a device without what that source had brought; in a checked build invalid_argument where a promised source comes twice.
 inline constexpr detail::gather_backward_fn gather_backward{};
 
 }  // namespace tessera::inline TESSERA_ABI

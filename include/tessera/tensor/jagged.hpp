@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <tessera/core/buffer.hpp>
+#include <tessera/core/device.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/scan.hpp>
@@ -26,6 +27,7 @@ struct jagged_view {
   T* values = nullptr;              // (>= offsets[rows],)
   Offset const* offsets = nullptr;  // (rows + 1,), non-decreasing; nullptr where rows == 0 is an empty view
   std::int64_t rows = 0;
+  std::int64_t room = -1;  // how many values there is memory for from `values` on; -1: whoever made the view did not say
 
   TESSERA_HOST_DEVICE constexpr Offset begin_of(std::int64_t row) const noexcept { return offsets[row]; }
   TESSERA_HOST_DEVICE constexpr Offset end_of(std::int64_t row) const noexcept { return offsets[row + 1]; }
@@ -40,31 +42,34 @@ struct jagged_view {
   /// Rows [first, first + count), in place.
   TESSERA_HOST_DEVICE constexpr jagged_view slice(std::int64_t first, std::int64_t count) const noexcept(!checks_indices) {
     if constexpr (checks_indices) detail::check_part("jagged_view rows", first, count, rows);
-    return {values, offsets + first, count};
+    return {values, offsets + first, count, room};
   }
   /// The same rows of other values: those of a gradient, say. `others` (>= offsets[rows],).
   template <class U>
   TESSERA_HOST_DEVICE constexpr jagged_view<U, Offset> with_values(U* others) const noexcept {
-    return {others, offsets, rows};
+    return {others, offsets, rows, room};
   }
 
   template <class U>
     requires(std::same_as<U, T const> && !std::is_const_v<T>)
   TESSERA_HOST_DEVICE constexpr operator jagged_view<U, Offset>() const noexcept {  // NOLINT: implicit, to const
-    return {values, offsets, rows};
+    return {values, offsets, rows, room};
   }
 };
 
 static_assert(std::is_trivially_copyable_v<jagged_view<float>>);
 
-/// Owns the rows of one feature; offsets[0] is 0. Move-only.
-template <class T, class Offset = std::int64_t>
+/// Owns the rows of one feature; offsets[0] is 0. Move-only. What reads values or offsets is for the host; on a device there are `with_room`
+/// and `copy_of`, and `size()` is how many values there is room for.
+template <class T, class Offset = std::int64_t, execution Exec = host_exec>
 class jagged {
+  static constexpr bool on_host = !device_execution<Exec>;
+
  public:
   jagged() = default;
 
   /// Rows given one by one.
-  static jagged from_rows(host_exec const& exec, std::vector<std::vector<T>> const& rows) {
+  static jagged from_rows(host_exec const& exec, std::vector<std::vector<T>> const& rows) requires on_host {
     std::vector<Offset> lengths;
     lengths.reserve(rows.size());
     for (auto const& row : rows) lengths.push_back(static_cast<Offset>(row.size()));
@@ -75,7 +80,7 @@ class jagged {
 
   /// `values` (sum of lengths,), `lengths` (rows,), both copied. @throws tessera::error invalid_argument for a negative length,
   /// shape_mismatch unless the lengths sum to the number of values.
-  static jagged from_lengths(host_exec const& exec, vector_view<T const> values, vector_view<Offset const> lengths) {
+  static jagged from_lengths(host_exec const& exec, vector_view<T const> values, vector_view<Offset const> lengths) requires on_host {
     jagged result;
     auto const sum = result.set_lengths(exec, lengths);
     if (sum != values.size())
@@ -85,14 +90,14 @@ class jagged {
   }
 
   /// Rows of these lengths whose values the caller will write. @throws tessera::error invalid_argument for a negative length.
-  static jagged with_lengths(host_exec const& exec, vector_view<Offset const> lengths) {
+  static jagged with_lengths(host_exec const& exec, vector_view<Offset const> lengths) requires on_host {
     jagged result;
     result.values_.resize(exec, result.set_lengths(exec, lengths));
     return result;
   }
 
   /// Room for so many rows and values. The caller writes `offsets()`, from 0 to `values` in order, and the values.
-  static jagged with_room(host_exec const& exec, std::int64_t rows, std::int64_t values) {
+  static jagged with_room(Exec const& exec, std::int64_t rows, std::int64_t values) {
     jagged result;
     result.offsets_.resize(exec, rows + 1);
     result.values_.resize(exec, values);
@@ -101,7 +106,7 @@ class jagged {
 
   /// `values` (offsets[rows],), `offsets` (rows + 1,) from 0, both copied. @throws tessera::error as `validate`, and shape_mismatch when
   /// there are no offsets or more values than they reach.
-  static jagged from_offsets(host_exec const& exec, vector_view<T const> values, vector_view<Offset const> offsets) {
+  static jagged from_offsets(host_exec const& exec, vector_view<T const> values, vector_view<Offset const> offsets) requires on_host {
     if (offsets.empty()) throw error(errc::shape_mismatch, "jagged: offsets need one element more than rows", {{"offsets", 0}});
     if (offsets[0] != 0) throw error(errc::invalid_argument, "jagged: the first offset is not 0", {{"offset", offsets[0]}});
     validate(jagged_view<T const, Offset>{values.data(), offsets.data(), offsets.size() - 1}, values.size());
@@ -115,7 +120,7 @@ class jagged {
   }
 
   /// A copy of what a view shows, its offsets moved to start at 0.
-  static jagged from_view(host_exec const& exec, jagged_view<T const, Offset> view) {
+  static jagged from_view(host_exec const& exec, jagged_view<T const, Offset> view) requires on_host {
     jagged result;
     result.offsets_.resize(exec, view.rows + 1);
     result.offsets_[0] = 0;
@@ -124,13 +129,24 @@ class jagged {
     return result;
   }
 
+  /// A copy on the device of rows of the host, whose first offset is 0; the host's memory is free again on return.
+  static jagged copy_of(Exec const& exec, jagged<T, Offset> const& rows) requires(!on_host) {
+    auto result = with_room(exec, rows.rows(), rows.size());
+    exec.copy_in(result.values_.data(), rows.view().values, static_cast<std::size_t>(rows.size()) * sizeof(T));
+    if (rows.view().offsets == nullptr)
+      exec.fill(result.offsets_.data(), 0, sizeof(Offset));
+    else
+      exec.copy_in(result.offsets_.data(), rows.view().offsets, static_cast<std::size_t>(rows.rows() + 1) * sizeof(Offset));
+    return result;
+  }
+
   std::int64_t rows() const noexcept { return offsets_.empty() ? 0 : offsets_.size() - 1; }
   std::int64_t size() const noexcept { return values_.size(); }
   std::size_t bytes() const noexcept { return values_.capacity_bytes() + offsets_.capacity_bytes(); }
   /// (rows + 1,), to be written after `with_room`.
   vector_view<Offset> offsets() noexcept { return offsets_.view(); }
-  jagged_view<T, Offset> view() noexcept { return {values_.data(), offsets_.data(), rows()}; }
-  jagged_view<T const, Offset> view() const noexcept { return {values_.data(), offsets_.data(), rows()}; }
+  jagged_view<T, Offset> view() noexcept { return {values_.data(), offsets_.data(), rows(), size()}; }
+  jagged_view<T const, Offset> view() const noexcept { return {values_.data(), offsets_.data(), rows(), size()}; }
 
  private:
   // Returns how many values there are in all.
@@ -144,9 +160,22 @@ class jagged {
     std::copy(values.begin(), values.end(), values_.begin());
   }
 
-  buffer<T> values_;
-  buffer<Offset> offsets_;
+  buffer<T, Exec> values_;
+  buffer<Offset, Exec> offsets_;
 };
+
+namespace detail {
+
+/// How many values the rows of a view have at most: as many as there is room for, where whoever made the view said so; else read from the
+/// device, which waits.
+template <device_execution Exec, class T, class Offset>
+std::int64_t value_bound(Exec const& exec, jagged_view<T, Offset> view) {
+  if (view.rows == 0) return 0;
+  if (view.room >= 0) return view.room;
+  return static_cast<std::int64_t>(read_one(exec, view.offsets + view.rows)) - static_cast<std::int64_t>(read_one(exec, view.offsets));
+}
+
+}  // namespace detail
 
 /// Checks what the type cannot: offsets present, not negative, non-decreasing, and within `value_count` values.
 /// @throws tessera::error naming the first offset that is wrong. Reads all offsets; host memory only.

@@ -94,8 +94,8 @@ struct jagged_products_impl<host_exec> {
 
   // out(l, :) = in(l, :) times dense(row), (k, n).
   template <class Offset>
-  static void with_dense(host_exec const& exec, jagged_vectors_view<float const, Offset> in, matrix_view<float const> dense,
-                         jagged_vectors_view<float, Offset> out) {
+  static void with_dense(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> in,
+                         matrix_view<float const> dense, jagged_vectors_view<float, Offset> out) {
     auto const k = in.dim();
     for_each_row_run(exec, out.offsets, out.rows, grain(k, out.dim()), [&](auto row, std::int64_t first, std::int64_t last) {
       auto const from = in.values.rows_from(in.begin_of(row) + (first - out.begin_of(row)), last - first);
@@ -105,8 +105,8 @@ struct jagged_products_impl<host_exec> {
 
   // out(l, :) = in(l, :) times the transpose of dense(row), (k, n).
   template <class Offset>
-  static void with_transposed(host_exec const& exec, jagged_vectors_view<float const, Offset> in, matrix_view<float const> dense,
-                              jagged_vectors_view<float, Offset> out) {
+  static void with_transposed(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> in,
+                              matrix_view<float const> dense, jagged_vectors_view<float, Offset> out) {
     auto const k = out.dim(), n = in.dim();
     for_each_row_run(exec, out.offsets, out.rows, grain(k, n), [&](auto row, std::int64_t first, std::int64_t last) {
       auto const from = in.values.rows_from(in.begin_of(row) + (first - out.begin_of(row)), last - first);
@@ -116,8 +116,8 @@ struct jagged_products_impl<host_exec> {
 
   // out(row), (k, n), = the transpose of a's row times b's.
   template <class Offset>
-  static void of_rows(host_exec const& exec, jagged_vectors_view<float const, Offset> a, jagged_vectors_view<float const, Offset> b,
-                      matrix_view<float> out) {
+  static void of_rows(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> a,
+                      jagged_vectors_view<float const, Offset> b, matrix_view<float> out) {
     auto const k = a.dim();
     for_each_row_block(exec, a.offsets, a.rows, grain(k, b.dim()), [&](std::int64_t first, std::int64_t last) {
       for (auto row = first; row < last; ++row) {
@@ -146,10 +146,11 @@ struct jagged_dense_product_fn {
   void operator()(Exec const& exec, jagged_vectors_in<Offset> in, matrix_view<float const> dense,
                   jagged_vectors_view<float, Offset> out) const {
     constexpr auto name = "jagged_dense_product";
-    check_jagged_vectors(name, "in", in);
-    check_same_rows(name, "out", in, out, false);
+    rows_check<Exec, Offset> rows(exec, name);
+    rows.sound("in", in);
+    rows.same("out", in, out, false);
     check_dense_batch(name, "dense", in.rows, in.dim(), out.dim(), dense);
-    jagged_products_impl<Exec>::with_dense(exec, in, dense, out);
+    jagged_products_impl<Exec>::with_dense(exec, rows, in, dense, out);
   }
 };
 
@@ -158,13 +159,14 @@ struct jagged_dense_product_backward_fn {
   void operator()(Exec const& exec, jagged_vectors_in<Offset> in, matrix_view<float const> dense, jagged_vectors_in<Offset> gradient,
                   jagged_vectors_view<float, Offset> in_gradient, matrix_view<float> dense_gradient) const {
     constexpr auto name = "jagged_dense_product_backward";
-    check_jagged_vectors(name, "in", in);
-    check_same_rows(name, "gradient", in, gradient, false);
-    check_same_rows(name, "in_gradient", in, in_gradient);
+    rows_check<Exec, Offset> rows(exec, name);
+    rows.sound("in", in);
+    rows.same("gradient", in, gradient, false);
+    rows.same("in_gradient", in, in_gradient);
     check_dense_batch(name, "dense", in.rows, in.dim(), gradient.dim(), dense);
     check_dense_batch(name, "dense_gradient", in.rows, in.dim(), gradient.dim(), dense_gradient);
-    jagged_products_impl<Exec>::with_transposed(exec, gradient, dense, in_gradient);
-    jagged_products_impl<Exec>::of_rows(exec, in, gradient, dense_gradient);
+    jagged_products_impl<Exec>::with_transposed(exec, rows, gradient, dense, in_gradient);
+    jagged_products_impl<Exec>::of_rows(exec, rows, in, gradient, dense_gradient);
   }
 };
 
@@ -172,10 +174,11 @@ struct jagged_jagged_product_fn {
   template <execution Exec, class T, class Offset>
   void operator()(Exec const& exec, jagged_vectors_view<T, Offset> a, jagged_vectors_in<Offset> b, matrix_view<float> out) const {
     constexpr auto name = "jagged_jagged_product";
-    check_jagged_vectors(name, "a", a);
-    check_same_rows(name, "b", a, b, false);
+    rows_check<Exec, Offset> rows(exec, name);
+    rows.sound("a", a);
+    rows.same("b", a, b, false);
     check_dense_batch(name, "out", a.rows, a.dim(), b.dim(), out);
-    jagged_products_impl<Exec>::template of_rows<Offset>(exec, a, b, out);
+    jagged_products_impl<Exec>::template of_rows<Offset>(exec, rows, a, b, out);
   }
 };
 
@@ -184,13 +187,14 @@ struct jagged_jagged_product_backward_fn {
   void operator()(Exec const& exec, jagged_vectors_in<Offset> a, jagged_vectors_in<Offset> b, matrix_view<float const> gradient,
                   jagged_vectors_view<float, Offset> a_gradient, jagged_vectors_view<float, Offset> b_gradient) const {
     constexpr auto name = "jagged_jagged_product_backward";
-    check_jagged_vectors(name, "a", a);
-    check_same_rows(name, "b", a, b, false);
-    check_same_rows(name, "a_gradient", a, a_gradient);
-    check_same_rows(name, "b_gradient", b, b_gradient);
+    rows_check<Exec, Offset> rows(exec, name);
+    rows.sound("a", a);
+    rows.same("b", a, b, false);
+    rows.same("a_gradient", a, a_gradient);
+    rows.same("b_gradient", b, b_gradient);
     check_dense_batch(name, "gradient", a.rows, a.dim(), b.dim(), gradient);
-    jagged_products_impl<Exec>::with_transposed(exec, b, gradient, a_gradient);
-    jagged_products_impl<Exec>::with_dense(exec, a, gradient, b_gradient);
+    jagged_products_impl<Exec>::with_transposed(exec, rows, b, gradient, a_gradient);
+    jagged_products_impl<Exec>::with_dense(exec, rows, a, gradient, b_gradient);
   }
 };
 
@@ -200,8 +204,9 @@ struct jagged_jagged_product_backward_fn {
 /// jagged_dense_bmm.
 ///
 /// `jagged_dense_product(exec, in, dense, out)`: `in` of dim k; `dense` (rows * k, n), any row stride, the matrix of row i from i * k on;
-/// `out` of dim n with the lengths of `in`, apart from both. Each sum in float, in order. @throws tessera::error shape_mismatch,
-/// invalid_argument, out_of_range for offsets past the values.
+/// `out` of dim n with the lengths of `in`, apart from both. Each sum in float, in order; on a device the same bits, but for those of a NaN,
+/// as on a host whose `multiply_add` rounds once. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the
+/// values. On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is written then.
 inline constexpr detail::jagged_dense_product_fn jagged_dense_product{};
 
 /// Its gradients by both operands, overwritten: gradient times dense^T, and in^T times gradient.

@@ -57,7 +57,8 @@ struct jagged_softmax_impl<host_exec> {
   }
 
   template <class Offset>
-  static void forward(host_exec const& exec, jagged_vectors_view<float const, Offset> in, jagged_vectors_view<float, Offset> out) {
+  static void forward(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> in,
+                      jagged_vectors_view<float, Offset> out) {
     for_each_block(exec, in, [&](std::int64_t row, std::int64_t column, std::int64_t n) {
       auto const from = in.row(row).columns_from(column, n);
       auto const to = out.row(row).columns_from(column, n);
@@ -86,7 +87,7 @@ struct jagged_softmax_impl<host_exec> {
   }
 
   template <class Offset>
-  static void backward(host_exec const& exec, jagged_vectors_view<float const, Offset> out,
+  static void backward(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> out,
                        jagged_vectors_view<float const, Offset> gradient, jagged_vectors_view<float, Offset> in_gradient) {
     for_each_block(exec, out, [&](std::int64_t row, std::int64_t column, std::int64_t n) {
       auto const y = out.row(row).columns_from(column, n), dy = gradient.row(row).columns_from(column, n);
@@ -105,9 +106,10 @@ struct jagged_softmax_impl<host_exec> {
 struct jagged_softmax_fn {
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, jagged_vectors_in<Offset> in, jagged_vectors_view<float, Offset> out) const {
-    check_jagged_vectors("jagged_softmax", "in", in);
-    check_same_rows("jagged_softmax", "out", in, out);
-    jagged_softmax_impl<Exec>::forward(exec, in, out);
+    rows_check<Exec, Offset> rows(exec, "jagged_softmax");
+    rows.sound("in", in);
+    rows.same("out", in, out);
+    jagged_softmax_impl<Exec>::forward(exec, rows, in, out);
   }
 };
 
@@ -115,10 +117,11 @@ struct jagged_softmax_backward_fn {
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, jagged_vectors_in<Offset> out, jagged_vectors_in<Offset> gradient,
                   jagged_vectors_view<float, Offset> in_gradient) const {
-    check_jagged_vectors("jagged_softmax_backward", "out", out);
-    check_same_rows("jagged_softmax_backward", "gradient", out, gradient);
-    check_same_rows("jagged_softmax_backward", "in_gradient", out, in_gradient);
-    jagged_softmax_impl<Exec>::backward(exec, out, gradient, in_gradient);
+    rows_check<Exec, Offset> rows(exec, "jagged_softmax_backward");
+    rows.sound("out", out);
+    rows.same("gradient", out, gradient);
+    rows.same("in_gradient", out, in_gradient);
+    jagged_softmax_impl<Exec>::backward(exec, rows, out, gradient, in_gradient);
   }
 };
 
@@ -128,13 +131,16 @@ struct jagged_softmax_backward_fn {
 /// As FBGEMM's jagged_softmax, but of whole rows.
 ///
 /// `jagged_softmax(exec, in, out)`: `out` has the rows of `in`, and may be `in`. Sums in double, in order. A NaN or an infinite x makes
-/// its column NaN, except that -infinity beside a finite x gives 0. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for
-/// offsets past the values.
+/// its column NaN, except that -infinity beside a finite x gives 0. On a device the same bits, but for those of a NaN, as on a host whose
+/// `multiply_add` rounds once, and within 1e-6 of the value as on others. @throws tessera::error shape_mismatch, invalid_argument, out_of_range
+/// for offsets past the values. On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is
+/// written then.
 inline constexpr detail::jagged_softmax_fn jagged_softmax{};
 
 /// The gradient by the input: y (dy - sum of y dy over the column), overwritten.
 ///
-/// `jagged_softmax_backward(exec, y, dy, in_gradient)`: `y` is what the forward wrote; `in_gradient` may be `dy`. Errors as the forward.
+/// `jagged_softmax_backward(exec, y, dy, in_gradient)`: `y` is what the forward wrote; `in_gradient` may be `dy`. On a device the same bits
+/// from the same `y`. Errors as the forward.
 inline constexpr detail::jagged_softmax_backward_fn jagged_softmax_backward{};
 
 }  // namespace tessera::inline TESSERA_ABI

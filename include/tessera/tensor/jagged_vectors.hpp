@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 
+#include <tessera/core/device.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/streamed_copy.hpp>
@@ -19,7 +20,8 @@ namespace tessera::inline TESSERA_ABI {
 /// Rows of vectors, of different length, such as the embeddings of sequences: row i is the vectors [offsets[i], offsets[i + 1]) of `values`.
 /// A view of a part shares `values` with the whole, so offsets[0] need not be 0. Trivially copyable.
 ///
-/// The primitives over it check what takes no pass over the offsets; `validate`, and a checked build, see the rest.
+/// The primitives over it check what takes no pass over the offsets; `validate`, and a checked build, see the rest. On a device both arrays
+/// are its memory, and all offsets are checked there before anything is written.
 template <class T, class Offset = std::int64_t>
 struct jagged_vectors_view {
   matrix_view<T> values;            // (>= offsets[rows], dim), any row stride
@@ -71,12 +73,18 @@ namespace detail {
 template <class Offset>
 using jagged_vectors_in = std::type_identity_t<jagged_vectors_view<float const, Offset>>;
 
+// What takes no offset.
 template <class T, class Offset>
-void check_jagged_vectors(char const* call, char const* which, jagged_vectors_view<T, Offset> view) {
-  if constexpr (checked) validate(view);
+void check_vectors_shape(char const* call, char const* which, jagged_vectors_view<T, Offset> view) {
   if (view.rows < 0 || (view.rows > 0 && view.offsets == nullptr) || view.values.stride() < view.dim())
     throw error(errc::invalid_argument, std::string(call) + ": no rows of vectors",
                 {{"argument", which}, {"rows", view.rows}, {"dim", view.dim()}, {"stride", view.values.stride()}});
+}
+
+template <class T, class Offset>
+void check_jagged_vectors(char const* call, char const* which, jagged_vectors_view<T, Offset> view) {
+  if constexpr (checked) validate(view);
+  check_vectors_shape(call, which, view);
   if (view.rows > 0 && (view.offsets[0] < 0 || view.size() < 0 || view.offsets[view.rows] > view.values.rows()))
     throw error(
         errc::out_of_range, std::string(call) + ": offsets reach past the values",
@@ -107,6 +115,38 @@ void check_same_rows(char const* call, char const* which, jagged_vectors_view<T,
         throw error(errc::shape_mismatch, std::string(call) + ": a row of another length",
                     {{"argument", which}, {"row", row}, {"length", other.length(row)}, {"length expected", view.length(row)}});
 }
+
+/// What a call checks of its rows of vectors before it writes anything. The host throws at once. A device throws what shapes show, and
+/// leaves the rest to a kernel (see <tessera/tensor/jagged_vectors.cuh>), whose verdict the back end asks for.
+template <class Exec, class Offset>
+class rows_check {  // of an execution without a back end, which the primitive says
+ public:
+  rows_check(Exec const&, char const*) {}
+  template <class... Arguments>
+  void sound(Arguments const&...) {}
+  template <class... Arguments>
+  void same(Arguments const&...) {}
+};
+
+template <class Offset>
+class rows_check<host_exec, Offset> {
+ public:
+  rows_check(host_exec const&, char const* call) : call_(call) {}
+
+  /// That an argument has rows.
+  template <class T>
+  void sound(char const* which, jagged_vectors_view<T, Offset> view) const {
+    check_jagged_vectors(call_, which, view);
+  }
+  /// That another has the same rows as the first, and their dim where `dim_too`.
+  template <class T, class U>
+  void same(char const* which, jagged_vectors_view<T, Offset> first, jagged_vectors_view<U, Offset> other, bool dim_too = true) const {
+    check_same_rows(call_, which, first, other, dim_too);
+  }
+
+ private:
+  char const* call_;
+};
 
 // The width of (rows, width, dim), stored as a matrix (rows * width, dim).
 inline std::int64_t padded_width(char const* call, std::int64_t rows, std::int64_t dim, matrix_view<float const> padded) {
@@ -151,15 +191,7 @@ void for_each_row_block(host_exec const& exec, Offset const* offsets, std::int64
   if (rows == 0) return;
   auto const weight_before = [&](std::int64_t row) { return static_cast<std::int64_t>(offsets[row]) - offsets[0] + row; };
   auto const first_row_from = [&](std::int64_t weight) {
-    std::int64_t low = 0, high = rows;
-    while (low < high) {
-      auto const middle = low + (high - low) / 2;
-      if (weight_before(middle) < weight)
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    return low;
+    return count_first(rows, [&](std::int64_t row) { return weight_before(row) < weight; });
   };
   for_each_piece(exec, weight_before(rows), grain, [&](std::int64_t first, std::int64_t last) {
     auto const first_row = first_row_from(first), last_row = first_row_from(last);

@@ -23,26 +23,30 @@ namespace tessera::inline TESSERA_ABI {
 /// A batch of sparse features (KJT), key-major: all rows of key 0, then of key 1, … Every key counts its own rows. A view of some of the
 /// keys shares all memory with the whole, so first_row[0] need not be 0. Trivially copyable; keys are integers here, their names stay with
 /// the owner.
+///
+/// Row counts are the host's to know, as shapes are: of a batch on a device, too, `first_row` lies in the host's memory, all else in the
+/// device's.
 template <class T, class Offset = std::int64_t>
 struct keyed_jagged_view {
   T* values = nullptr;                      // (>= offsets[first_row[keys]],)
   float const* weights = nullptr;           // one a value, or nullptr: unweighted, as any batch without values may be
   Offset const* offsets = nullptr;          // (> first_row[keys],), non-decreasing: row r is values[offsets[r], offsets[r + 1])
-  std::int64_t const* first_row = nullptr;  // (keys + 1,), non-decreasing: key k has rows [first_row[k], first_row[k + 1])
+  std::int64_t const* first_row = nullptr;  // (keys + 1,), non-decreasing: key k has rows [first_row[k], first_row[k + 1]); the host's
   std::int64_t keys = 0;
+  std::int64_t room = -1;  // how many values there is memory for from `values` on; -1: whoever made the view did not say
 
   TESSERA_HOST_DEVICE constexpr std::int64_t rows(std::int64_t key) const noexcept { return first_row[key + 1] - first_row[key]; }
   TESSERA_HOST_DEVICE constexpr std::int64_t rows() const noexcept { return keys == 0 ? 0 : first_row[keys] - first_row[0]; }
   TESSERA_HOST_DEVICE constexpr bool weighted() const noexcept { return weights != nullptr; }
   /// The rows of every key, one key after the other; those of key k start at row first_row[k] - first_row[0].
   TESSERA_HOST_DEVICE constexpr jagged_view<T, Offset> flat() const noexcept {
-    return {values, rows() == 0 ? offsets : offsets + first_row[0], rows()};
+    return {values, rows() == 0 ? offsets : offsets + first_row[0], rows(), room};
   }
   /// The weights of every key's rows. @pre weighted().
   TESSERA_HOST_DEVICE constexpr jagged_view<float const, Offset> flat_weights() const noexcept { return flat().with_values(weights); }
   /// The rows of one key, in place.
   TESSERA_HOST_DEVICE constexpr jagged_view<T, Offset> key(std::int64_t key) const noexcept {
-    return {values, rows(key) == 0 ? offsets : offsets + first_row[key], rows(key)};
+    return {values, rows(key) == 0 ? offsets : offsets + first_row[key], rows(key), room};
   }
   /// The weights of one key's rows, in place. @pre weighted().
   TESSERA_HOST_DEVICE constexpr jagged_view<float const, Offset> key_weights(std::int64_t key) const noexcept {
@@ -55,18 +59,18 @@ struct keyed_jagged_view {
   /// Keys [first, first + count), in place.
   TESSERA_HOST_DEVICE constexpr keyed_jagged_view slice_keys(std::int64_t first, std::int64_t count) const noexcept(!checks_indices) {
     if constexpr (checks_indices) detail::check_part("keyed_jagged_view keys", first, count, keys);
-    return {values, weights, offsets, first_row + first, count};
+    return {values, weights, offsets, first_row + first, count, room};
   }
   /// The same rows of other values, unweighted: those of a gradient, say. `others` as long as this view's.
   template <class U>
   TESSERA_HOST_DEVICE constexpr keyed_jagged_view<U, Offset> with_values(U* others) const noexcept {
-    return {others, nullptr, offsets, first_row, keys};
+    return {others, nullptr, offsets, first_row, keys, room};
   }
 
   template <class U>
     requires(std::same_as<U, T const> && !std::is_const_v<T>)
   TESSERA_HOST_DEVICE constexpr operator keyed_jagged_view<U, Offset>() const noexcept {  // NOLINT: implicit, to const
-    return {values, weights, offsets, first_row, keys};
+    return {values, weights, offsets, first_row, keys, room};
   }
 };
 
@@ -85,6 +89,26 @@ struct feature_rows {
 
 namespace detail {
 
+// Row counts on the host, of a batch on a device: a buffer of the host's heap.
+class host_numbers {
+ public:
+  template <class Exec>
+  void resize(Exec const&, std::int64_t size) {
+    numbers_.resize(static_cast<std::size_t>(size));
+  }
+  std::int64_t* data() noexcept { return numbers_.data(); }
+  std::int64_t const* data() const noexcept { return numbers_.data(); }
+  std::int64_t size() const noexcept { return static_cast<std::int64_t>(numbers_.size()); }
+  bool empty() const noexcept { return numbers_.empty(); }
+  std::int64_t& operator[](std::int64_t i) noexcept { return numbers_[static_cast<std::size_t>(i)]; }
+  std::int64_t const& operator[](std::int64_t i) const noexcept { return numbers_[static_cast<std::size_t>(i)]; }
+  std::size_t capacity_bytes() const noexcept { return numbers_.capacity() * sizeof(std::int64_t); }
+  vector_view<std::int64_t> view() noexcept { return {data(), size()}; }
+
+ private:
+  std::vector<std::int64_t> numbers_;
+};
+
 // How an error calls a key: by its name where there is one, else by its number.
 inline std::string key_label(std::vector<std::string> const* names, std::int64_t key) {
   return names == nullptr || names->empty() ? std::to_string(key) : (*names)[static_cast<std::size_t>(key)];
@@ -93,14 +117,16 @@ inline std::string key_label(std::vector<std::string> const* names, std::int64_t
 }  // namespace detail
 
 /// Owns a batch of sparse features, and the names of its keys unless it is unnamed: what an operation makes of a view is, and has no memory
-/// but the execution's. Move-only.
-template <class T = std::int64_t, class Offset = std::int64_t>
+/// but the execution's. Move-only. What reads values or offsets is for the host; on a device there are `with_room` and `copy_of`.
+template <class T = std::int64_t, class Offset = std::int64_t, execution Exec = host_exec>
 class keyed_jagged {
+  static constexpr bool on_host = !device_execution<Exec>;
+
  public:
   keyed_jagged() = default;
 
   /// @throws tessera::error shape_mismatch when some features have weights and others not, or weights of another shape.
-  static keyed_jagged from_rows(host_exec const& exec, std::vector<feature_rows<T>> const& features) {
+  static keyed_jagged from_rows(host_exec const& exec, std::vector<feature_rows<T>> const& features) requires on_host {
     std::vector<std::string> keys;
     std::vector<std::int64_t> rows_per_key;
     std::vector<Offset> lengths;
@@ -131,20 +157,20 @@ class keyed_jagged {
   /// (values,) or none; all copied. @throws tessera::error naming what disagrees.
   static keyed_jagged from_lengths(host_exec const& exec, std::vector<std::string> keys, vector_view<T const> values,
                                    vector_view<Offset const> lengths, vector_view<std::int64_t const> rows_per_key,
-                                   vector_view<float const> weights = {}) {
+                                   vector_view<float const> weights = {}) requires on_host {
     return from_parts(exec, std::move(keys), jagged<T, Offset>::from_lengths(exec, values, lengths), rows_per_key, weights);
   }
 
   /// As `from_lengths`, with `offsets` (rows of all keys + 1,) from 0.
   static keyed_jagged from_offsets(host_exec const& exec, std::vector<std::string> keys, vector_view<T const> values,
                                    vector_view<Offset const> offsets, vector_view<std::int64_t const> rows_per_key,
-                                   vector_view<float const> weights = {}) {
+                                   vector_view<float const> weights = {}) requires on_host {
     return from_parts(exec, std::move(keys), jagged<T, Offset>::from_offsets(exec, values, offsets), rows_per_key, weights);
   }
 
   /// Takes over the rows of all keys; `weights` (values,) or none, copied; the rest as `from_lengths`.
   static keyed_jagged from_parts(host_exec const& exec, std::vector<std::string> keys, jagged<T, Offset> rows,
-                                 vector_view<std::int64_t const> rows_per_key, vector_view<float const> weights = {}) {
+                                 vector_view<std::int64_t const> rows_per_key, vector_view<float const> weights = {}) requires on_host {
     keyed_jagged result;
     result.set_rows(exec, std::move(rows), rows_per_key);
     if (!weights.empty() && weights.size() != result.rows_.size())
@@ -156,7 +182,7 @@ class keyed_jagged {
 
   /// Unnamed rows of these `lengths` (rows of all keys,), whose values, and weights where `weighted`, the caller will write.
   static keyed_jagged with_lengths(host_exec const& exec, vector_view<Offset const> lengths, vector_view<std::int64_t const> rows_per_key,
-                                   bool weighted = false) {
+                                   bool weighted = false) requires on_host {
     keyed_jagged result;
     result.set_rows(exec, jagged<T, Offset>::with_lengths(exec, lengths), rows_per_key);
     if (weighted) result.weights_.resize(exec, result.rows_.size());
@@ -165,11 +191,23 @@ class keyed_jagged {
 
   /// Room for so many unnamed keys, rows and values. The caller writes `first_row()` and `offsets()`, each from 0 and in order, the values,
   /// and the weights where `weighted`.
-  static keyed_jagged with_room(host_exec const& exec, std::int64_t keys, std::int64_t rows, std::int64_t values, bool weighted = false) {
+  static keyed_jagged with_room(Exec const& exec, std::int64_t keys, std::int64_t rows, std::int64_t values, bool weighted = false) {
     keyed_jagged result;
     result.first_row_.resize(exec, keys + 1);
-    result.rows_ = jagged<T, Offset>::with_room(exec, rows, values);
+    result.rows_ = jagged<T, Offset, Exec>::with_room(exec, rows, values);
     if (weighted) result.weights_.resize(exec, values);
+    return result;
+  }
+
+  /// A copy on the device of a batch of the host, its names too; the host's memory is free again on return.
+  static keyed_jagged copy_of(Exec const& exec, keyed_jagged<T, Offset> const& batch) requires(!on_host) {
+    keyed_jagged result;
+    result.keys_ = batch.keys();
+    result.rows_ = jagged<T, Offset, Exec>::copy_of(exec, batch.rows_);
+    result.weights_.resize(exec, batch.weights_.size());
+    exec.copy_in(result.weights_.data(), batch.weights_.data(), static_cast<std::size_t>(batch.weights_.size()) * sizeof(float));
+    result.first_row_.resize(exec, batch.first_row_.size());
+    std::copy(batch.first_row_.begin(), batch.first_row_.end(), result.first_row_.data());
     return result;
   }
 
@@ -197,17 +235,22 @@ class keyed_jagged {
   }
 
   keyed_jagged_view<T, Offset> view() noexcept {
-    return {rows_.view().values, weights_.data(), rows_.view().offsets, first_row_.data(), key_count()};
+    return {rows_.view().values, weights_.data(), rows_.view().offsets, first_row_.data(), key_count(), rows_.size()};
   }
   keyed_jagged_view<T const, Offset> view() const noexcept {
-    return {rows_.view().values, weights_.data(), rows_.view().offsets, first_row_.data(), key_count()};
+    return {rows_.view().values, weights_.data(), rows_.view().offsets, first_row_.data(), key_count(), rows_.size()};
   }
+  /// How many values there is room for.
+  std::int64_t room() const noexcept { return rows_.size(); }
   /// One a value, or none: unweighted.
   vector_view<float> weights() noexcept { return weights_.view(); }
   vector_view<Offset> offsets() noexcept { return rows_.offsets(); }            // (rows of all keys + 1,)
   vector_view<std::int64_t> first_row() noexcept { return first_row_.view(); }  // (keys + 1,)
 
  private:
+  template <class, class, execution>
+  friend class keyed_jagged;
+
   std::int64_t key_count() const noexcept { return first_row_.empty() ? 0 : first_row_.size() - 1; }
 
   void set_rows(host_exec const& exec, jagged<T, Offset> rows, vector_view<std::int64_t const> rows_per_key) {
@@ -220,9 +263,9 @@ class keyed_jagged {
   }
 
   std::vector<std::string> keys_;  // or none
-  jagged<T, Offset> rows_;         // of all keys
-  buffer<float> weights_;          // one a value, or none
-  buffer<std::int64_t> first_row_;
+  jagged<T, Offset, Exec> rows_;   // of all keys
+  buffer<float, Exec> weights_;    // one a value, or none
+  std::conditional_t<on_host, buffer<std::int64_t>, detail::host_numbers> first_row_;
 };
 
 namespace detail {

@@ -34,19 +34,20 @@ inline void check_mask(std::int64_t values, std::int64_t mask) {
 template <>
 struct masked_select_impl<host_exec> {
   template <class T, class Offset>
-  static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in,
-                                                    vector_view<std::uint8_t const> mask) {
+  static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask,
+                                                    result_room room) {
     check_rows("masked_select", "in", in);
     check_mask(in.size(), mask.size());
     auto const lengths = lengths_of(exec, in, mask);
     auto result = jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, lengths.view());
+    check_room("masked_select", result.size(), room);
     copy<std::remove_const_t<T>, Offset>(exec, in, mask, result.view());
     return result;
   }
 
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in,
-                                                          vector_view<std::uint8_t const> mask) {
+                                                          vector_view<std::uint8_t const> mask, result_room room) {
     check_rows("masked_select", "in", in);
     check_mask(in.size(), mask.size());
     auto const lengths = lengths_of(exec, in.flat(), mask);
@@ -54,6 +55,7 @@ struct masked_select_impl<host_exec> {
     for (std::int64_t key = 0; key < in.keys; ++key) rows_per_key[key] = in.rows(key);
     auto result =
         keyed_jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, lengths.view(), std::as_const(rows_per_key).view(), in.weighted());
+    check_room("masked_select", result.room(), room);
     auto const to = result.view().flat();
     copy<std::remove_const_t<T>, Offset>(exec, in.flat(), mask, to);
     if (in.weighted()) copy<float, Offset>(exec, in.flat_weights(), mask, to.with_values(result.weights().data()));
@@ -95,16 +97,17 @@ struct masked_select_impl<host_exec> {
 
 struct masked_select_fn {
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask) const {
-    return masked_select_impl<Exec>::run(exec, in, mask);
+  auto operator()(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask, result_room room = {}) const {
+    return masked_select_impl<Exec>::run(exec, in, mask, room);
   }
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask) const {
-    return masked_select_impl<Exec>::run(exec, in, mask);
+  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask, result_room room = {}) const {
+    return masked_select_impl<Exec>::run(exec, in, mask, room);
   }
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, vector_view<std::uint8_t const> mask) const {
-    return (*this)(exec, in.view(), mask).named(in.keys());
+  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::uint8_t const> mask,
+                  result_room room = {}) const {
+    return (*this)(exec, in.view(), mask, room).named(in.keys());
   }
 };
 
@@ -112,9 +115,10 @@ struct masked_select_fn {
 
 /// Keeps the values whose mask is not 0, in their rows; a row may become empty.
 ///
-/// `masked_select(exec, jagged_view, mask) -> jagged`; `masked_select(exec, keyed_jagged_view, mask)` and
-/// `masked_select(exec, keyed_jagged, mask) -> keyed_jagged`, unnamed and named, with their weights. `mask` (values,), from the first value
-/// of the view on. The result's memory is `exec`'s. @throws tessera::error shape_mismatch. Backward: `gather_backward`.
+/// `masked_select(exec, jagged_view, mask, room) -> jagged`; `masked_select(exec, keyed_jagged_view, mask, room)` and
+/// `masked_select(exec, keyed_jagged, mask, room) -> keyed_jagged`, unnamed and named, with their weights. `mask` (values,), from the first
+/// value of the view on; on a device it may be longer. The result's memory is `exec`'s; on a device it has room for as many values as the
+/// mask has bytes unless `room` tells less. @throws tessera::error shape_mismatch. Backward: `gather_backward`.
 inline constexpr detail::masked_select_fn masked_select{};
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -43,11 +43,13 @@ struct padded_impl<host_exec> {
   }
 
   template <class T, class Offset>
-  static jagged<std::remove_const_t<T>, Offset> from(host_exec const& exec, matrix_view<T> in, vector_view<Offset const> lengths) {
+  static jagged<std::remove_const_t<T>, Offset> from(host_exec const& exec, matrix_view<T> in, vector_view<Offset const> lengths,
+                                                     result_room room) {
     for (std::int64_t row = 0; row < lengths.size(); ++row)
       if (lengths[row] < 0 || lengths[row] > in.columns())
         throw error(errc::out_of_range, "from_padded: no such length", {{"row", row}, {"length", lengths[row]}, {"columns", in.columns()}});
     auto result = jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, lengths);
+    check_room("from_padded", result.size(), room);
     auto const out = result.view();
     for_each_piece(exec, lengths.size(), padded_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
       for (auto row = first; row < last; ++row) std::copy_n(in.row(row), lengths[row], out.row(row).data());
@@ -70,12 +72,12 @@ struct to_padded_fn {
 
 struct from_padded_fn {
   template <execution Exec, class T, class Lengths>
-  auto operator()(Exec const& exec, matrix_view<T> in, Lengths const& lengths) const {
+  auto operator()(Exec const& exec, matrix_view<T> in, Lengths const& lengths, result_room room = {}) const {
     vector_view const list(lengths);
     using offset = std::remove_cvref_t<decltype(list[0])>;
     if (list.size() != in.rows())
       throw error(errc::shape_mismatch, "from_padded: one length a row", {{"rows", in.rows()}, {"lengths", list.size()}});
-    return padded_impl<Exec>::from(exec, in, vector_view<offset const>(list));
+    return padded_impl<Exec>::from(exec, in, vector_view<offset const>(list), room);
   }
 };
 
@@ -90,8 +92,8 @@ inline constexpr detail::to_padded_fn to_padded{};
 
 /// The first lengths[i] numbers of each row i of a matrix.
 ///
-/// `from_padded(exec, in, lengths) -> jagged`: `in` (rows, columns), `lengths` (rows,), whose type is that of the result's offsets. The
-/// result's memory is `exec`'s. @throws tessera::error out_of_range naming a row whose length is negative or more than the columns,
+/// `from_padded(exec, in, lengths, room) -> jagged`: `in` (rows, columns), `lengths` (rows,), whose type is that of the result's offsets. The
+/// result's memory is `exec`'s; on a device it has room for all of the matrix unless `room` tells less. @throws tessera::error out_of_range naming a row whose length is negative or more than the columns,
 /// shape_mismatch. Backward: `to_padded` with padding 0.
 inline constexpr detail::from_padded_fn from_padded{};
 

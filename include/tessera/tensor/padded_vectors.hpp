@@ -38,8 +38,8 @@ TESSERA_HOST_DEVICE constexpr std::int64_t first_kept(std::int64_t length, std::
 template <>
 struct padded_vectors_impl<host_exec> {
   template <class Offset>
-  static void to_padded(host_exec const& exec, jagged_vectors_view<float const, Offset> in, std::int64_t width, matrix_view<float> out,
-                        padded_vectors_options const& options) {
+  static void to_padded(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> in,
+                        std::int64_t width, matrix_view<float> out, padded_vectors_options const& options) {
     bool const streamed = are_streamed(out, out.rows());
     for_each_piece(exec, out.rows(), vectors_per_piece(out.columns(), streamed), [&](std::int64_t first, std::int64_t last) {
       streamed_copies streams;
@@ -56,8 +56,8 @@ struct padded_vectors_impl<host_exec> {
   }
 
   template <class Offset>
-  static void from_padded(host_exec const& exec, matrix_view<float const> in, std::int64_t width, jagged_vectors_view<float, Offset> out,
-                          kept_values keep) {
+  static void from_padded(host_exec const& exec, rows_check<host_exec, Offset>&, matrix_view<float const> in, std::int64_t width,
+                          jagged_vectors_view<float, Offset> out, kept_values keep) {
     bool const streamed = are_streamed(out.values, out.size());
     for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim(), streamed),
                      [&](auto row, std::int64_t first, std::int64_t last, streamed_copies& streams) {
@@ -76,9 +76,10 @@ struct padded_vectors_impl<host_exec> {
 struct to_padded_vectors_fn {
   template <execution Exec, class T, class Offset>
   void operator()(Exec const& exec, jagged_vectors_view<T, Offset> in, matrix_view<float> out, padded_vectors_options options = {}) const {
-    check_jagged_vectors("to_padded_vectors", "in", in);
+    rows_check<Exec, Offset> rows(exec, "to_padded_vectors");
+    rows.sound("in", in);
     auto const width = padded_width("to_padded_vectors", in.rows, in.dim(), out);
-    padded_vectors_impl<Exec>::template to_padded<Offset>(exec, in, width, out, options);
+    padded_vectors_impl<Exec>::template to_padded<Offset>(exec, rows, in, width, out, options);
   }
 };
 
@@ -86,9 +87,10 @@ struct from_padded_vectors_fn {
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, matrix_view<float const> in, jagged_vectors_view<float, Offset> out,
                   padded_vectors_options options = {}) const {
-    check_jagged_vectors("from_padded_vectors", "out", out);
+    rows_check<Exec, Offset> rows(exec, "from_padded_vectors");
+    rows.sound("out", out);
     auto const width = padded_width("from_padded_vectors", out.rows, out.dim(), in);
-    padded_vectors_impl<Exec>::from_padded(exec, in, width, out, options.keep);
+    padded_vectors_impl<Exec>::from_padded(exec, rows, in, width, out, options.keep);
   }
 };
 
@@ -100,7 +102,8 @@ struct from_padded_vectors_fn {
 /// `to_padded_vectors(exec, in, out, {.padding, .keep})`: `in` float; `out` (rows * width, dim), any row stride; the width is
 /// out.rows() / rows. Vector j of row i is out's row i * width + j, also where the last are kept. `out` does not overlap `in`.
 /// Its backward is `from_padded_vectors(exec, gradient, in_gradient, options)`. @throws tessera::error shape_mismatch, invalid_argument,
-/// out_of_range for offsets past the values.
+/// out_of_range for offsets past the values. On a device nothing waits; what offsets show is thrown when the execution synchronises, and
+/// nothing is written then.
 inline constexpr detail::to_padded_vectors_fn to_padded_vectors{};
 
 /// Reads rows of vectors from a dense (rows, width, dim); vectors that the width cut off are 0. As FBGEMM's dense_to_jagged.

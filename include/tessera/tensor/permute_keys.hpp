@@ -23,30 +23,34 @@ struct permute_keys_impl {
   static_assert(dependent_false<Exec>, "permute_keys: no back end for this execution; for CUDA include <tessera/tensor/permute_keys.cuh>");
 };
 
+inline void check_order(std::int64_t keys, vector_view<std::int64_t const> order) {
+  for (std::int64_t i = 0; i < order.size(); ++i)
+    if (order[i] < 0 || order[i] >= keys)
+      throw error(errc::out_of_range, "permute_keys: no such key", {{"position", i}, {"key", order[i]}, {"keys", keys}});
+}
+
 template <>
 struct permute_keys_impl<host_exec> {
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in,
-                                                          vector_view<std::int64_t const> order) {
+                                                          vector_view<std::int64_t const> order, result_room room) {
     check_rows("permute_keys", "in", in);
+    check_order(in.keys, order);
     buffer<row_run<std::remove_const_t<T>, Offset>> runs(exec, order.size());
-    for (std::int64_t i = 0; i < order.size(); ++i) {
-      if (order[i] < 0 || order[i] >= in.keys)
-        throw error(errc::out_of_range, "permute_keys: no such key", {{"position", i}, {"key", order[i]}, {"keys", in.keys}});
-      runs[i] = {in.key(order[i]), in.weights};
-    }
-    return batch_of_runs(exec, "permute_keys", runs.view(), order.size());
+    for (std::int64_t i = 0; i < order.size(); ++i) runs[i] = {in.key(order[i]), in.weights};
+    return batch_of_runs(exec, "permute_keys", runs.view(), order.size(), room);
   }
 };
 
 struct permute_keys_fn {
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> order) const {
-    return permute_keys_impl<Exec>::run(exec, in, order);
+  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> order, result_room room = {}) const {
+    return permute_keys_impl<Exec>::run(exec, in, order, room);
   }
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, vector_view<std::int64_t const> order) const {
-    auto result = permute_keys_impl<Exec>::run(exec, in.view(), order);
+  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> order,
+                  result_room room = {}) const {
+    auto result = permute_keys_impl<Exec>::run(exec, in.view(), order, room);
     std::vector<std::string> names;
     if (!in.keys().empty())
       for (auto const key : order) names.push_back(in.keys()[static_cast<std::size_t>(key)]);
@@ -58,9 +62,10 @@ struct permute_keys_fn {
 
 /// Puts keys into another order: key i of the result is key order[i] of the input.
 ///
-/// `permute_keys(exec, keyed_jagged_view, order)` and `permute_keys(exec, keyed_jagged, order) -> keyed_jagged`, unnamed and named. `order`
-/// (keys of the result,) may leave keys out, and name one again unless the result has names. Weights travel with the values. The result's
-/// memory is `exec`'s. @throws tessera::error out_of_range naming a position whose key is none, or values that an Offset does not count;
+/// `permute_keys(exec, keyed_jagged_view, order, room)` and `permute_keys(exec, keyed_jagged, order, room) -> keyed_jagged`, unnamed and
+/// named. `order` (keys of the result,), the host's, may leave keys out, and name one again unless the result has names. Weights travel with
+/// the values. The result's memory is `exec`'s; on a device it has the input's room, and where a key comes again, or the input does not say
+/// its room, the call waits for the number of values unless `room` tells it. @throws tessera::error out_of_range naming a position whose key is none, or values that an Offset does not count;
 /// invalid_argument for a named key twice. Backward of a permutation: the same by its inverse, inverse[order[i]] = i; else
 /// `gather_backward`.
 inline constexpr detail::permute_keys_fn permute_keys{};

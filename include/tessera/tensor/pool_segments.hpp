@@ -37,7 +37,8 @@ struct pool_segments_impl {
 template <>
 struct pool_segments_impl<host_exec> {
   template <class Offset>
-  static void forward(host_exec const& exec, jagged_vectors_view<float const, Offset> in, segment_pooling mode, matrix_view<float> out) {
+  static void forward(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> in,
+                      segment_pooling mode, matrix_view<float> out) {
     for_each_row_block(exec, in.offsets, in.rows, vectors_per_piece(in.dim()), [&](std::int64_t first, std::int64_t last) {
       for (auto row = first; row < last; ++row) pool(in.row(row), mode, out.row(row));
     });
@@ -76,7 +77,8 @@ struct pool_segments_impl<host_exec> {
   }
 
   template <class Offset>
-  static void spread(host_exec const& exec, matrix_view<float const> gradient, bool mean, jagged_vectors_view<float, Offset> out) {
+  static void spread(host_exec const& exec, rows_check<host_exec, Offset>&, matrix_view<float const> gradient, bool mean,
+                     jagged_vectors_view<float, Offset> out) {
     auto const dim = out.dim();
     for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(dim), [&](auto row, std::int64_t first, std::int64_t last) {
       auto const scale = mean ? 1.0F / static_cast<float>(out.length(row)) : 1.0F;
@@ -89,8 +91,8 @@ struct pool_segments_impl<host_exec> {
   }
 
   template <class Offset>
-  static void backward_of_max(host_exec const& exec, jagged_vectors_view<float const, Offset> in, matrix_view<float const> gradient,
-                              jagged_vectors_view<float, Offset> out) {
+  static void backward_of_max(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> in,
+                              matrix_view<float const> gradient, jagged_vectors_view<float, Offset> out) {
     for_each_row_block(exec, in.offsets, in.rows, vectors_per_piece(in.dim()), [&](std::int64_t first, std::int64_t last) {
       for (auto row = first; row < last; ++row) {
         fill_vectors(out.row(row), 0.0F);
@@ -119,9 +121,10 @@ struct pool_segments_impl<host_exec> {
   }
 };
 
-template <class T, class Offset>
-void check_pool_segments(char const* call, jagged_vectors_view<T, Offset> in, segment_pooling mode, matrix_view<float const> pooled) {
-  check_jagged_vectors(call, "in", in);
+template <class Exec, class T, class Offset>
+void check_pool_segments(char const* call, rows_check<Exec, Offset>& rows, jagged_vectors_view<T, Offset> in, segment_pooling mode,
+                         matrix_view<float const> pooled) {
+  rows.sound("in", in);
   if (mode != segment_pooling::sum && mode != segment_pooling::mean && mode != segment_pooling::max)
     throw error(errc::invalid_argument, std::string(call) + ": no such mode", {{"mode", static_cast<int>(mode)}});
   if (pooled.rows() != in.rows || pooled.columns() != in.dim() || pooled.stride() < in.dim())
@@ -133,8 +136,9 @@ void check_pool_segments(char const* call, jagged_vectors_view<T, Offset> in, se
 struct pool_segments_fn {
   template <execution Exec, class T, class Offset>
   void operator()(Exec const& exec, jagged_vectors_view<T, Offset> in, segment_pooling mode, matrix_view<float> out) const {
-    check_pool_segments("pool_segments", in, mode, out);
-    pool_segments_impl<Exec>::template forward<Offset>(exec, in, mode, out);
+    rows_check<Exec, Offset> rows(exec, "pool_segments");
+    check_pool_segments("pool_segments", rows, in, mode, out);
+    pool_segments_impl<Exec>::template forward<Offset>(exec, rows, in, mode, out);
   }
 };
 
@@ -142,19 +146,21 @@ struct pool_segments_backward_fn {
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, jagged_vectors_in<Offset> in, segment_pooling mode, matrix_view<float const> gradient,
                   jagged_vectors_view<float, Offset> in_gradient) const {
-    check_pool_segments("pool_segments_backward", in, mode, gradient);
-    check_same_rows("pool_segments_backward", "in_gradient", in, in_gradient);
+    rows_check<Exec, Offset> rows(exec, "pool_segments_backward");
+    check_pool_segments("pool_segments_backward", rows, in, mode, gradient);
+    rows.same("in_gradient", in, in_gradient);
     if (mode == segment_pooling::max)
-      pool_segments_impl<Exec>::backward_of_max(exec, in, gradient, in_gradient);
+      pool_segments_impl<Exec>::backward_of_max(exec, rows, in, gradient, in_gradient);
     else
-      pool_segments_impl<Exec>::spread(exec, gradient, mode == segment_pooling::mean, in_gradient);
+      pool_segments_impl<Exec>::spread(exec, rows, gradient, mode == segment_pooling::mean, in_gradient);
   }
 };
 
 }  // namespace detail
 
-/// Pools each row of vectors into one: `pool_segments(exec, in, mode, out)`, `out` (rows, dim), any row stride. Sums in float, in order.
-/// @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the values.
+/// Pools each row of vectors into one: `pool_segments(exec, in, mode, out)`, `out` (rows, dim), any row stride. Sums in float, in order, on a
+/// device too: the same bits but for those of a NaN. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past
+/// the values. On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is written then.
 inline constexpr detail::pool_segments_fn pool_segments{};
 
 /// The gradient by the input, overwritten: `pool_segments_backward(exec, in, mode, gradient of out, in_gradient)`. Of a column's equal

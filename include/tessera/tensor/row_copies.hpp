@@ -23,6 +23,12 @@ namespace tessera::inline TESSERA_ABI {
 /// Which values of a row stay when not all do.
 enum class kept_values { first, last };
 
+/// For how many values a result gets memory, the last argument of the operations over rows. On a device, where only the device knows how many
+/// values a result has: as many as the contract says unless told here. More values than told are an error everywhere.
+struct result_room {
+  std::int64_t most_values = -1;  // negative: not told
+};
+
 // How the operations over rows copy them: as runs of whole rows, or as one range of values a row of the result. Both cut the values that
 // they write into pieces of equal bytes, so that one long row or key keeps no thread waiting.
 namespace detail {
@@ -34,6 +40,13 @@ template <class T>
 constexpr std::int64_t copied_values_per_piece(bool weighted) noexcept {
   auto const bytes = static_cast<std::int64_t>(sizeof(T) + (weighted ? sizeof(float) : 0));
   return std::max<std::int64_t>(1, copied_bytes_per_piece / bytes);
+}
+
+/// @throws tessera::error where a result has more values than it was to have.
+inline void check_room(char const* call, std::int64_t values, result_room room) {
+  if (room.most_values >= 0 && values > room.most_values)
+    throw error(errc::out_of_range, std::string(call) + ": more values than the result was given room for",
+                {{"values", values}, {"room", room.most_values}});
 }
 
 /// In a checked build, what `validate` can say of a view whose number of values is not known.
@@ -118,8 +131,10 @@ void copy_runs(host_exec const& exec, vector_view<row_run<T, Offset> const> runs
 
 /// The batch of these runs, as many a key of the result each, key after key. Weighted where any run is.
 template <class T, class Offset>
-keyed_jagged<T, Offset> batch_of_runs(host_exec const& exec, char const* call, vector_view<row_run<T, Offset>> runs, std::int64_t keys) {
+keyed_jagged<T, Offset> batch_of_runs(host_exec const& exec, char const* call, vector_view<row_run<T, Offset>> runs, std::int64_t keys,
+                                      result_room room) {
   auto const [rows, values] = place_runs(call, runs);
+  check_room(call, values, room);
   bool const weighted = std::any_of(runs.begin(), runs.end(), [](auto const& run) { return run.weights != nullptr; });
   auto result = keyed_jagged<T, Offset>::with_room(exec, keys, rows, values, weighted);
   auto const runs_per_key = keys == 0 ? 0 : runs.size() / keys;
@@ -155,17 +170,20 @@ void copy_ranges(host_exec const& exec, T const* from, float const* from_weights
 }
 
 template <class T, class Offset>
-jagged<std::remove_const_t<T>, Offset> rows_of_ranges(host_exec const& exec, jagged_view<T, Offset> in, row_ranges<Offset> const& ranges) {
+jagged<std::remove_const_t<T>, Offset> rows_of_ranges(host_exec const& exec, char const* call, jagged_view<T, Offset> in,
+                                                      row_ranges<Offset> const& ranges, result_room room) {
   auto result = jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, ranges.lengths.view());
+  check_room(call, result.size(), room);
   copy_ranges<std::remove_const_t<T>, Offset>(exec, in.values, nullptr, ranges.begins.data(), result.view(), nullptr);
   return result;
 }
 
 template <class T, class Offset>
-keyed_jagged<std::remove_const_t<T>, Offset> batch_of_ranges(host_exec const& exec, keyed_jagged_view<T, Offset> in,
-                                                             row_ranges<Offset> const& ranges,
-                                                             vector_view<std::int64_t const> rows_per_key) {
+keyed_jagged<std::remove_const_t<T>, Offset> batch_of_ranges(host_exec const& exec, char const* call, keyed_jagged_view<T, Offset> in,
+                                                             row_ranges<Offset> const& ranges, vector_view<std::int64_t const> rows_per_key,
+                                                             result_room room) {
   auto result = keyed_jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, ranges.lengths.view(), rows_per_key, in.weighted());
+  check_room(call, result.room(), room);
   copy_ranges<std::remove_const_t<T>, Offset>(exec, in.values, in.weights, ranges.begins.data(), result.view().flat(),
                                               result.weights().data());
   return result;

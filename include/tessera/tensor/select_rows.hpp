@@ -30,7 +30,7 @@ template <>
 struct select_rows_impl<host_exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in,
-                                                    vector_view<std::int64_t const> indices) {
+                                                    vector_view<std::int64_t const> indices, result_room room) {
     check_rows("select_rows", "in", in);
     row_ranges<Offset> ranges(exec, indices.size());
     for_each_piece(exec, indices.size(), copied_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
@@ -41,12 +41,13 @@ struct select_rows_impl<host_exec> {
         ranges.lengths[i] = static_cast<Offset>(in.length(indices[i]));
       }
     });
-    return rows_of_ranges(exec, in, ranges);
+    return rows_of_ranges(exec, "select_rows", in, ranges, room);
   }
 
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in,
-                                                          vector_view<std::int64_t const> indices, std::vector<std::string> const* names) {
+                                                          vector_view<std::int64_t const> indices, std::vector<std::string> const* names,
+                                                          result_room room) {
     check_rows("select_rows", "in", in);
     auto const n = indices.size();
     row_ranges<Offset> ranges(exec, in.keys * n);
@@ -65,22 +66,23 @@ struct select_rows_impl<host_exec> {
     });
     buffer<std::int64_t> rows_per_key(exec, in.keys);
     std::fill(rows_per_key.begin(), rows_per_key.end(), n);
-    return batch_of_ranges(exec, in, ranges, std::as_const(rows_per_key).view());
+    return batch_of_ranges(exec, "select_rows", in, ranges, std::as_const(rows_per_key).view(), room);
   }
 };
 
 struct select_rows_fn {
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::int64_t const> indices) const {
-    return select_rows_impl<Exec>::run(exec, in, indices);
+  auto operator()(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::int64_t const> indices, result_room room = {}) const {
+    return select_rows_impl<Exec>::run(exec, in, indices, room);
   }
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> indices) const {
-    return select_rows_impl<Exec>::run(exec, in, indices, nullptr);
+  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> indices, result_room room = {}) const {
+    return select_rows_impl<Exec>::run(exec, in, indices, nullptr, room);
   }
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, vector_view<std::int64_t const> indices) const {
-    return select_rows_impl<Exec>::run(exec, in.view(), indices, &in.keys()).named(in.keys());
+  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> indices,
+                  result_room room = {}) const {
+    return select_rows_impl<Exec>::run(exec, in.view(), indices, &in.keys(), room).named(in.keys());
   }
 };
 
@@ -88,9 +90,10 @@ struct select_rows_fn {
 
 /// Gathers rows: row i of the result is row indices[i] of the input; an index may come again.
 ///
-/// `select_rows(exec, jagged_view, indices) -> jagged`; `select_rows(exec, keyed_jagged_view, indices)` and
-/// `select_rows(exec, keyed_jagged, indices) -> keyed_jagged`, unnamed and named, which takes the same rows of every key, with their
-/// weights. The result's memory is `exec`'s. @throws tessera::error out_of_range naming key, position and index, or the row at which the
+/// `select_rows(exec, jagged_view, indices, room) -> jagged`; `select_rows(exec, keyed_jagged_view, indices, room)` and
+/// `select_rows(exec, keyed_jagged, indices, room) -> keyed_jagged`, unnamed and named, which takes the same rows of every key, with their
+/// weights. The result's memory is `exec`'s; on a device, whose errors number the keys, the call waits for the number of values unless `room`
+/// tells it. @throws tessera::error out_of_range naming key, position and index, or the row at which the
 /// values become more than an Offset counts. Backward: `gather_backward`.
 inline constexpr detail::select_rows_fn select_rows{};
 

@@ -45,8 +45,8 @@ struct select_vectors_impl<host_exec> {
   }
 
   template <class T, class Offset>
-  static void offsets(host_exec const& exec, jagged_vectors_view<T, Offset> in, vector_view<std::int64_t const> indices,
-                      vector_view<Offset> offsets) {
+  static void offsets(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<T, Offset> in,
+                      vector_view<std::int64_t const> indices, vector_view<Offset> offsets) {
     buffer<Offset> lengths(exec, indices.size());
     for_each_selected(exec, "select_vectors_offsets", indices, in.rows,
                       [&](std::int64_t i) { lengths[i] = static_cast<Offset>(in.length(indices[i])); });
@@ -55,7 +55,7 @@ struct select_vectors_impl<host_exec> {
 
   // That out has the lengths of the selected rows.
   template <class T, class U, class Offset>
-  static void check_lengths(host_exec const& exec, char const* call, jagged_vectors_view<T, Offset> in,
+  static void check_lengths(host_exec const& exec, char const* call, rows_check<host_exec, Offset>&, jagged_vectors_view<T, Offset> in,
                             vector_view<std::int64_t const> indices, jagged_vectors_view<U, Offset> out) {
     for_each_selected(exec, call, indices, in.rows, [&](std::int64_t i) {
       if (in.length(indices[i]) != out.length(i))
@@ -65,8 +65,8 @@ struct select_vectors_impl<host_exec> {
   }
 
   template <class T, class Offset>
-  static void forward(host_exec const& exec, jagged_vectors_view<T const, Offset> in, vector_view<std::int64_t const> indices,
-                      jagged_vectors_view<T, Offset> out) {
+  static void forward(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<T const, Offset> in,
+                      vector_view<std::int64_t const> indices, jagged_vectors_view<T, Offset> out) {
     bool const streamed = are_streamed(out.values, out.size());
     for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim(), streamed),
                      [&](auto row, std::int64_t first, std::int64_t last, streamed_copies& streams) {
@@ -77,8 +77,8 @@ struct select_vectors_impl<host_exec> {
   }
 
   template <class Offset>
-  static void backward(host_exec const& exec, jagged_vectors_view<float const, Offset> gradient, vector_view<std::int64_t const> indices,
-                       jagged_vectors_view<float, Offset> in_gradient) {
+  static void backward(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> gradient,
+                       vector_view<std::int64_t const> indices, jagged_vectors_view<float, Offset> in_gradient) {
     auto const n = indices.size(), rows = in_gradient.rows;
     buffer<std::int64_t> sorted(exec, n), positions(exec, n), first_of(exec, rows + 1), work(exec, rows + 1);
     group_by_row(exec, indices, sorted, positions, first_of);
@@ -135,28 +135,30 @@ struct select_vectors_offsets_fn {
   template <execution Exec, class T, class Offset>
   void operator()(Exec const& exec, jagged_vectors_view<T, Offset> in, vector_view<std::int64_t const> indices,
                   std::type_identity_t<vector_view<Offset>> offsets) const {
-    check_jagged_vectors("select_vectors_offsets", "in", in);
-    select_vectors_impl<Exec>::offsets(exec, in, indices, offsets);
+    rows_check<Exec, Offset> rows(exec, "select_vectors_offsets");
+    rows.sound("in", in);
+    select_vectors_impl<Exec>::offsets(exec, rows, in, indices, offsets);
   }
 };
 
 // Checks of the forward, and of the backward with its gradients in their places.
 template <class Exec, class T, class U, class Offset>
-void check_select_vectors(Exec const& exec, char const* call, jagged_vectors_view<T, Offset> in, vector_view<std::int64_t const> indices,
-                          jagged_vectors_view<U, Offset> out) {
-  check_jagged_vectors(call, "in", in);
-  check_jagged_vectors(call, "out", out);
+void check_select_vectors(Exec const& exec, char const* call, rows_check<Exec, Offset>& rows, jagged_vectors_view<T, Offset> in,
+                          vector_view<std::int64_t const> indices, jagged_vectors_view<U, Offset> out) {
+  rows.sound("in", in);
+  rows.sound("out", out);
   check_extent(call, "rows of the result", out.rows, indices.size());
   check_extent(call, "dim", out.dim(), in.dim());
-  select_vectors_impl<Exec>::check_lengths(exec, call, in, indices, out);
+  select_vectors_impl<Exec>::check_lengths(exec, call, rows, in, indices, out);
 }
 
 struct select_vectors_fn {
   template <execution Exec, class T, class Offset>
   void operator()(Exec const& exec, std::type_identity_t<jagged_vectors_view<T const, Offset>> in, vector_view<std::int64_t const> indices,
                   jagged_vectors_view<T, Offset> out) const {
-    check_select_vectors(exec, "select_vectors", in, indices, out);
-    select_vectors_impl<Exec>::forward(exec, in, indices, out);
+    rows_check<Exec, Offset> rows(exec, "select_vectors");
+    check_select_vectors(exec, "select_vectors", rows, in, indices, out);
+    select_vectors_impl<Exec>::forward(exec, rows, in, indices, out);
   }
 };
 
@@ -164,8 +166,9 @@ struct select_vectors_backward_fn {
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, jagged_vectors_in<Offset> gradient, vector_view<std::int64_t const> indices,
                   jagged_vectors_view<float, Offset> in_gradient) const {
-    check_select_vectors(exec, "select_vectors_backward", in_gradient, indices, gradient);
-    select_vectors_impl<Exec>::backward(exec, gradient, indices, in_gradient);
+    rows_check<Exec, Offset> rows(exec, "select_vectors_backward");
+    check_select_vectors(exec, "select_vectors_backward", rows, in_gradient, indices, gradient);
+    select_vectors_impl<Exec>::backward(exec, rows, gradient, indices, in_gradient);
   }
 };
 
@@ -173,21 +176,24 @@ struct select_vectors_backward_fn {
 
 /// The offsets of a selection: those of rows in[indices[i]], from 0. `select_vectors_offsets(exec, in, indices, offsets)`: `indices` (n,),
 /// `offsets` (n + 1,). @throws tessera::error out_of_range naming position and index, or the row where an offset's type is too small;
-/// shape_mismatch.
+/// shape_mismatch. On a device nothing waits; what offsets and indices show is thrown when the execution synchronises, and the rows that
+/// they spoil are empty.
 inline constexpr detail::select_vectors_offsets_fn select_vectors_offsets{};
 
 /// Gathers rows of vectors: row i of the result is row indices[i] of the input; an index may come again. So it expands, too: by an inverse,
 /// which is the indices of the distinct rows, or by repeats, each index as often as its row. As FBGEMM's jagged_index_select.
 ///
 /// `select_vectors(exec, in, indices, out)`: `indices` (n,); `out` of n rows, with the lengths that `select_vectors_offsets` gives, is not
-/// `in`. @throws tessera::error out_of_range naming position and index, shape_mismatch; nothing is written then.
+/// `in`. @throws tessera::error out_of_range naming position and index, shape_mismatch; nothing is written then. On a device nothing waits,
+/// and what offsets and indices show is thrown when the execution synchronises.
 inline constexpr detail::select_vectors_fn select_vectors{};
 
 /// The gradient by the input, overwritten: row r is the sum of the rows i of `gradient` with indices[i] == r, ascending by i, on any number
 /// of threads; 0 where there are none. As FBGEMM's jagged_index_add_2d.
 ///
 /// `select_vectors_backward(exec, gradient, indices, in_gradient)`: float, shapes of the forward. Workspace: 48 bytes an index, 16 a row of
-/// the input. Errors as the forward.
+/// the input. On a device the same bits but for those of a NaN; workspace: 32 bytes an index, 8 a row, and what the library that sorts asks
+/// for. Errors as the forward.
 inline constexpr detail::select_vectors_backward_fn select_vectors_backward{};
 
 }  // namespace tessera::inline TESSERA_ABI

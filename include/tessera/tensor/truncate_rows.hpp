@@ -36,19 +36,20 @@ TESSERA_HOST_DEVICE constexpr Offset kept_begin(Offset begin, Offset end, Offset
 template <>
 struct truncate_rows_impl<host_exec> {
   template <class T, class Offset>
-  static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in, std::int64_t most, kept_values kept) {
+  static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in, std::int64_t most, kept_values kept,
+                                                    result_room room) {
     check_rows("truncate_rows", "in", in);
     row_ranges<Offset> ranges(exec, in.rows);
     for_each_piece(exec, in.rows, copied_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
       for (auto row = first; row < last; ++row) cut(in, row, most, kept, ranges, row);
     });
-    return rows_of_ranges(exec, in, ranges);
+    return rows_of_ranges(exec, "truncate_rows", in, ranges, room);
   }
 
   // `most(key)`: values a row.
   template <class T, class Offset, class Most>
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in, Most const& most,
-                                                          kept_values kept) {
+                                                          kept_values kept, result_room room) {
     check_rows("truncate_rows", "in", in);
     row_ranges<Offset> ranges(exec, in.rows());
     auto const flat = in.flat();
@@ -60,7 +61,7 @@ struct truncate_rows_impl<host_exec> {
     });
     buffer<std::int64_t> rows_per_key(exec, in.keys);
     for (std::int64_t key = 0; key < in.keys; ++key) rows_per_key[key] = in.rows(key);
-    return batch_of_ranges(exec, in, ranges, std::as_const(rows_per_key).view());
+    return batch_of_ranges(exec, "truncate_rows", in, ranges, std::as_const(rows_per_key).view(), room);
   }
 
  private:
@@ -75,27 +76,30 @@ struct truncate_rows_impl<host_exec> {
 
 struct truncate_rows_fn {
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, jagged_view<T, Offset> in, std::int64_t most, kept_values kept) const {
+  auto operator()(Exec const& exec, jagged_view<T, Offset> in, std::int64_t most, kept_values kept, result_room room = {}) const {
     check_most(most, nullptr, -1);
-    return truncate_rows_impl<Exec>::run(exec, in, most, kept);
+    return truncate_rows_impl<Exec>::run(exec, in, most, kept, room);
   }
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t most, kept_values kept) const {
+  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t most, kept_values kept, result_room room = {}) const {
     check_most(most, nullptr, -1);
     return truncate_rows_impl<Exec>::run(
-        exec, in, [=](std::int64_t) { return most; }, kept);
+        exec, in, [=](std::int64_t) { return most; }, kept, room);
   }
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> most, kept_values kept) const {
-    return own_most(exec, in, most, kept, nullptr);
+  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> most, kept_values kept,
+                  result_room room = {}) const {
+    return own_most(exec, in, most, kept, nullptr, room);
   }
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, std::int64_t most, kept_values kept) const {
-    return (*this)(exec, in.view(), most, kept).named(in.keys());
+  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t most, kept_values kept,
+                  result_room room = {}) const {
+    return (*this)(exec, in.view(), most, kept, room).named(in.keys());
   }
   template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset> const& in, vector_view<std::int64_t const> most, kept_values kept) const {
-    return own_most(exec, in.view(), most, kept, &in.keys()).named(in.keys());
+  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> most, kept_values kept,
+                  result_room room = {}) const {
+    return own_most(exec, in.view(), most, kept, &in.keys(), room).named(in.keys());
   }
 
  private:
@@ -106,12 +110,12 @@ struct truncate_rows_fn {
   }
   template <class Exec, class View>
   static auto own_most(Exec const& exec, View in, vector_view<std::int64_t const> most, kept_values kept,
-                       std::vector<std::string> const* names) {
+                       std::vector<std::string> const* names, result_room room) {
     if (most.size() != in.keys)
       throw error(errc::shape_mismatch, "truncate_rows: one number of values a key", {{"keys", in.keys}, {"numbers", most.size()}});
     for (std::int64_t key = 0; key < in.keys; ++key) check_most(most[key], names, key);
     return truncate_rows_impl<Exec>::run(
-        exec, in, [=](std::int64_t key) { return most[key]; }, kept);
+        exec, in, [=](std::int64_t key) { return most[key]; }, kept, room);
   }
 };
 
@@ -119,9 +123,10 @@ struct truncate_rows_fn {
 
 /// Cuts rows to at most so many values, the first or the last of each, with their weights.
 ///
-/// `truncate_rows(exec, jagged_view, most, kept) -> jagged`; `truncate_rows(exec, keyed_jagged_view, most, kept)` and
-/// `truncate_rows(exec, keyed_jagged, most, kept) -> keyed_jagged`, unnamed and named: `most` is one number, or (keys,), one a key. The
-/// result's memory is `exec`'s. @throws tessera::error invalid_argument for a negative `most`, shape_mismatch. Backward: `gather_backward`.
+/// `truncate_rows(exec, jagged_view, most, kept, room) -> jagged`; `truncate_rows(exec, keyed_jagged_view, most, kept, room)` and
+/// `truncate_rows(exec, keyed_jagged, most, kept, room) -> keyed_jagged`, unnamed and named: `most` is one number, or (keys,), one a key, the
+/// host's. The result's memory is `exec`'s; on a device it has the input's room, or that of `most` values a row where this is less, and where
+/// the input does not say its room, the call waits for the number of values unless `room` tells it. @throws tessera::error invalid_argument for a negative `most`, shape_mismatch. Backward: `gather_backward`.
 inline constexpr detail::truncate_rows_fn truncate_rows{};
 
 }  // namespace tessera::inline TESSERA_ABI

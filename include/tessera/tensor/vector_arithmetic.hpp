@@ -32,8 +32,9 @@ template <>
 struct combine_vectors_impl<host_exec> {
   // Vector j of each row with vector j of the other operand's, of which only the first `width` are there and the rest is 0.
   template <class Offset, class Operation>
-  static void with_padded(host_exec const& exec, jagged_vectors_view<float const, Offset> in, matrix_view<float const> padded,
-                          std::int64_t width, jagged_vectors_view<float, Offset> out, Operation operation) {
+  static void with_padded(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> in,
+                          matrix_view<float const> padded, std::int64_t width, jagged_vectors_view<float, Offset> out,
+                          Operation operation) {
     for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim()), [&](auto row, std::int64_t first, std::int64_t last) {
       for (; first < last; ++first) {
         auto const j = first - out.begin_of(row);
@@ -48,7 +49,7 @@ struct combine_vectors_impl<host_exec> {
   }
 
   template <class Offset, class Operation>
-  static void with_jagged(host_exec const& exec, jagged_vectors_view<float const, Offset> in,
+  static void with_jagged(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> in,
                           jagged_vectors_view<float const, Offset> other, jagged_vectors_view<float, Offset> out, Operation operation) {
     for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim()), [&](auto row, std::int64_t first, std::int64_t last) {
       for (; first < last; ++first) {
@@ -61,8 +62,8 @@ struct combine_vectors_impl<host_exec> {
 
   // out(row, j) = the product of vectors j of both, 0 where the rows end before the width.
   template <class Offset>
-  static void padded_product(host_exec const& exec, jagged_vectors_view<float const, Offset> a, jagged_vectors_view<float const, Offset> b,
-                             std::int64_t width, matrix_view<float> out) {
+  static void padded_product(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> a,
+                             jagged_vectors_view<float const, Offset> b, std::int64_t width, matrix_view<float> out) {
     for_each_piece(exec, out.rows(), vectors_per_piece(out.columns()), [&](std::int64_t first, std::int64_t last) {
       for (; first < last; ++first) {
         auto const row = first / width, j = first % width;
@@ -88,19 +89,21 @@ struct combine_vectors_fn {
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, jagged_vectors_in<Offset> in, matrix_view<float const> padded,
                   jagged_vectors_view<float, Offset> out) const {
-    check_jagged_vectors(name, "out", out);
-    check_same_rows(name, "in", out, in);
+    rows_check<Exec, Offset> rows(exec, name);
+    rows.sound("out", out);
+    rows.same("in", out, in);
     auto const width = padded_width(name, out.rows, out.dim(), padded);
-    combine_vectors_impl<Exec>::with_padded(exec, in, padded, width, out, Operation{});
+    combine_vectors_impl<Exec>::with_padded(exec, rows, in, padded, width, out, Operation{});
   }
 
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, jagged_vectors_in<Offset> in, jagged_vectors_in<Offset> other,
                   jagged_vectors_view<float, Offset> out) const {
-    check_jagged_vectors(name, "out", out);
-    check_same_rows(name, "in", out, in);
-    check_same_rows(name, "other", out, other);
-    combine_vectors_impl<Exec>::with_jagged(exec, in, other, out, Operation{});
+    rows_check<Exec, Offset> rows(exec, name);
+    rows.sound("out", out);
+    rows.same("in", out, in);
+    rows.same("other", out, other);
+    combine_vectors_impl<Exec>::with_jagged(exec, rows, in, other, out, Operation{});
   }
 };
 
@@ -108,34 +111,36 @@ struct multiply_vectors_backward_fn {
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, jagged_vectors_in<Offset> in, matrix_view<float const> padded, jagged_vectors_in<Offset> gradient,
                   jagged_vectors_view<float, Offset> in_gradient, matrix_view<float> padded_gradient) const {
-    check(in, gradient, in_gradient);
+    rows_check<Exec, Offset> rows(exec, name);
+    check(rows, in, gradient, in_gradient);
     auto const width = padded_width(name, in.rows, in.dim(), padded);
     if (padded_width(name, in.rows, in.dim(), padded_gradient) != width)
       throw error(errc::shape_mismatch, "multiply_vectors_backward: the padded gradient is of another width",
                   {{"matrix rows", padded_gradient.rows()}, {"expected", padded.rows()}});
-    combine_vectors_impl<Exec>::padded_product(exec, in, gradient, width, padded_gradient);
-    combine_vectors_impl<Exec>::with_padded(exec, gradient, padded, width, in_gradient, multiply_elements{});
+    combine_vectors_impl<Exec>::padded_product(exec, rows, in, gradient, width, padded_gradient);
+    combine_vectors_impl<Exec>::with_padded(exec, rows, gradient, padded, width, in_gradient, multiply_elements{});
   }
 
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, jagged_vectors_in<Offset> in, jagged_vectors_in<Offset> other, jagged_vectors_in<Offset> gradient,
                   jagged_vectors_view<float, Offset> in_gradient, jagged_vectors_view<float, Offset> other_gradient) const {
-    check(in, gradient, in_gradient);
-    check_same_rows(name, "other", in, other);
-    check_same_rows(name, "other_gradient", in, other_gradient);
-    combine_vectors_impl<Exec>::with_jagged(exec, gradient, other, in_gradient, multiply_elements{});
-    combine_vectors_impl<Exec>::with_jagged(exec, gradient, in, other_gradient, multiply_elements{});
+    rows_check<Exec, Offset> rows(exec, name);
+    check(rows, in, gradient, in_gradient);
+    rows.same("other", in, other);
+    rows.same("other_gradient", in, other_gradient);
+    combine_vectors_impl<Exec>::with_jagged(exec, rows, gradient, other, in_gradient, multiply_elements{});
+    combine_vectors_impl<Exec>::with_jagged(exec, rows, gradient, in, other_gradient, multiply_elements{});
   }
 
  private:
   static constexpr char const* name = "multiply_vectors_backward";
 
-  template <class Offset>
-  static void check(jagged_vectors_view<float const, Offset> in, jagged_vectors_view<float const, Offset> gradient,
-                    jagged_vectors_view<float, Offset> in_gradient) {
-    check_jagged_vectors(name, "in", in);
-    check_same_rows(name, "gradient", in, gradient);
-    check_same_rows(name, "in_gradient", in, in_gradient);
+  template <class Exec, class Offset>
+  static void check(rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in,
+                    jagged_vectors_view<float const, Offset> gradient, jagged_vectors_view<float, Offset> in_gradient) {
+    rows.sound("in", in);
+    rows.same("gradient", in, gradient);
+    rows.same("in_gradient", in, in_gradient);
   }
 };
 
@@ -147,8 +152,9 @@ struct multiply_vectors_backward_fn {
 /// - `add_vectors(exec, in, padded, out)`: `padded` (rows * width, dim), any row stride, in which vector j of row i is i * width + j.
 /// - `add_vectors(exec, in, other, out)`: `other` jagged like `in`.
 /// `out` has the rows of `in`, and may be `in`. The gradient by `in`, and by `other`, is that of `out` itself; the one by `padded` is
-/// `to_padded_vectors(exec, gradient, padded_gradient)`. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets
-/// past the values.
+/// `to_padded_vectors(exec, gradient, padded_gradient)`. On a device the same bits but for those of a NaN. @throws tessera::error
+/// shape_mismatch, invalid_argument, out_of_range for offsets past the values. On a device nothing waits; what offsets show is thrown when
+/// the execution synchronises, and nothing is written then.
 inline constexpr detail::combine_vectors_fn<detail::add_elements> add_vectors{"add_vectors"};
 
 /// Multiplies each vector of a row, element by element, with its counterpart; arguments as `add_vectors`. Vectors past the width are multiplied by 0:

@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <tessera/core/config.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Where a call stands in the source: a defaulted last argument `call_site site = call_site::here()`.
+struct call_site {
+  char const* file = "";
+  int line = 0;
+
+  static constexpr call_site here(char const* file = __builtin_FILE(), int line = __builtin_LINE()) noexcept { return {file, line}; }
+};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
+
+/// How kernels say what is wrong with their input: a device has nobody to throw to, and the host does not wait for it. A kernel leaves a
+/// record, and `synchronize` throws it as the `tessera::error` that the host's back end would have thrown at once.
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+/// What a kernel may find wrong: the error's code and sentence and the names of its values. Of static storage, in the host's memory.
+struct fault_kind {
+  static constexpr int most_values = 6;
+  errc code;
+  char const* sentence;
+  char const* names[most_values];
+};
+
+/// The fault of the earliest call, of those the one of the lowest place. In the device's memory.
+struct fault_record {
+  std::uint64_t call = ~std::uint64_t{0};  // none
+  std::int64_t place = 0;
+  fault_kind const* kind = nullptr;  // an address of the host's, as those of the next two
+  char const* caller = nullptr;
+  char const* argument = nullptr;
+  std::int64_t values[fault_kind::most_values] = {};
+  std::uint32_t locked = 0;
+};
+
+/// For the kernels of one call.
+class fault_reporter {
+ public:
+  fault_reporter() = default;
+  fault_reporter(fault_record* record, fault_kind const* kind, std::uint64_t call) noexcept : record_(record), kind_(kind), call_(call) {}
+
+  /// For a kind that calls share: the error's sentence begins with the caller, its first value is the argument. Both of static storage.
+  fault_reporter of(char const* caller, char const* argument) const noexcept {
+    auto result = *this;
+    result.caller_ = caller;
+    result.argument_ = argument;
+    return result;
+  }
+
+  /// `place` orders the faults of a call; `values` as the kind names them.
+  template <class Block, class... Values>
+  TESSERA_DEVICE void operator()(Block& block, std::int64_t place, Values... values) const {
+    static_assert(sizeof...(values) <= fault_kind::most_values);
+    for (bool done = false; !done;) {
+      if (block.exchange(&record_->locked, 1U) != 0) continue;
+      if (call_ < record_->call || (call_ == record_->call && place < record_->place)) {
+        record_->call = call_;
+        record_->place = place;
+        record_->kind = kind_;
+        record_->caller = caller_;
+        record_->argument = argument_;
+        int i = 0;
+        ((record_->values[i++] = static_cast<std::int64_t>(values)), ...);
+      }
+      block.exchange(&record_->locked, 0U);
+      done = true;
+    }
+  }
+
+ private:
+  fault_record* record_ = nullptr;
+  fault_kind const* kind_ = nullptr;
+  char const* caller_ = nullptr;
+  char const* argument_ = nullptr;
+  std::uint64_t call_ = 0;
+};
+
+/// Numbers the calls that may find faults. Any thread.
+class fault_calls {
+ public:
+  fault_reporter reporter(fault_record* record, fault_kind const& kind) noexcept {
+    return {record, &kind, next_.fetch_add(1, std::memory_order_relaxed)};
+  }
+
+ private:
+  std::atomic<std::uint64_t> next_{0};
+};
+
+/// What a record says, if anything.
+inline std::optional<error> error_of(fault_record const& record) {
+  if (record.kind == nullptr) return std::nullopt;
+  std::vector<error_value> values;
+  if (record.argument != nullptr) values.emplace_back("argument", record.argument);
+  for (int i = 0; i < fault_kind::most_values && record.kind->names[i] != nullptr; ++i)
+    values.emplace_back(record.kind->names[i], record.values[i]);
+  auto const caller = record.caller == nullptr ? std::string() : std::string(record.caller) + ": ";
+  return error(record.kind->code, caller + record.kind->sentence, std::move(values));
+}
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

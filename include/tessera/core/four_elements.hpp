@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/config.hpp>
+
+/// Rows on a device are worked on by four columns a thread, which it moves by one access where the row's memory is aligned for that.
+namespace tessera::inline TESSERA_ABI::detail {
+
+template <class T>
+struct alignas(4 * sizeof(T)) four_elements {
+  T element[4];
+
+  TESSERA_HOST_DEVICE constexpr T& operator[](int i) noexcept { return element[i]; }
+  TESSERA_HOST_DEVICE constexpr T const& operator[](int i) const noexcept { return element[i]; }
+};
+
+/// `count` elements, at most 4, and zeros behind them. `at_once`: 4 are there, and aligned.
+template <class T>
+TESSERA_HOST_DEVICE four_elements<T> read_four(T const* from, std::int64_t count, bool at_once) noexcept {
+  if (at_once) return *reinterpret_cast<four_elements<T> const*>(from);
+  four_elements<T> four{};
+  for (int i = 0; i < 4; ++i)
+    if (i < count) four[i] = from[i];
+  return four;
+}
+template <class T>
+TESSERA_HOST_DEVICE void write_four(T* to, four_elements<T> const& four, std::int64_t count, bool at_once) noexcept {
+  if (at_once) {
+    *reinterpret_cast<four_elements<T>*>(to) = four;
+    return;
+  }
+  for (int i = 0; i < 4; ++i)
+    if (i < count) to[i] = four[i];
+}
+
+/// Whether rows of `columns` elements, `stride` from one to the next, can be moved so.
+template <class T>
+bool moves_by_four(T const* rows, std::int64_t columns, std::int64_t stride) noexcept {
+  return columns % 4 == 0 && stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(rows) % (4 * sizeof(T)) == 0;
+}
+
+/// Threads that share a row of so many columns: a power of two, at most 32; each has four columns of every 4 * lanes.
+constexpr int lanes_for(std::int64_t columns) noexcept {
+  int lanes = 1;
+  while (lanes < 32 && 4 * lanes < columns) lanes *= 2;
+  return lanes;
+}
+
+}  // namespace tessera::inline TESSERA_ABI::detail

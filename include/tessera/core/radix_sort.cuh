@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#ifdef __CUDACC__
+#include <cub/device/device_radix_sort.cuh>
+#endif
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/cub_workspace.cuh>
+#include <tessera/core/cuda_execution.cuh>
+#include <tessera/core/device.hpp>
+#include <tessera/core/radix_sort.hpp>
+#include <tessera/core/view.hpp>
+
+namespace tessera::inline TESSERA_ABI::detail {
+
+/// Sorts n pairs by these bits, back and forth between two pairs of arrays; returns the pair that ends up sorted.
+template <device_execution Exec>
+struct radix_sort_between;
+
+#ifdef __CUDACC__
+template <>
+struct radix_sort_between<cuda_exec> {  // unproven
+  template <class Key, class Value>
+  static std::pair<Key*, Value*> run(cuda_exec const& exec, Key* keys, Value* values, Key* other_keys, Value* other_values, std::int64_t n,
+                                     radix_bits bits) {
+    cub::DoubleBuffer<Key> both_keys(keys, other_keys);
+    cub::DoubleBuffer<Value> both_values(values, other_values);
+    with_cub_workspace(exec, "cub::DeviceRadixSort", [&](void* workspace, std::size_t& bytes) {
+      return cub::DeviceRadixSort::SortPairs(workspace, bytes, both_keys, both_values, n, bits.begin_bit, bits.end_bit, exec.stream());
+    });
+    return {both_keys.Current(), both_values.Current()};
+  }
+};
+#endif
+
+template <device_execution Exec>
+struct radix_sort_impl<Exec> {
+  template <class Key, class Value>
+  static void run(Exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits bits) {
+    auto const n = keys.size();
+    if (n <= 1 || bits.begin_bit == bits.end_bit) return;
+    buffer<Key, Exec> other_keys(exec, n);
+    buffer<Value, Exec> other_values(exec, n);
+    auto const [sorted_keys, sorted_values] = run_between(exec, keys, values, other_keys.view(), other_values.view(), bits);
+    if (sorted_keys == keys.data()) return;
+    exec.copy(keys.data(), sorted_keys, static_cast<std::size_t>(n) * sizeof(Key));
+    exec.copy(values.data(), sorted_values, static_cast<std::size_t>(n) * sizeof(Value));
+  }
+
+  /// Without the way back: the other arrays have room for as many, and either pair may be the one returned, with what is sorted in it; the
+  /// other one holds nothing then. @pre the bits are the key's, see `radix_bits_of`.
+  template <class Key, class Value>
+  static std::pair<Key*, Value*> run_between(Exec const& exec, vector_view<Key> keys, vector_view<Value> values,
+                                             vector_view<Key> other_keys, vector_view<Value> other_values, radix_bits bits) {
+    if (keys.size() <= 1 || bits.begin_bit == bits.end_bit) return {keys.data(), values.data()};
+    return radix_sort_between<Exec>::run(exec, keys.data(), values.data(), other_keys.data(), other_values.data(), keys.size(), bits);
+  }
+};
+
+}  // namespace tessera::inline TESSERA_ABI::detail

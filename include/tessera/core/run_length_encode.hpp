@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/select.hpp>
+#include <tessera/core/view.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+/// Whether a run begins at place i.
+template <class T>
+TESSERA_HOST_DEVICE constexpr bool begins_run(T const* values, std::int64_t i) noexcept {
+  return i == 0 || values[i] != values[i - 1];
+}
+
+template <class Exec>
+struct run_length_encode_impl {
+  static_assert(dependent_false<Exec>,
+                "run_length_encode: no back end for this execution; for CUDA include <tessera/core/run_length_encode.cuh>");
+};
+
+template <>
+struct run_length_encode_impl<host_exec> {
+  template <class T>
+  static void run(host_exec const& exec, vector_view<T const> values, vector_view<T> runs, vector_view<std::int64_t> offsets,
+                  vector_view<std::int64_t> count) {
+    auto const n = values.size();
+    count[0] = compact(
+        exec, n, [v = values.data()](std::int64_t i) { return begins_run(v, i); },
+        [v = values.data(), runs, offsets](std::int64_t k, std::int64_t i) {
+          runs[k] = v[i];
+          offsets[k] = i;
+        });
+    offsets[count[0]] = n;
+  }
+};
+
+struct run_length_encode_fn {
+  template <execution Exec, class T>
+  std::int64_t operator()(Exec const& exec, vector_view<T> values, vector_view<std::remove_const_t<T>> runs,
+                          vector_view<std::int64_t> offsets) const {
+    return counted(exec, [&](vector_view<std::int64_t> count) { (*this)(exec, values, runs, offsets, count); });
+  }
+  template <execution Exec, class T, std::same_as<std::int64_t> Count>
+  void operator()(Exec const& exec, vector_view<T> values, vector_view<std::remove_const_t<T>> runs, vector_view<std::int64_t> offsets,
+                  vector_view<Count> count) const {
+    static_assert(std::is_arithmetic_v<T>, "run_length_encode: values are numbers");
+    if (runs.size() < values.size() || offsets.size() < values.size() + 1)
+      throw error(errc::shape_mismatch, "run_length_encode: room for as many runs as values, and one offset more",
+                  {{"values", values.size()}, {"runs", runs.size()}, {"offsets", offsets.size()}});
+    check_count("run_length_encode", count);
+    run_length_encode_impl<Exec>::run(exec, vector_view<std::remove_const_t<T> const>{values.data(), values.size()}, runs, offsets, count);
+  }
+};
+
+}  // namespace detail
+
+/// The runs of equal values that follow each other: the value of each, and where it begins; returns how many they are.
+///
+/// `run_length_encode(exec, values, runs, offsets)`: `values` (n,), `runs` (>= n,) of which the first r are written, `offsets` (>= n + 1,)
+/// of which the first r + 1 are, so that they are a `segmented_reduce`'s. @post values[i] == runs[k] for i of [offsets[k], offsets[k + 1]);
+/// offsets[r] == n. Nothing of the outputs may be the values' memory. On a device it waits for the number of runs;
+/// `run_length_encode(exec, values, runs, offsets, count)` does not: it writes the number to `count` (1,), in the execution's memory.
+/// @throws tessera::error shape_mismatch.
+inline constexpr detail::run_length_encode_fn run_length_encode{};
+
+}  // namespace tessera::inline TESSERA_ABI

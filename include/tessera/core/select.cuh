@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#include <cub/device/device_select.cuh>
+#endif
+
+#include <tessera/core/cub_workspace.cuh>
+#include <tessera/core/cuda_execution.cuh>
+#include <tessera/core/select.hpp>
+#include <tessera/core/view.hpp>
+
+#ifdef __CUDACC__
+
+namespace tessera::inline TESSERA_ABI::detail {
+
+template <>
+struct select_flagged_impl<cuda_exec> {  // unproven
+  template <class T, class Flag>
+  static void run(cuda_exec const& exec, vector_view<T const> values, vector_view<Flag const> flags, vector_view<T> out,
+                  vector_view<std::int64_t> count) {
+    if (values.empty()) return exec.fill(count.data(), 0, sizeof(std::int64_t));
+    with_cub_workspace(exec, "cub::DeviceSelect", [&](void* workspace, std::size_t& bytes) {
+      return cub::DeviceSelect::Flagged(workspace, bytes, values.data(), flags.data(), out.data(), count.data(), values.size(),
+                                        exec.stream());
+    });
+  }
+};
+
+}  // namespace tessera::inline TESSERA_ABI::detail
+
+#endif

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/device.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+/// The number that `write(count)` leaves in its one element of the execution's memory; waits for it on a device.
+template <execution Exec, class Write>
+std::int64_t counted(Exec const& exec, Write const& write) {
+  if constexpr (device_execution<Exec>) {
+    buffer<std::int64_t, Exec> count(exec, 1);
+    write(count.view());
+    return read_one(exec, count.data());
+  } else {
+    std::int64_t count = 0;
+    write(vector_view<std::int64_t>{&count, 1});
+    return count;
+  }
+}
+
+inline void check_count(char const* call, vector_view<std::int64_t> count) {
+  if (count.size() != 1) throw error(errc::shape_mismatch, std::string(call) + ": one element for the count", {{"elements", count.size()}});
+}
+
+inline constexpr std::int64_t compact_piece = 1 << 15;
+
+/// put(k, i) for the k-th i of [0, n), in order, that keep(i) holds for; @return how many there are. Any threads, which never meet.
+template <class Keep, class Put>
+std::int64_t compact(host_exec const& exec, std::int64_t n, Keep const& keep, Put const& put) {
+  buffer<std::int64_t> starts(exec, divide_up(n, compact_piece));
+  for_each_piece(exec, n, compact_piece, [&](std::int64_t first, std::int64_t last) {
+    std::int64_t kept = 0;
+    for (auto i = first; i < last; ++i) kept += keep(i) ? 1 : 0;
+    starts[first / compact_piece] = kept;
+  });
+  std::int64_t sum = 0;
+  for (auto& start : starts) sum += std::exchange(start, sum);
+  for_each_piece(exec, n, compact_piece, [&](std::int64_t first, std::int64_t last) {
+    auto k = starts[first / compact_piece];
+    for (auto i = first; i < last; ++i)
+      if (keep(i)) put(k++, i);
+  });
+  return sum;
+}
+
+template <class Exec>
+struct select_flagged_impl {
+  static_assert(dependent_false<Exec>, "select_flagged: no back end for this execution; for CUDA include <tessera/core/select.cuh>");
+};
+
+template <>
+struct select_flagged_impl<host_exec> {
+  template <class T, class Flag>
+  static void run(host_exec const& exec, vector_view<T const> values, vector_view<Flag const> flags, vector_view<T> out,
+                  vector_view<std::int64_t> count) {
+    count[0] = compact(
+        exec, values.size(), [f = flags.data()](std::int64_t i) { return f[i] != Flag{}; },
+        [from = values.data(), to = out.data()](std::int64_t k, std::int64_t i) { to[k] = from[i]; });
+  }
+};
+
+struct select_flagged_fn {
+  template <execution Exec, class T, class Flag>
+  std::int64_t operator()(Exec const& exec, vector_view<T> values, vector_view<Flag> flags, vector_view<std::remove_const_t<T>> out) const {
+    return counted(exec, [&](vector_view<std::int64_t> count) { (*this)(exec, values, flags, out, count); });
+  }
+  template <execution Exec, class T, class Flag, std::same_as<std::int64_t> Count>
+  void operator()(Exec const& exec, vector_view<T> values, vector_view<Flag> flags, vector_view<std::remove_const_t<T>> out,
+                  vector_view<Count> count) const {
+    static_assert(std::is_trivially_copyable_v<T>, "select_flagged: values are plain data");
+    static_assert(std::is_integral_v<Flag>, "select_flagged: flags are integers or bool");
+    if (flags.size() != values.size() || out.size() < values.size())
+      throw error(errc::shape_mismatch, "select_flagged: one flag a value, and room for all",
+                  {{"values", values.size()}, {"flags", flags.size()}, {"out", out.size()}});
+    check_count("select_flagged", count);
+    using value = std::remove_const_t<T>;
+    select_flagged_impl<Exec>::run(exec, vector_view<value const>{values.data(), values.size()},
+                                   vector_view<std::remove_const_t<Flag> const>{flags.data(), flags.size()}, out, count);
+  }
+};
+
+}  // namespace detail
+
+/// The values whose flag is not 0, in their order; returns how many they are.
+///
+/// `select_flagged(exec, values, flags, out)`: `values` and `flags` (n,), flags integers or bool, `out` (>= n,), other memory, of which as
+/// many are written. On a device it waits for the number; `select_flagged(exec, values, flags, out, count)` does not: it writes the number
+/// to `count` (1,), in the execution's memory. @throws tessera::error shape_mismatch.
+inline constexpr detail::select_flagged_fn select_flagged{};
+
+}  // namespace tessera::inline TESSERA_ABI

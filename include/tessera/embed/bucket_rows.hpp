@@ -1,0 +1,315 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/four_elements.hpp>
+#include <tessera/core/id_map.hpp>
+#include <tessera/core/row_formats.hpp>
+#include <tessera/embed/eviction.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_store.hpp>
+
+/// What kernels see of a bucket table, and how they find ids in it and put new ones there.
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+/// A slot's use as one word; of two slots, the one with the lesser word leaves first. Only for policies that a device knows.
+template <class Eviction>
+struct slot_use;
+
+template <>
+struct slot_use<keep_all> {};
+
+// The last batch.
+template <>
+struct slot_use<evict_lru> {
+  TESSERA_HOST_DEVICE static constexpr std::int64_t first(std::int64_t batch) noexcept { return batch; }
+  TESSERA_HOST_DEVICE static constexpr std::int64_t last_batch(std::int64_t use) noexcept { return use; }
+  template <class Block>
+  TESSERA_DEVICE static void used(Block& block, std::int64_t* use, std::int64_t batch) {
+    block.maximum(use, batch);
+  }
+};
+
+// How many batches used it, up to 2^23 - 1, then the last of them: batches are counted up to 2^40.
+template <>
+struct slot_use<evict_lfu> {
+  static constexpr int batch_bits = 40;
+  static constexpr std::int64_t one = std::int64_t{1} << batch_bits, most_count = (std::int64_t{1} << (63 - batch_bits)) - 1;
+
+  TESSERA_HOST_DEVICE static constexpr std::int64_t first(std::int64_t batch) noexcept { return one + batch; }
+  TESSERA_HOST_DEVICE static constexpr std::int64_t last_batch(std::int64_t use) noexcept { return use & (one - 1); }
+  template <class Block>
+  TESSERA_DEVICE static void used(Block& block, std::int64_t* use, std::int64_t batch) {
+    auto const before = block.load(use);
+    if (last_batch(before) == batch) return;
+    auto const count = before >> batch_bits;
+    block.compare_exchange(use, before, (count < most_count ? count + 1 : count) * one + batch);  // else another has counted this batch
+  }
+};
+
+/// What became of an id that asked for a slot.
+enum class claim_kind : std::uint8_t { refused, repeated, inserted, evicted };
+
+/// A slot that an id got, and how.
+struct slot_claim {
+  std::int64_t slot = -1;
+  claim_kind kind = claim_kind::refused;
+};
+
+/// One byte of each of a group's 32 slots, read by two accesses of one sector: 0 where no id ever was, else a piece of the id's hash.
+struct alignas(16) slot_tags {
+  static constexpr int words = 4;
+  std::uint64_t word[words];
+};
+
+/// Finding bytes in a word.
+struct tag_bytes {
+  static constexpr std::uint64_t ones = 0x0101010101010101, tops = 0x8080808080808080;
+
+  /// The top bit of each byte that is 0, and perhaps of a few above one.
+  TESSERA_HOST_DEVICE static constexpr std::uint64_t zeros(std::uint64_t word) noexcept { return (word - ones) & ~word & tops; }
+  TESSERA_HOST_DEVICE static constexpr std::uint64_t equal(std::uint64_t word, std::uint64_t tag) noexcept {
+    return zeros(word ^ tag * ones);
+  }
+  /// The number of the lowest byte whose top bit is set in `found`, which is not 0.
+  TESSERA_HOST_DEVICE static constexpr int first(std::uint64_t found) noexcept {
+    return static_cast<int>((((found & (~found + 1)) - 1) & ones) * ones >> 56) - 1;
+  }
+};
+
+/// How the groups of a table, each of 32 slots, are cut into buckets.
+struct bucket_shape {
+  static constexpr int group_slots = 32;
+
+  std::int64_t groups = 0;
+  std::int64_t buckets = 1;
+  std::int64_t each = 0;  // groups of a bucket; the first `more` buckets have one more
+  std::int64_t more = 0;
+
+  constexpr bucket_shape() = default;
+  /// `groups_each`: of a bucket, and up to as many again less one where they do not come out even.
+  constexpr bucket_shape(std::int64_t groups, std::int64_t groups_each) noexcept
+      : groups(groups), buckets(groups < groups_each ? 1 : groups / groups_each), each(groups / buckets), more(groups % buckets) {}
+};
+
+/// Where the slots of an id lie: those of its bucket, group after group from the id's own, in each from four of its own on, round.
+class bucket_place {
+ public:
+  /// @pre the table has groups.
+  TESSERA_HOST_DEVICE constexpr bucket_place(std::int64_t id, bucket_shape const& shape) noexcept {
+    auto const hash = mix_bits(static_cast<std::uint64_t>(id));
+    auto const bucket = static_cast<std::int64_t>((hash >> 32) * static_cast<std::uint64_t>(shape.buckets) >> 32);
+    first_group_ = bucket * shape.each + (bucket < shape.more ? bucket : shape.more);
+    groups_ = static_cast<int>(shape.each + (bucket < shape.more ? 1 : 0));
+    own_group_ = static_cast<int>((hash & 0xFFFF) * static_cast<std::uint64_t>(groups_) >> 16);
+    tag_ = 1 + ((hash >> 16 & 0xFF) * 255 >> 8);
+    own_slot_ = static_cast<int>(hash >> 24 & (group_slots - 4));
+  }
+
+  TESSERA_HOST_DEVICE constexpr std::uint64_t tag() const noexcept { return tag_; }
+  TESSERA_HOST_DEVICE constexpr int groups() const noexcept { return groups_; }
+  /// Group number i of those, as it is numbered in the table.
+  TESSERA_HOST_DEVICE constexpr std::int64_t group(int i) const noexcept {
+    auto const at = own_group_ + i;
+    return first_group_ + (at < groups_ ? at : at - groups_);
+  }
+  /// Slot number k of those.
+  TESSERA_HOST_DEVICE constexpr std::int64_t slot(int k) const noexcept {
+    return group(k / group_slots) * group_slots + ((own_slot_ + k) & (group_slots - 1));
+  }
+  TESSERA_HOST_DEVICE constexpr int slots() const noexcept { return groups_ * group_slots; }
+
+ private:
+  static constexpr int group_slots = bucket_shape::group_slots;
+  std::int64_t first_group_ = 0;
+  int groups_ = 0, own_group_ = 0, own_slot_ = 0;
+  std::uint64_t tag_ = 0;
+};
+
+}  // namespace detail
+
+/// What kernels see of a bucket table: rows and states by slot, the id of each slot beside its use, and the tags of its groups of 32 slots.
+///
+/// Where no row leaves, most ids stand among the first four slots that they tried, one sector of 32 bytes, and `find` looks there first. Then
+/// it reads a group's tags, another sector, and of its entries those whose tag fits: for an id that is there one more sector, for another
+/// one in eight times. It follows a full group into the next one of its bucket, if there is one. Counted over 2^20 slots: an id that is
+/// there takes 1.34 sectors in a table 4/5 full that keeps all; 2.06 in one that evicts, also when it is full and has been for long, and
+/// the use of an entry, which is updated, stands in the same sector.
+///
+/// New ids come in three launches: `claim`, where ids may meet; `settle`, where those that stay become visible to `find`; and what writes
+/// their rows. Between the first two a slot's id stands as -2 - id. Slots are taken in an order that for one id is always the same, of the
+/// free ones, then of the ids that leave, the first to leave first, then of the new ids greater than it, the greatest first. What stood in a
+/// slot can thus only come later in that order for whoever looks again, so that ids that come in at once agree on a slot each, and what
+/// stays and what leaves are the same whoever was first.
+template <row_element Element, class Eviction>
+struct bucket_rows {
+  using element = Element;
+  static constexpr bool slots_are_ids = false;
+  static constexpr bool evicts = Eviction::evicts;
+  static constexpr int group_slots = detail::bucket_shape::group_slots;
+  /// Groups of a bucket: one where rows leave, so that few sectors are read to see who does; else so many slots that of as many ids as fill
+  /// 4/5 of them practically none finds its bucket full.
+  static constexpr std::int64_t groups_each = evicts ? 1 : 32;
+  static constexpr std::int64_t words = evicts ? 2 : 1;  // an entry: the id, its use
+  static constexpr std::int64_t no_id = -1;
+  static constexpr std::int64_t greatest = std::numeric_limits<std::int64_t>::max();
+
+  Element* weights;         // (slots, dim)
+  float* states;            // (slots, state width)
+  std::int64_t* entries;    // (slots, words)
+  detail::slot_tags* tags;  // (groups,)
+  std::int64_t* counts;     // inserted, evicted, not admitted; then of `leaving`
+  std::int64_t* leaving;    // slots whose ids left and these ids, by turns; nullptr where nobody asks
+  table_options table;
+  std::int64_t state_width;
+  float initial_state;
+  detail::bucket_shape shape;
+  std::int64_t batch;       // the present one
+  std::int64_t first_kept;  // rows used in this batch or later do not leave
+  step_count step;
+
+  TESSERA_HOST_DEVICE constexpr table_options const& options() const noexcept { return table; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t dim() const noexcept { return table.dim; }
+  TESSERA_HOST_DEVICE constexpr step_count steps() const noexcept { return step; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t slot_bound() const noexcept { return shape.groups * group_slots; }
+  TESSERA_HOST_DEVICE constexpr bool holds(std::int64_t slot) const noexcept {
+    return static_cast<std::uint64_t>(slot) < static_cast<std::uint64_t>(slot_bound());
+  }
+  TESSERA_HOST_DEVICE constexpr std::int64_t& id_of(std::int64_t slot) const noexcept { return entries[slot * words]; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t& use_of(std::int64_t slot) const noexcept { return entries[slot * words + 1]; }
+  TESSERA_HOST_DEVICE constexpr Element* row(std::int64_t slot) const noexcept { return weights + slot * table.dim; }
+  TESSERA_HOST_DEVICE constexpr float* state(std::int64_t slot) const noexcept { return states + slot * state_width; }
+
+  /// Whether the table can hold it: all but the greatest, whose mark would be no int64.
+  TESSERA_HOST_DEVICE static constexpr bool in_range(std::int64_t id) noexcept { return id >= 0 && id != greatest; }
+
+  /// The slot of an id, or -1. Not in a launch that claims or settles.
+  TESSERA_HOST_DEVICE std::int64_t find(std::int64_t id) const noexcept {
+    using detail::tag_bytes;
+    if (!in_range(id) || shape.groups == 0) return -1;
+    detail::bucket_place const place(id, shape);
+    if constexpr (!evicts) {
+      auto const own = place.slot(0);
+      auto const ids = detail::read_four(entries + own, 4, true);
+      for (int i = 0; i < 4; ++i)
+        if (ids[i] == id) return own + i;
+    }
+    for (int g = 0; g < place.groups(); ++g) {
+      auto const group = place.group(g);
+      auto const seen = tags[group];
+      std::uint64_t never_used = 0;
+      for (int w = 0; w < detail::slot_tags::words; ++w) {
+        for (auto found = tag_bytes::equal(seen.word[w], place.tag()); found != 0; found &= found - 1) {
+          auto const slot = group * group_slots + 8 * w + tag_bytes::first(found);
+          if (id_of(slot) == id) return slot;
+        }
+        never_used |= tag_bytes::zeros(seen.word[w]);
+      }
+      if (never_used != 0) return -1;  // the id would have come here
+    }
+    return -1;
+  }
+
+  /// Notes that this batch uses the row.
+  template <class Block>
+  TESSERA_DEVICE void use(Block& block, std::int64_t slot) const {
+    if constexpr (evicts) detail::slot_use<Eviction>::used(block, &use_of(slot), batch);
+  }
+
+  /// A slot for an id that `find` did not find. Threads may claim for the same id: one gets the slot, the others are told of it.
+  template <class Block>
+  TESSERA_DEVICE detail::slot_claim claim(Block& block, std::int64_t id) const {
+    using detail::claim_kind;
+    if (shape.groups == 0) return {};
+    detail::bucket_place const place(id, shape);
+    auto const mark = marked(id);
+    for (;;) {
+      leaver first;
+      std::int64_t last_mark = mark, slot_of_last = -1;  // of the greatest new id
+      for (int k = 0; k < place.slots(); ++k) {
+        auto const slot = place.slot(k);
+        auto held = block.load(&id_of(slot));
+        if (held == no_id) {
+          held = block.compare_exchange(&id_of(slot), no_id, mark);
+          if (held == no_id) return {slot, claim_kind::inserted};
+        }
+        if (held == mark) return {slot, claim_kind::repeated};
+        if (held >= 0) {
+          first.consider(*this, slot, held);
+        } else if (held < last_mark) {
+          last_mark = held;
+          slot_of_last = slot;
+        }
+      }
+      auto const slot = first.slot >= 0 ? first.slot : slot_of_last;
+      if (slot < 0) return {};
+      auto const held = first.slot >= 0 ? first.id : last_mark;
+      if (block.compare_exchange(&id_of(slot), held, mark) != held) continue;
+      if (first.slot < 0) return {slot, claim_kind::inserted};
+      note_leaving(block, slot, held);
+      return {slot, claim_kind::evicted};
+    }
+  }
+
+  /// After all claims of the launches before: whether the id has this slot still. Then the thread to which `claim` said that it inserted it
+  /// makes it visible.
+  template <class Block>
+  TESSERA_DEVICE bool settle(Block& block, std::int64_t id, detail::slot_claim const& claim) const {
+    if (claim.slot < 0) return false;
+    auto const held = block.load(&id_of(claim.slot));
+    if (held != marked(id) && held != id) return false;
+    if (claim.kind == detail::claim_kind::repeated) return true;
+    if constexpr (evicts) use_of(claim.slot) = detail::slot_use<Eviction>::first(batch);
+    reinterpret_cast<unsigned char*>(tags)[claim.slot] =
+        static_cast<unsigned char>(detail::bucket_place(id, shape).tag());  // bytes of words, the lowest first
+    block.store(&id_of(claim.slot), id);
+    return true;
+  }
+
+  /// Takes an id's row away; false where it has none, or another thread was first.
+  template <class Block>
+  TESSERA_DEVICE bool erase(Block& block, std::int64_t slot, std::int64_t id) const {
+    return block.compare_exchange(&id_of(slot), id, no_id) == id;
+  }
+
+  template <class Block>
+  TESSERA_DEVICE void note_leaving(Block& block, std::int64_t slot, std::int64_t id) const {
+    block.add(counts + 1, std::int64_t{1});
+    if (leaving == nullptr) return;
+    auto const at = block.add(counts + 3, std::int64_t{1});
+    leaving[2 * at] = slot;
+    leaving[2 * at + 1] = id;
+  }
+  /// Whether a row in use may leave.
+  TESSERA_HOST_DEVICE constexpr bool may_leave(std::int64_t slot) const noexcept {
+    if constexpr (evicts) return detail::slot_use<Eviction>::last_batch(use_of(slot)) < first_kept;
+    return false;
+  }
+
+ private:
+  TESSERA_HOST_DEVICE static constexpr std::int64_t marked(std::int64_t id) noexcept { return -2 - id; }
+
+  // Of the ids that may leave, the one used least; of several the least.
+  struct leaver {
+    std::int64_t slot = -1, id = 0, use = 0;
+
+    TESSERA_HOST_DEVICE constexpr void consider(bucket_rows const& rows, std::int64_t other, std::int64_t other_id) noexcept {
+      if constexpr (evicts) {
+        if (!rows.may_leave(other)) return;
+        auto const other_use = rows.use_of(other);
+        if (slot >= 0 && (use < other_use || (use == other_use && id < other_id))) return;
+        slot = other;
+        id = other_id;
+        use = other_use;
+      }
+    }
+  };
+};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/cuda_execution.cuh>
+#include <tessera/core/device.hpp>
+#include <tessera/core/radix_sort.cuh>
+#include <tessera/core/row_formats.hpp>
+#include <tessera/embed/pooled_lookup.cuh>
+#include <tessera/embed/row_transfer.hpp>
+
+namespace tessera::inline TESSERA_ABI::detail {
+
+// One element of a row or of its state a thread.
+template <class Rows>
+struct read_elements {  // unproven
+  Rows rows;
+  std::int64_t const* ids;
+  std::int64_t const* slots;
+  matrix_view<float> weights, states;
+  float initial_state;
+  row_status* statuses;  // or nullptr
+  row_status absent;
+
+  TESSERA_DEVICE void operator()(std::int64_t i) const {
+    auto const columns = weights.columns() + states.columns();
+    auto const number = i / columns, column = i % columns;
+    auto const slot = slots[number];
+    bool const held = rows.holds(slot);
+    if (column == 0 && statuses != nullptr) statuses[number] = held ? row_status::found : absent;
+    if (column < weights.columns()) {
+      using element = typename Rows::element;
+      float* const to = weights.data() + number * weights.stride() + column;
+      *to = to_float(held ? rows.row(slot)[column]
+                          : initial_four<element>(rows.options(), ids[number], column / 4 * 4)[static_cast<int>(column % 4)]);
+    } else {
+      auto const c = column - weights.columns();
+      states.data()[number * states.stride() + c] = held ? rows.state(slot)[c] : initial_state;
+    }
+  }
+};
+
+// Pairs sorted by slot: of those of one slot the last is written.
+template <class Rows>
+struct write_elements {  // unproven
+  Rows rows;
+  std::int64_t const* slots;    // sorted
+  std::int64_t const* numbers;  // which row to write there
+  std::int64_t count;
+  matrix_view<float const> weights, states;
+
+  TESSERA_DEVICE void operator()(std::int64_t i) const {
+    auto const columns = weights.columns() + states.columns();
+    auto const at = i / columns, column = i % columns;
+    auto const slot = slots[at];
+    if (!rows.holds(slot) || (at + 1 < count && slots[at + 1] == slot)) return;
+    auto const number = numbers[at];
+    if (column < weights.columns())
+      rows.row(slot)[column] = round_to<typename Rows::element>(weights.data()[number * weights.stride() + column]);
+    else
+      rows.state(slot)[column - weights.columns()] = states.data()[number * states.stride() + (column - weights.columns())];
+  }
+};
+
+struct number_from_zero {  // unproven
+  std::int64_t* numbers;
+  TESSERA_DEVICE void operator()(std::int64_t i) const { numbers[i] = i; }
+};
+
+template <device_execution Exec>
+struct row_transfer_impl<Exec> {
+  template <class Store>
+  static void read(Exec const& exec, Store const& store, vector_view<std::int64_t const> ids, matrix_view<float> weights,
+                   matrix_view<float> states, vector_view<row_status> statuses) {
+    constexpr auto absent = Store::slots_are_ids ? row_status::out_of_range : row_status::not_admitted;
+    buffer<std::int64_t, Exec> slots(exec, ids.size());
+    store.find(exec, ids, slots.view());
+    auto rows = store.device_rows();
+    launch_for_each(exec, ids.size() * (weights.columns() + states.columns()),
+                    read_elements<decltype(rows)>{rows, ids.data(), slots.data(), weights, states, store.state_layout().initial,
+                                                  statuses.empty() ? nullptr : statuses.data(), absent});
+  }
+
+  template <class Store>
+  static void write(Exec const& exec, Store& store, vector_view<std::int64_t const> ids, matrix_view<float const> weights,
+                    matrix_view<float const> states, vector_view<row_status> statuses) {
+    buffer<std::int64_t, Exec> slots(exec, ids.size()), numbers(exec, ids.size());
+    if constexpr (requires { store.insert(exec, ids, slots.view(), statuses); })
+      store.insert(exec, ids, slots.view(), statuses);
+    else
+      store.locate(exec, ids, slots.view(), statuses);
+    launch_for_each(exec, ids.size(), number_from_zero{numbers.data()});
+    radix_sort_impl<Exec>::run(exec, slots.view(), numbers.view(), radix_bits_of<std::int64_t>("write_rows", {}));
+    auto rows = store.device_rows();
+    launch_for_each(exec, ids.size() * (weights.columns() + states.columns()),
+                    write_elements<decltype(rows)>{rows, slots.data(), numbers.data(), ids.size(), weights, states});
+  }
+};
+
+}  // namespace tessera::inline TESSERA_ABI::detail

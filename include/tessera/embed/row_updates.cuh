@@ -1,0 +1,398 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/cuda_execution.cuh>
+#include <tessera/core/device.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/four_elements.hpp>
+#include <tessera/core/multiply_add.hpp>
+#include <tessera/core/row_formats.hpp>
+#include <tessera/embed/row_order.cuh>
+#include <tessera/embed/row_updates.hpp>
+
+/// What a backward does with sorted values on a device: sum each row's gradient in canonical order and update the row, each once. A group of
+/// threads a row, each thread four of its columns at a time. Rows that more than `canonical_sum_chunk` values name have their chunks summed
+/// first, a group each, so that no row keeps one group busy for long.
+namespace tessera::inline TESSERA_ABI::detail {
+
+/// The gradient of a value and what it is multiplied by. A back end has `Source`, plain data with `value_gradient operator()(Index source)`.
+struct value_gradient {
+  float const* gradient;  // (dim,)
+  float scale;
+  bool by_four;  // whether it can be read four columns at once
+};
+
+/// A table as the kernels see it, with what they do to its rows: an optimizer, or where sums go.
+template <class Rows, class Action>
+struct acted_table {
+  Rows rows;
+  Action action;
+  std::int64_t first_slot;  // among those of all tables
+  bool rows_by_four;
+};
+
+/// Rows whose values are more than one chunk, and their chunks.
+template <class Index>
+struct long_runs {
+  struct run {
+    Index number;       // of the run
+    Index first_chunk;  // among those of all long runs
+  };
+  run* runs;
+  std::uint64_t* counts;  // runs in the upper half, chunks in the lower
+  float* sums;            // (chunks, width)
+  std::int64_t width;
+
+  static constexpr std::uint64_t one_run = std::uint64_t{1} << 32;
+  /// How many runs of more than one chunk n values can make, and how many chunks those have.
+  static constexpr std::int64_t most_runs(std::int64_t n) noexcept { return n / (canonical_sum_chunk + 1); }
+  static constexpr std::int64_t most_chunks(std::int64_t n) noexcept { return n / canonical_sum_chunk + most_runs(n); }
+
+  TESSERA_HOST_DEVICE static constexpr std::int64_t runs_in(std::uint64_t counts) noexcept {
+    return static_cast<std::int64_t>(counts >> 32);
+  }
+  TESSERA_HOST_DEVICE static constexpr std::int64_t chunks_in(std::uint64_t counts) noexcept {
+    return static_cast<std::int64_t>(counts & (one_run - 1));
+  }
+};
+
+// Lists the long runs, in any order: chunks follow each other as their runs do in the list.
+template <class Index>
+struct list_long_runs {  // unproven
+  runs_on_device<Index> sorted;
+  int launches;
+  long_runs<Index> found;
+
+  template <class Block>
+  TESSERA_DEVICE void operator()(Block& block, std::int64_t run) const {
+    if (run >= sorted.first_runs[launches]) return;
+    auto const count = static_cast<std::int64_t>(sorted.starts[run + 1] - sorted.starts[run]);
+    if (count <= canonical_sum_chunk) return;
+    auto const chunks = static_cast<std::uint64_t>(divide_up(count, canonical_sum_chunk));
+    auto const before = block.add(found.counts, long_runs<Index>::one_run + chunks);
+    found.runs[long_runs<Index>::runs_in(before)] = {static_cast<Index>(run), static_cast<Index>(long_runs<Index>::chunks_in(before))};
+  }
+};
+
+/// Four columns of the sum over values [first, last), in order.
+template <class Index, class Source>
+TESSERA_DEVICE four_elements<float> sum_four(Source const& source, Index const* sources, std::int64_t first, std::int64_t last,
+                                             std::int64_t column, std::int64_t count) {
+  constexpr int ahead = 4;
+  auto const head = source(sources[first]);
+  auto sum = read_four(head.gradient + column, count, head.by_four);
+  for (int c = 0; c < 4; ++c) sum[c] = head.scale * sum[c];
+  for (auto i = first + 1; i < last; i += ahead) {
+    four_elements<float> four[ahead];
+    float scale[ahead];
+    for (int k = 0; k < ahead; ++k) {
+      if (i + k >= last) continue;
+      auto const value = source(sources[i + k]);
+      scale[k] = value.scale;
+      four[k] = read_four(value.gradient + column, count, value.by_four);
+    }
+    for (int k = 0; k < ahead; ++k)
+      if (i + k < last)
+        for (int c = 0; c < 4; ++c) sum[c] = multiply_add(scale[k], four[k][c], sum[c]);
+  }
+  return sum;
+}
+
+/// What the kernels of a call share.
+template <class Index, class Rows, class Source, class Action>
+struct summed_runs {
+  runs_on_device<Index> sorted{};
+  acted_table<Rows, Action> const* tables = nullptr;
+  std::int64_t const* table_slots = nullptr;  // (table_count + 1,): where the slots of each begin
+  std::int64_t table_count = 0;
+  Source source{};
+  long_runs<Index> long_ones{};
+
+  TESSERA_DEVICE acted_table<Rows, Action> const& table_of(std::int64_t slot) const {
+    return tables[range_of(table_slots, table_count, slot)];
+  }
+
+  /// Four columns of a run's sum: of its values, or of the sums of its chunks from `first_chunk` on, where that is not negative.
+  TESSERA_DEVICE four_elements<float> sum(std::int64_t run, std::int64_t first_chunk, std::int64_t column, std::int64_t count) const {
+    auto const first = static_cast<std::int64_t>(sorted.starts[run]), last = static_cast<std::int64_t>(sorted.starts[run + 1]);
+    if (first_chunk < 0) return sum_four(source, sorted.sources, first, last, column, count);
+    auto const width = long_ones.width;
+    auto total = read_four(long_ones.sums + first_chunk * width + column, count, count >= 4);
+    for (std::int64_t i = 1; i < divide_up(last - first, canonical_sum_chunk); ++i) {
+      auto const more = read_four(long_ones.sums + (first_chunk + i) * width + column, count, count >= 4);
+      for (int c = 0; c < 4; ++c) total[c] += more[c];
+    }
+    return total;
+  }
+
+  /// Calls f(run, first chunk or -1) for the runs that a group of threads, number `group` of `groups` in its block, does in a launch: those
+  /// of the launch's tables but for the long ones, or, for launch -1, the long ones.
+  template <class Block, class F>
+  TESSERA_DEVICE void for_each_run(Block& block, int launch, int groups, int group, F const& f) const {
+    if (launch < 0) {
+      for_each_unit(block, long_runs<Index>::runs_in(*long_ones.counts), groups, group, [&](std::int64_t i) {
+        f(static_cast<std::int64_t>(long_ones.runs[i].number), static_cast<std::int64_t>(long_ones.runs[i].first_chunk));
+      });
+    } else {
+      auto const first = sorted.first_runs[launch];
+      for_each_unit(block, sorted.first_runs[launch + 1] - first, groups, group, [&](std::int64_t i) {
+        if (static_cast<std::int64_t>(sorted.starts[first + i + 1] - sorted.starts[first + i]) <= canonical_sum_chunk) f(first + i, -1);
+      });
+    }
+  }
+};
+
+// The sums of the chunks of long runs, a group of a whole warp each.
+template <class Index, class Rows, class Source, class Action>
+struct sum_chunks_kernel {  // unproven
+  static constexpr int threads = 256, lanes = 32;
+  summed_runs<Index, Rows, Source, Action> runs_of_call;
+
+  template <class Block>
+  TESSERA_DEVICE void operator()(Block& block) const {
+    auto const& found = runs_of_call.long_ones;
+    auto const runs = long_runs<Index>::runs_in(*found.counts), chunks = long_runs<Index>::chunks_in(*found.counts);
+    for_each_unit(block, chunks, threads / lanes, block.thread() / lanes, [&](std::int64_t chunk) {
+      // Its run: the last whose chunks begin at this one or before.
+      auto const run =
+          found.runs[count_first(runs, [&](std::int64_t r) { return static_cast<std::int64_t>(found.runs[r].first_chunk) <= chunk; }) - 1];
+      auto const& sorted = runs_of_call.sorted;
+      auto const end = static_cast<std::int64_t>(sorted.starts[run.number + 1]);
+      auto const first =
+          static_cast<std::int64_t>(sorted.starts[run.number]) + (chunk - static_cast<std::int64_t>(run.first_chunk)) * canonical_sum_chunk;
+      auto const last = end - first < canonical_sum_chunk ? end : first + canonical_sum_chunk;
+      auto const dim = runs_of_call.table_of(static_cast<std::int64_t>(sorted.slots[first])).rows.dim();
+      for (std::int64_t column = 4 * (block.thread() % lanes); column < dim; column += 4 * lanes)
+        write_four(found.sums + chunk * found.width + column,
+                   sum_four(runs_of_call.source, sorted.sources, first, last, column, dim - column), dim - column, dim - column >= 4);
+    });
+  }
+};
+
+/// As `sum_of_squares` adds them: sixteen running sums, shared among the lanes, and one of what is left.
+template <class Block>
+TESSERA_DEVICE float sum_of_squares_by_group(Block& block, float* sum, std::int64_t width, std::int64_t dim, int lanes, int lane) {
+  float* const running = sum + width;
+  block.sync_group(lanes);
+  auto const whole = dim / 16 * 16;
+  for (int k = lane; k < 16; k += lanes) {
+    float square = 0;
+    for (std::int64_t i = k; i < whole; i += 16) square = multiply_add(sum[i], sum[i], square);
+    running[k] = square;
+  }
+  block.sync_group(lanes);
+  float rest = 0;
+  for (auto i = whole; i < dim; ++i) rest = multiply_add(sum[i], sum[i], rest);
+  return join_lanes(running) + rest;
+}
+
+/// Updates a row by its summed gradient, `sum` (width + 16 floats of shared memory, the columns of this thread written by it): a group of
+/// `lanes` threads, of which this is number `lane`.
+template <class Block, class Rows, class Optimizer>
+TESSERA_DEVICE void update_row_by_group(Block& block, acted_table<Rows, Optimizer> const& table, std::int64_t slot, float* sum,
+                                        std::int64_t width, int lanes, int lane) {
+  using element = typename Rows::element;
+  constexpr bool rounded = !std::is_same_v<element, float>;
+  constexpr int row_state = Optimizer::row_state;
+  auto const& optimizer = table.action;
+  auto const dim = table.rows.dim();
+  element* const row = table.rows.row(slot);
+  float* const state = table.rows.state(slot);
+
+  if constexpr (changes_gradients<Optimizer>)
+    for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes) {
+      auto const weights = read_four(row + column, dim - column, table.rows_by_four);
+      auto gradient = read_four(sum + column, 4, true);
+      for (int c = 0; c < 4; ++c) gradient[c] = optimizer.gradient_of(gradient[c], to_float(weights[c]));
+      write_four(sum + column, gradient, 4, true);
+    }
+
+  float own_state[static_cast<unsigned>(row_state > 0 ? row_state : 1)] = {};
+  for (int i = 0; i < row_state; ++i) own_state[i] = state[i];
+  float squares = __builtin_nanf("");  // a policy that reads what it did not ask for shall see that
+  if constexpr (uses_sum_of_squares<Optimizer>)
+    squares = sum_of_squares_by_group(block, sum, width, dim, lanes, lane);
+  else if constexpr (row_state > 0)
+    block.sync_group(lanes);
+  auto const factor = optimizer.begin_row(own_state, row_gradient{squares, dim, table.rows.steps()});
+  if (lane == 0)
+    for (int i = 0; i < row_state; ++i) state[i] = own_state[i];
+
+  float* const elements = state + row_state;
+  for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes) {
+    auto const count = dim - column;
+    auto const gradient = read_four(sum + column, 4, true);
+    auto weights = read_four(row + column, count, table.rows_by_four);
+    random_block words{};
+    if constexpr (rounded) words = rounding_block(table.rows.options(), table.rows.steps(), table.rows.id_of(slot), column / 4);
+    for (int c = 0; c < 4; ++c) {
+      if (c >= count) continue;
+      float weight = to_float(weights[c]);
+      optimizer.update(weight, elements + (Optimizer::element_state > 0 ? column + c : 0), dim, gradient[c], factor);
+      if constexpr (rounded)
+        weights[c] = round_to<element>(weight, words[c]);
+      else
+        weights[c] = weight;
+    }
+    write_four(row + column, weights, count, table.rows_by_four);
+  }
+  block.sync_group(lanes);  // before the next row takes the shared memory
+}
+
+// Sums and updates the rows of a launch. The group's sum stands in shared memory, then the sixteen running sums of its squares.
+template <class Index, class Rows, class Source, class Optimizer>
+struct update_rows_kernel {  // unproven
+  static constexpr int threads = 256;
+
+  summed_runs<Index, Rows, Source, Optimizer> runs;
+  std::int64_t width;  // of the widest table, rounded up to four
+  int launch;          // -1: the long runs
+  int lanes;           // threads a group
+
+  constexpr std::int64_t shared_bytes() const noexcept {
+    return (threads / lanes) * (width + 16) * static_cast<std::int64_t>(sizeof(float));
+  }
+
+  template <class Block>
+  TESSERA_DEVICE void operator()(Block& block) const {
+    auto const group = block.thread() / lanes, lane = block.thread() % lanes;
+    auto* const sum = block.template shared<float>() + group * (width + 16);
+    runs.for_each_run(block, launch, threads / lanes, group, [&](std::int64_t run, std::int64_t first_chunk) {
+      auto const slot = static_cast<std::int64_t>(runs.sorted.slots[runs.sorted.starts[run]]);
+      auto const& table = runs.table_of(slot);
+      auto const dim = table.rows.dim();
+      for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes)
+        write_four(sum + column, runs.sum(run, first_chunk, column, dim - column), 4, true);  // there is room up to a multiple of four
+      update_row_by_group(block, table, slot - table.first_slot, sum, width, lanes, lane);
+    });
+  }
+};
+
+/// Most columns of a row that an update on a device can take: the sums of eight rows stand in a block's shared memory, 129 KiB of the 163 that
+/// an A100 has.
+inline constexpr std::int64_t most_updated_columns = 4096;
+
+/// The launches over sorted runs: `Action` is what each table's rows undergo.
+template <class Exec, class Store, class Index, class Source, class Action>
+class run_launches {
+ public:
+  using rows_type = decltype(std::declval<Store const&>().device_rows());
+  using runs_type = summed_runs<Index, rows_type, Source, Action>;
+
+  run_launches(Exec const& exec, vector_view<Store const> tables, device_row_order<Exec> const& order, runs_on_device<Index> const& sorted,
+               Source const& source)
+      : exec_(exec),
+        tables_(tables),
+        order_(order),
+        n_(order.values()),
+        tables_there_(exec, tables.size()),
+        long_runs_(exec, long_runs<Index>::most_runs(n_)),
+        counts_(exec, 1) {
+    std::vector<std::int64_t> firsts;
+    for (auto const& numbered : order.tables()) {
+      firsts.push_back(numbered.first_slot);
+      width_ = std::max(width_, whole_fours(tables[numbered.table].dim()));
+    }
+    firsts.push_back(order.first_slots().back());
+    firsts_there_ = to_device(exec, firsts);
+    sums_.resize(exec, long_runs<Index>::most_chunks(n_) * width_);
+    runs_ = {sorted,
+             tables_there_.data(),
+             firsts_there_.data(),
+             tables.size(),
+             source,
+             {long_runs_.data(), counts_.data(), sums_.data(), width_}};
+  }
+
+  runs_type const& runs() const noexcept { return runs_; }
+
+  /// Runs them: `action(table)`, `launch(number, lanes, width)` a kernel for up to `rows` rows, of which each takes so many lanes. All memory
+  /// has been taken before.
+  template <class ActionOf, class Launch>
+  void run(ActionOf const& action, Launch const& launch) {
+    std::vector<acted_table<rows_type, Action>> described;
+    for (auto const& numbered : order_.tables()) {
+      auto const rows = tables_[numbered.table].device_rows();
+      described.push_back({rows, action(numbered.table), numbered.first_slot, moves_by_four(rows.row(0), rows.dim(), rows.dim())});
+    }
+    if (described.empty() || n_ == 0) return;
+    exec_.copy_in(tables_there_.data(), described.data(), described.size() * sizeof described[0]);
+    exec_.fill(counts_.data(), 0, sizeof(std::uint64_t));
+    if (!long_runs_.empty()) {
+      using kernel = sum_chunks_kernel<Index, rows_type, Source, Action>;
+      launch_for_each(exec_, n_, list_long_runs<Index>{runs_.sorted, order_.launches, runs_.long_ones});
+      exec_.launch({.blocks = blocks_for(long_runs<Index>::most_chunks(n_), kernel::threads / kernel::lanes)}, kernel{runs_});
+    }
+    for (int number = 0; number < order_.launches; ++number) {
+      std::int64_t slots = 0, width = 0;
+      for (auto const& numbered : order_.tables()) {
+        if (numbered.lanes != 1 << number) continue;
+        slots += tables_[numbered.table].slot_bound();
+        width = std::max(width, whole_fours(tables_[numbered.table].dim()));
+      }
+      if (slots > 0) launch(number, 1 << number, std::min(slots, n_), width);
+    }
+    if (!long_runs_.empty()) launch(-1, 32, long_runs_.size(), width_);
+  }
+
+ private:
+  static constexpr std::int64_t whole_fours(std::int64_t dim) noexcept { return divide_up(dim, 4) * 4; }
+
+  Exec const& exec_;
+  vector_view<Store const> tables_;
+  device_row_order<Exec> const& order_;
+  std::int64_t n_, width_ = 4;
+  buffer<acted_table<rows_type, Action>, Exec> tables_there_;
+  buffer<std::int64_t, Exec> firsts_there_;
+  buffer<typename long_runs<Index>::run, Exec> long_runs_;
+  buffer<std::uint64_t, Exec> counts_;
+  buffer<float, Exec> sums_;
+  runs_type runs_{};
+};
+
+/// Calls f(order, detail::runs_on_device) with the order that was prepared, or with one made for the call.
+template <class Exec, class Store, class Feature, class F>
+void with_runs(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
+               basic_lookup_saved<Exec> const& saved, F const& f) {
+  device_row_order<Exec> own;
+  if (!saved.order.ready()) sort_rows_impl<Exec>::run(exec, tables, features, saved, own);
+  auto const& order = saved.order.ready() ? saved.order : own;
+  order.visit([&](auto const& runs) { f(order, runs); });
+}
+
+template <class Store>
+void check_updated_columns(char const* call, vector_view<Store> tables) {
+  for (std::int64_t t = 0; t < tables.size(); ++t)
+    if (tables[t].dim() > most_updated_columns)
+      throw error(errc::invalid_argument, std::string(call) + ": more columns than a device updates",
+                  {{"table", t}, {"dim", tables[t].dim()}, {"most", most_updated_columns}});
+}
+
+/// Sorts, sums and updates. Nothing changes before all memory is there.
+template <class Exec, class Store, class Feature, class Source, class Optimizer>
+void update_rows_on_device(Exec const& exec, char const* call, vector_view<Store> tables, vector_view<Feature const> features,
+                           basic_lookup_saved<Exec> const& saved, vector_view<Optimizer const> optimizers, Source const& source) {
+  check_updated_columns(call, tables);
+  with_runs(
+      exec, vector_view<Store const>(tables), features, saved, [&]<class Index>(auto const& order, runs_on_device<Index> const& sorted) {
+        run_launches<Exec, Store, Index, Source, Optimizer> launches(exec, tables, order, sorted, source);
+        using kernel_type = update_rows_kernel<Index, typename decltype(launches)::rows_type, Source, Optimizer>;
+        count_step(tables);
+        launches.run([&](std::int64_t table) { return of_table(optimizers, table); },
+                     [&](int number, int lanes, std::int64_t rows, std::int64_t width) {
+                       kernel_type const kernel{launches.runs(), width, number, lanes};
+                       exec.launch({.blocks = blocks_for(rows, kernel.threads / lanes), .shared_bytes = kernel.shared_bytes()}, kernel);
+                     });
+      });
+}
+
+}  // namespace tessera::inline TESSERA_ABI::detail

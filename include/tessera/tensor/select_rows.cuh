@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/core/device.hpp>
+#include <tessera/core/faults.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+#include <tessera/tensor/row_copies.cuh>
+#include <tessera/tensor/select_rows.hpp>
+
+namespace tessera::inline TESSERA_ABI::detail {
+
+inline constexpr fault_kind no_row{errc::out_of_range, "select_rows: no such row", {"position", "index", "rows"}};
+inline constexpr fault_kind no_row_of_key{errc::out_of_range, "select_rows: no such row", {"key", "position", "index", "rows"}};
+
+// Row i of key k of the result, (k * count + i), is row indices[i] of that key; one of no values where there is none.
+template <class Offset, class Write>
+struct find_row {  // unproven
+  Offset const* offsets;
+  std::int64_t const* first_rows;  // (keys + 1,), or nullptr: one key, without a name
+  std::int64_t rows;               // where there are no keys
+  std::int64_t const* indices;
+  std::int64_t count;
+  Write write;
+  fault_reporter missing;
+
+  template <class Block>
+  TESSERA_DEVICE void operator()(Block& block, std::int64_t row) const {
+    auto const key = first_rows == nullptr ? 0 : row / count;
+    auto const position = row - key * count, index = indices[position];
+    auto const first = first_rows == nullptr ? 0 : first_rows[key];
+    auto const own = first_rows == nullptr ? rows : first_rows[key + 1] - first;
+    if (index < 0 || index >= own) {
+      if (first_rows == nullptr)
+        missing(block, row, position, index, own);
+      else
+        missing(block, row, key, position, index, own);
+      return write(block, row, Offset{}, 0);
+    }
+    auto const begin = offsets[first + index];
+    write(block, row, begin, static_cast<std::int64_t>(offsets[first + index + 1]) - static_cast<std::int64_t>(begin));
+  }
+};
+
+template <device_execution Exec>
+struct select_rows_impl<Exec> {
+  template <class T, class Offset>
+  static jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, jagged_view<T, Offset> in,
+                                                          vector_view<std::int64_t const> indices, result_room room) {
+    auto const ranges = find(exec, in, indices, nullptr, 1, exec.faults(no_row));
+    return rows_of_ranges<std::remove_const_t<T>>(exec, "select_rows", in.values, ranges, room, bound_of(indices.size()));
+  }
+
+  template <class T, class Offset>
+  static keyed_jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                                vector_view<std::int64_t const> indices, std::vector<std::string> const*,
+                                                                result_room room) {
+    auto const first_rows = to_device(exec, first_rows_of(in));
+    auto const ranges = find(exec, in.flat(), indices, first_rows.data(), in.keys, exec.faults(no_row_of_key));
+    std::vector<std::int64_t> result_rows;
+    for (std::int64_t key = 0; key <= in.keys; ++key) result_rows.push_back(key * indices.size());
+    return batch_of_ranges(exec, "select_rows", in, ranges, result_rows, room, bound_of(in.keys * indices.size()));
+  }
+
+ private:
+  // Rows may come again: only none are known to have no values.
+  static std::int64_t bound_of(std::int64_t rows) noexcept { return rows == 0 ? 0 : -1; }
+
+  template <class T, class Offset>
+  static auto find(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::int64_t const> indices, std::int64_t const* first_rows,
+                   std::int64_t keys, fault_reporter missing) {
+    device_row_ranges<Offset, Offset, Exec> ranges(exec, keys * indices.size());
+    auto const write = ranges.write(exec);
+    launch_for_each(exec, ranges.rows(),
+                    find_row<Offset, decltype(write)>{in.offsets, first_rows, in.rows, indices.data(), indices.size(), write, missing});
+    return ranges;
+  }
+};
+
+}  // namespace tessera::inline TESSERA_ABI::detail

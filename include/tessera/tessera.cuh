@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Every back end for CUDA, each with its host header. What has none is in <tessera/tessera.hpp>, beside Eigen, which nvcc compiles with many
+// warnings.
+#include <tessera/core/check_finite.cuh>
+#include <tessera/core/cub_workspace.cuh>
+#include <tessera/core/cuda_event.cuh>
+#include <tessera/core/cuda_execution.cuh>
+#include <tessera/core/cuda_memory.cuh>
+#include <tessera/core/for_each_index.cuh>
+#include <tessera/core/radix_sort.cuh>
+#include <tessera/core/run_length_encode.cuh>
+#include <tessera/core/scan.cuh>
+#include <tessera/core/segmented_reduce.cuh>
+#include <tessera/core/select.cuh>
+#include <tessera/core/unique.cuh>
+#include <tessera/embed/bag_units.cuh>
+#include <tessera/embed/bucket_table.cuh>
+#include <tessera/embed/dense_table.cuh>
+#include <tessera/embed/pooled_lookup.cuh>
+#include <tessera/embed/pooled_lookup_backward.cuh>
+#include <tessera/embed/row_cache.cuh>
+#include <tessera/embed/row_gradients.cuh>
+#include <tessera/embed/row_order.cuh>
+#include <tessera/embed/row_transfer.cuh>
+#include <tessera/embed/row_updates.cuh>
+#include <tessera/embed/sequence_lookup.cuh>
+#include <tessera/embed/sequence_lookup_backward.cuh>
+#include <tessera/tensor/bucketize.cuh>
+#include <tessera/tensor/concat.cuh>
+#include <tessera/tensor/expand_rows.cuh>
+#include <tessera/tensor/gather_backward.cuh>
+#include <tessera/tensor/jagged_products.cuh>
+#include <tessera/tensor/jagged_softmax.cuh>
+#include <tessera/tensor/jagged_vectors.cuh>
+#include <tessera/tensor/masked_select.cuh>
+#include <tessera/tensor/padded.cuh>
+#include <tessera/tensor/padded_vectors.cuh>
+#include <tessera/tensor/permute_keys.cuh>
+#include <tessera/tensor/pool_segments.cuh>
+#include <tessera/tensor/range_tiles.cuh>
+#include <tessera/tensor/row_copies.cuh>
+#include <tessera/tensor/select_rows.cuh>
+#include <tessera/tensor/select_vectors.cuh>
+#include <tessera/tensor/slice_rows.cuh>
+#include <tessera/tensor/truncate_rows.cuh>
+#include <tessera/tensor/vector_arithmetic.cuh>

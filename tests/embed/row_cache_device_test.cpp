@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include "row_cache_device.hpp"
+
+#include "emulated_verbs.hpp"
+
+TEST_CASE_TEMPLATE("row_cache on an emulated device", Eviction, tessera::evict_lru, tessera::evict_lfu) {
+  tessera_tests::emulated_device device;
+  auto const exec = device.exec();
+  embed_tests::row_cache_device_suite<float, Eviction>(exec, exec);
+}
+TEST_CASE("row_cache on an emulated device: rows of 16 bits") {
+  tessera_tests::emulated_device device;
+  auto const exec = device.exec();
+  embed_tests::row_cache_device_suite<tessera::bfloat16, tessera::evict_lru>(exec, exec);
+}

@@ -1,0 +1,9 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include "sequence_lookup_device.hpp"
+
+#include "cuda_device.cuh"
+
+TEST_CASE_TEMPLATE("sequence_lookup on a GPU", Element, float, tessera::float16) {
+  tessera_tests::on_cuda([](tessera::cuda_exec const& exec) { embed_tests::sequence_lookup_device_suite<Element>(exec); });
+}

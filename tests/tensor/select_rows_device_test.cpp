@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/tensor/select_rows.cuh>
+
+#include "../support/emulated_verbs.hpp"
+#include "select_rows_suite.hpp"
+
+TEST_CASE("select_rows on an emulated device") {
+  tessera_tests::emulated_device device;
+  select_rows_suite(tensor_tests::rows_on_device(device.exec()));
+}
