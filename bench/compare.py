@@ -23,8 +23,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
-QUIET = 0.8  # of the best launch's machine rate
+import compare_cuda
+from launches import QUIET, ROOT, commit, faster_quarter, milliseconds, quiet_seconds
 
 
 class Work(NamedTuple):
@@ -148,15 +148,6 @@ class Side:
                 self.launch(short)
 
 
-def quiet_seconds(records):
-    return sorted(r["seconds"] for r in records if not r["disturbed"]) or sorted(r["seconds"] for r in records)
-
-
-def faster_quarter(records):
-    times = quiet_seconds(records)
-    return statistics.mean(times[: -(-len(times) // 4)])
-
-
 def compare(group, arguments):
     """Runs the works of one program beside their peers; a result for each."""
     program, script = group[0].program, group[0].script
@@ -210,10 +201,6 @@ def result_of(work, sides):
     )
 
 
-def milliseconds(seconds):
-    return f"{seconds * 1e3:.3g}" if seconds < 100 else f"{seconds * 1e3:.0f}"
-
-
 def markdown(results, machine):
     lines = [
         machine,
@@ -262,16 +249,6 @@ def picture(results):
     return "\n".join(parts) + "\n</svg>\n"
 
 
-def commit():
-    """That of the sources, `-dirty` where they are changed; a copy without its repository is told it by TESSERA_COMMIT."""
-    describe = ["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"]
-    try:
-        found = subprocess.run(describe, capture_output=True, text=True).stdout.strip()
-    except FileNotFoundError:
-        found = ""
-    return found or os.environ.get("TESSERA_COMMIT") or "unknown"
-
-
 def machine_line(build):
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown processor")
     cache = subprocess.run(["getconf", "LEVEL3_CACHE_SIZE"], capture_output=True, text=True).stdout.strip()
@@ -299,8 +276,6 @@ def main():
     wanted = [name for some in arguments.only or [] for name in some.split(",")]
     chosen_by = lambda name: not wanted or any(name.startswith(beginning) for beginning in wanted)
     if on_gpu:
-        import compare_cuda
-
         sys.exit(compare_cuda.run(arguments, chosen_by))
     chosen = [work for work in works() if chosen_by(work.name)]
     if not chosen:

@@ -15,7 +15,7 @@ import sys
 from collections import defaultdict
 from typing import NamedTuple
 
-from compare import QUIET, ROOT, commit, faster_quarter, milliseconds
+from launches import QUIET, ROOT, commit, faster_quarter, milliseconds
 
 LONGEST = 240  # seconds of a launch
 NO_GPU = 77  # what programs return then

@@ -17,15 +17,16 @@
 
 namespace tessera_bench {
 
-/// T tables of E rows of D floats, B samples, bags of L ids.
+/// T tables of E rows of D elements, B samples, bags of L ids.
 struct lookup_shape {
   std::int64_t tables, rows, dim, samples, length;
-  double exponent = 0;  // of Zipf; 0: uniform
+  double exponent = 0;             // of Zipf; 0: uniform
+  std::int64_t element_bytes = 4;  // of what rows are stored as
 
   std::int64_t ids_a_batch() const { return tables * samples * length; }
-  std::int64_t row_bytes() const { return ids_a_batch() * dim * 4; }
+  std::int64_t row_bytes() const { return ids_a_batch() * dim * element_bytes; }
   /// What comes from memory for them: whole lines.
-  std::int64_t line_bytes() const { return ids_a_batch() * tessera::divide_up(dim * 4, 64) * 64; }
+  std::int64_t line_bytes() const { return ids_a_batch() * tessera::divide_up(dim * element_bytes, 64) * 64; }
 };
 
 /// Tables in `Store`, batches whose rows exceed the caches, and a matrix of vectors side by side with its gradient.

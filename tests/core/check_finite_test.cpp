@@ -29,9 +29,10 @@ struct host_check_finite {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("is_finite: infinities and NaN of either sign are not", T, float, double, tessera::float16, tessera::bfloat16) {
+TEST_CASE_TEMPLATE("is_finite: infinities and NaN of either sign are not", T, float, double, tessera::float16, tessera::bfloat16,
+                   tessera::float8_e4m3, tessera::float8_e5m2) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  for (double const x : {0.0, -0.0, 1.0, -65504.0, 0x1p-24, -0x1p-14}) CHECK(tessera::is_finite(as<T>(x)));
+  for (double const x : {0.0, -0.0, 1.0, -448.0, 0x1p-24, -0x1p-14}) CHECK(tessera::is_finite(as<T>(x)));
   for (double const x : {infinity, -infinity, std::nan(""), -std::nan("")}) CHECK_FALSE(tessera::is_finite(as<T>(x)));
 }
 
@@ -41,18 +42,25 @@ TEST_CASE("is_finite: the largest and the smallest are finite") {
   for (auto const x :
        {std::numeric_limits<double>::max(), std::numeric_limits<double>::lowest(), std::numeric_limits<double>::denorm_min()})
     CHECK(tessera::is_finite(x));
+  CHECK(tessera::is_finite(tessera::float16{0x7BFF}));
+  CHECK(tessera::is_finite(tessera::bfloat16{0x7F7F}));
+  CHECK(tessera::is_finite(tessera::float8_e4m3{0xFE}));
+  CHECK(tessera::is_finite(tessera::float8_e5m2{0x7B}));
 }
 
-TEST_CASE_TEMPLATE("check_finite on one thread", T, float, double, tessera::float16, tessera::bfloat16) {
+TEST_CASE_TEMPLATE("check_finite on one thread", T, float, double, tessera::float16, tessera::bfloat16, tessera::float8_e4m3,
+                   tessera::float8_e5m2) {
   tessera_tests::serial_host host;
   check_finite_suite<T>(host_check_finite{host.exec()});
   CHECK(host.memory().allocations() == 0);
 }
-TEST_CASE_TEMPLATE("check_finite on 2 threads", T, float, double, tessera::float16, tessera::bfloat16) {
+TEST_CASE_TEMPLATE("check_finite on 2 threads", T, float, double, tessera::float16, tessera::bfloat16, tessera::float8_e4m3,
+                   tessera::float8_e5m2) {
   tessera_tests::pool_host<2> host;
   check_finite_suite<T>(host_check_finite{host.exec()});
 }
-TEST_CASE_TEMPLATE("check_finite on 4 threads", T, float, double, tessera::float16, tessera::bfloat16) {
+TEST_CASE_TEMPLATE("check_finite on 4 threads", T, float, double, tessera::float16, tessera::bfloat16, tessera::float8_e4m3,
+                   tessera::float8_e5m2) {
   tessera_tests::pool_host<4> host;
   check_finite_suite<T>(host_check_finite{host.exec()});
 }

@@ -179,6 +179,28 @@ TEST_CASE("of many faults the lowest place of the earliest call is told, once") 
   CHECK(fault_of(exec) == "refuse_odd: an odd value (position 0, value 1)");
 }
 
+TEST_CASE("a fault is taken as it is, and leaves room for the next") {
+  emulated_device device;
+  auto const exec = device.exec();
+  auto const values = put(exec, std::vector<std::int64_t>{2, 4, 5, 7});
+  auto const records = put(exec, std::vector<tessera::detail::fault_record>(2));
+  auto* const record = const_cast<tessera::detail::fault_record*>(records.data());
+  tessera::detail::fault_calls calls;
+  auto const taken = [&] {
+    exec.launch({}, tessera::detail::take_fault{record, record + 1});
+    return tessera::detail::error_of(get(exec, records)[1]);
+  };
+  CHECK(!taken());
+  for (std::int64_t const first : {0, 3}) {
+    tessera::detail::launch_for_each(exec, 4 - first, refuse_odd{values.data() + first, calls.reporter(record, odd_value)});
+    auto const found = taken();
+    REQUIRE(found.has_value());
+    CHECK(std::string(found->what()) ==
+          (first == 0 ? "refuse_odd: an odd value (position 2, value 5)" : "refuse_odd: an odd value (position 0, value 7)"));
+    CHECK(!taken());
+  }
+}
+
 TEST_CASE("the stand-in counts when the host waits") {
   emulated_device device;
   auto const exec = device.exec();

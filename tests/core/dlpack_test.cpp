@@ -75,6 +75,8 @@ TEST_CASE("the numbers of DLPack's header") {
   CHECK(is(dlpack::type_of<double>(), 2, 64));
   CHECK(is(dlpack::type_of<tessera::bfloat16>(), 4, 16));
   CHECK(is(dlpack::type_of<bool>(), 6, 8));
+  CHECK(is(dlpack::type_of<tessera::float8_e4m3>(), 10, 8));
+  CHECK(is(dlpack::type_of<tessera::float8_e5m2>(), 12, 8));
   CHECK(dlpack::read_only_flag == 1);
   CHECK(dlpack::device_of(dlpack::device_type::cuda, 5) == dlpack::device{2, 5});
   CHECK(dlpack::device_of(dlpack::device_type::cuda_managed) == dlpack::device{13, 0});
@@ -189,6 +191,10 @@ TEST_CASE("from_dlpack names what it refuses") {
     vector.tensor.dtype = {2, 16, 1};
     CHECK(refusal<vector_view<tessera::bfloat16>>(vector.tensor).value("expected code") == "4");
     CHECK(from_dlpack<vector_view<tessera::float16>>(vector.tensor).size() == 6);
+    vector.tensor.dtype = {12, 8, 1};
+    CHECK(refusal<vector_view<tessera::float8_e4m3>>(vector.tensor).value("expected code") == "10");
+    CHECK(refusal<vector_view<std::uint8_t>>(vector.tensor).value("code") == "12");
+    CHECK(from_dlpack<vector_view<tessera::float8_e5m2>>(vector.tensor).size() == 6);
   }
   SUBCASE("another number of dimensions") {
     auto const e = refusal<float_matrix>(vector.tensor);
@@ -251,8 +257,8 @@ TEST_CASE("from_dlpack names what it refuses") {
   }
 }
 
-TEST_CASE_TEMPLATE("to_dlpack and back is the same view", T, float, double, tessera::float16, tessera::bfloat16, std::int32_t, std::int64_t,
-                   std::uint8_t, std::int8_t, bool) {
+TEST_CASE_TEMPLATE("to_dlpack and back is the same view", T, float, double, tessera::float16, tessera::bfloat16, tessera::float8_e4m3,
+                   tessera::float8_e5m2, std::int32_t, std::int64_t, std::uint8_t, std::int8_t, bool) {
   auto const values = std::make_unique<T[]>(24);
   SUBCASE("vector") {
     auto out = to_dlpack(vector_view<T>(values.get(), 24));

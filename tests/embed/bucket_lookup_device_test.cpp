@@ -6,7 +6,8 @@
 
 using namespace embed_tests;
 
-TEST_CASE_TEMPLATE("bucket_table on an emulated device: pooled lookups forward and backward", Element, float, tessera::float16) {
+TEST_CASE_TEMPLATE("bucket_table on an emulated device: pooled lookups forward and backward", Element, float, tessera::float16,
+                   tessera::scaled_int8) {
   tessera_tests::emulated_device device;
   SUBCASE("rowwise_adagrad") { bucket_lookup_suite<Element>(device.exec(), tessera::rowwise_adagrad{.learning_rate = 0.1F}); }
   SUBCASE("adam") { bucket_lookup_suite<Element>(device.exec(), tessera::adam{.learning_rate = 0.1F}); }

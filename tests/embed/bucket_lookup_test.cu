@@ -8,7 +8,7 @@ using namespace embed_tests;
 using tessera::cuda_exec;
 using tessera_tests::on_cuda;
 
-TEST_CASE_TEMPLATE("bucket_table on a GPU: pooled lookups forward and backward", Element, float, tessera::float16) {
+TEST_CASE_TEMPLATE("bucket_table on a GPU: pooled lookups forward and backward", Element, float, tessera::float16, tessera::scaled_int8) {
   on_cuda([](cuda_exec const& exec) {
     SUBCASE("rowwise_adagrad") { bucket_lookup_suite<Element>(exec, tessera::rowwise_adagrad{.learning_rate = 0.1F}); }
     SUBCASE("adam") { bucket_lookup_suite<Element>(exec, tessera::adam{.learning_rate = 0.1F}); }

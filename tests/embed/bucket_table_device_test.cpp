@@ -15,13 +15,13 @@ using tessera_tests::emulated_exec;
 
 TEST_CASE_TEMPLATE("bucket_table on an emulated device", Store, bucket_table<float, emulated_exec>,
                    bucket_table<tessera::float16, emulated_exec>, bucket_table<tessera::bfloat16, emulated_exec, evict_lru>,
-                   bucket_table<float, emulated_exec, evict_lfu>) {
+                   bucket_table<float, emulated_exec, evict_lfu>, bucket_table<tessera::scaled_int8, emulated_exec, evict_lru>) {
   tessera_tests::emulated_device device;
   bucket_table_suite<Store>(device.exec());
 }
 
 TEST_CASE_TEMPLATE("bucket_table on an emulated device: bytes are counted, and building fails whole", Store,
-                   bucket_table<float, emulated_exec>, bucket_table<tessera::float16, emulated_exec, evict_lru>) {
+                   bucket_table<float, emulated_exec>, bucket_table<tessera::scaled_int8, emulated_exec, evict_lru>) {
   tessera_tests::emulated_device device;
   auto options = bucket_options;
   for (std::int64_t const rows : {0, 1, 31, 32, 33, 5000}) {

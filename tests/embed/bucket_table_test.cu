@@ -13,7 +13,8 @@ using tessera::keep_all;
 using tessera_tests::on_cuda;
 
 TEST_CASE_TEMPLATE("bucket_table on a GPU", Store, bucket_table<float, cuda_exec>, bucket_table<tessera::float16, cuda_exec>,
-                   bucket_table<tessera::bfloat16, cuda_exec, evict_lru>, bucket_table<float, cuda_exec, evict_lfu>) {
+                   bucket_table<tessera::bfloat16, cuda_exec, evict_lru>, bucket_table<float, cuda_exec, evict_lfu>,
+                   bucket_table<tessera::scaled_int8, cuda_exec, evict_lru>) {
   on_cuda([](cuda_exec const& exec) { bucket_table_suite<Store>(exec); });
 }
 

@@ -33,7 +33,8 @@ TEST_CASE_TEMPLATE("dense_table is a row store", Host, tessera_tests::serial_hos
                    tessera_tests::pool_host<4>) {
   row_store_suite<tessera::dense_table<>, Host>();
 }
-TEST_CASE_TEMPLATE("dense_table of half the bytes is a row store", Element, tessera::float16, tessera::bfloat16) {
+TEST_CASE_TEMPLATE("dense_table of fewer bytes is a row store", Element, tessera::float16, tessera::bfloat16, tessera::float8_e5m2,
+                   tessera::scaled_int8) {
   row_store_suite<tessera::dense_table<Element>, tessera_tests::pool_host<3>>();
 }
 
@@ -53,19 +54,23 @@ TEST_CASE("dense_table: slots are ids, and ids it cannot hold have none") {
   CHECK(table.rows() == 10);
 }
 
-TEST_CASE("dense_table: a table without rows holds nothing") {
+TEST_CASE_TEMPLATE("dense_table: a table without rows holds nothing", Element, float, tessera::scaled_int8) {
   tessera_tests::serial_host host;
-  tessera::dense_table<> table(host.exec(), {.dim = 3, .rows = 0}, tessera::rowwise_adagrad{});
+  tessera::dense_table<Element> table(host.exec(), {.dim = 3, .rows = 0}, tessera::rowwise_adagrad{});
   CHECK(table.rows() == 0);
   CHECK(table.bytes() == 0);
+  CHECK(table.weights().rows() == 0);
+  CHECK(std::as_const(table).weights().columns() == 3);
+  CHECK(table.states().rows() == 0);
   CHECK(locate(host.exec(), table, {0, -1}) == std::vector<std::int64_t>{-1, -1});
 }
 
-TEST_CASE("dense_table: matrices show rows and states") {
+TEST_CASE_TEMPLATE("dense_table: matrices show rows and states", Element, float, tessera::float8_e4m3, tessera::scaled_int8) {
   tessera_tests::serial_host host;
-  tessera::dense_table<> table(host.exec(), {.dim = 3, .rows = 10}, many_states{});
+  tessera::dense_table<Element> table(host.exec(), {.dim = 3, .rows = 10}, many_states{});
   CHECK(table.weights().rows() == 10);
   CHECK(table.weights().columns() == 3);
+  CHECK(table.weights().stride() == (std::is_same_v<Element, tessera::scaled_int8> ? 8 : 3));
   CHECK(table.states().columns() == 2 + 3 * 3);
   for (std::int64_t slot = 0; slot < 10; ++slot) {
     CHECK(table.weights().row(slot) == table.row(slot));

@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/core/execution.hpp>
@@ -30,16 +34,71 @@ bool same_bits(T const* a, T const* b, std::int64_t count) {
   return count == 0 || std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(T)) == 0;
 }
 
-/// Each float as the nearest element of this kind.
+/// An initial row as the nearest elements of this kind.
 template <tessera::row_element E>
-std::vector<E> rounded(std::vector<float> const& values) {
+std::vector<E> initial_elements(tessera::table_options const& table, std::int64_t id) {
+  auto const scale = tessera::row_scale<E>::covering(tessera::detail::float_bits(table.init_bound));
   std::vector<E> result;
-  for (auto const value : values) result.push_back(tessera::round_to<E>(value));
+  for (auto const value : initial_row(table, id)) result.push_back(scale.nearest(value));
   return result;
 }
 template <class T>
 bool same_bits(std::vector<T> const& a, std::vector<T> const& b) {
   return a.size() == b.size() && same_bits(a.data(), b.data(), static_cast<std::int64_t>(a.size()));
+}
+
+/// The size of the steps of a row whose largest magnitude this is, from the definition alone.
+inline double step_covering(double largest) {
+  if (!std::isfinite(largest)) return std::numeric_limits<double>::quiet_NaN();
+  double step = 0x1p-126;
+  while (127 * step < largest) step *= 2;
+  return step;
+}
+inline double largest_of(std::vector<float> const& values) {
+  double largest = 0;
+  for (auto const value : values) largest = std::isnan(value) ? HUGE_VAL : std::max(largest, std::fabs(static_cast<double>(value)));
+  return largest;
+}
+
+/// What a store holds of a row of these values, rounded to nearest. Where elements share a scale, it is that of `largest`.
+template <tessera::row_element E>
+std::vector<float> stored(std::vector<float> values, double largest) {
+  auto const step = step_covering(largest);
+  for (auto& value : values)
+    if constexpr (std::is_same_v<E, tessera::scaled_int8>)
+      value = static_cast<float>(std::nearbyint(static_cast<double>(value) / step) * step + 0);  // without a negative zero
+    else
+      value = tessera::to_float(tessera::round_to<E>(value));
+  return values;
+}
+template <tessera::row_element E>
+std::vector<float> stored(std::vector<float> const& values) {
+  return stored<E>(values, largest_of(values));
+}
+
+/// What a store first holds of an id.
+template <tessera::row_element E>
+std::vector<float> stored_initial_row(tessera::table_options const& table, std::int64_t id) {
+  return stored<E>(initial_row(table, id), static_cast<double>(table.init_bound));
+}
+
+template <class Store>
+std::vector<float> values_of_row(Store const& store, std::int64_t slot) {
+  auto const* const row = store.row(slot);
+  auto const scale = tessera::row_scale<typename Store::element>::of(row);
+  std::vector<float> values;
+  for (std::int64_t c = 0; c < store.dim(); ++c) values.push_back(scale.value(row[c]));
+  return values;
+}
+
+/// Sets a row, rounded to nearest.
+template <class Store>
+void set_row(Store& store, std::int64_t slot, std::vector<float> const& values) {
+  auto* const row = store.row(slot);
+  auto const scale =
+      tessera::row_scale<typename Store::element>::covering(tessera::detail::magnitude_of(static_cast<float>(largest_of(values))));
+  std::transform(values.begin(), values.end(), row, [&](float value) { return scale.nearest(value); });
+  scale.write_to(row);
 }
 
 template <class Store>
@@ -63,8 +122,11 @@ bool rows_are_initial(Store const& store, std::vector<std::int64_t> const& ids, 
   std::vector<float> const state(static_cast<std::size_t>(width), store.state_layout().initial);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (slots[i] < 0) return false;
-    if (!same_bits(store.row(slots[i]), rounded<typename Store::element>(initial_row(store.options(), ids[i])).data(), store.dim()))
-      return false;
+    if (!same_bits(values_of_row(store, slots[i]), stored_initial_row<typename Store::element>(store.options(), ids[i]))) return false;
+    if constexpr (std::is_same_v<typename Store::element, tessera::scaled_int8>)
+      if (static_cast<double>(tessera::row_scale<tessera::scaled_int8>::of(store.row(slots[i])).step) !=
+          step_covering(static_cast<double>(store.options().init_bound)))
+        return false;
     if (!same_bits(store.state(slots[i]), state.data(), width)) return false;
   }
   return true;

@@ -11,6 +11,7 @@
 #include <new>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -84,6 +85,18 @@ id_list order_of(Table const& table) {
   return ids;
 }
 
+/// Rows are stamped with multiples of `unit`, from 1 to `most`, which such elements hold exactly.
+template <class Element>
+struct stamps {
+  float unit = 1;
+  float most = 200;
+  explicit stamps(tessera::table_options const& options) {
+    if constexpr (std::is_same_v<Element, tessera::scaled_int8>)
+      unit = static_cast<float>(step_covering(static_cast<double>(options.init_bound)));
+    if constexpr (sizeof(Element) == 1) most = std::is_same_v<Element, tessera::scaled_int8> ? 127 : 8;
+  }
+};
+
 /// Random calls on a table and on its model, which must agree after each.
 template <class Admission, class Eviction, class Element>
 void agrees_with_model(tessera::host_exec const& exec, std::uint64_t seed, tessera::table_options const& options,
@@ -93,6 +106,7 @@ void agrees_with_model(tessera::host_exec const& exec, std::uint64_t seed, tesse
   hash_table<Element, Admission, Eviction> table(exec, options, tessera::rowwise_adagrad{.initial_state = 0.5F}, admission, eviction);
   table_model model(options, admission, eviction);
   table.keep_evicted(true);
+  stamps<Element> const stamp(options);
   float next_stamp = 1;
   bool const times = draw(2) == 0;
   // Few ids come often, many seldom.
@@ -101,7 +115,7 @@ void agrees_with_model(tessera::host_exec const& exec, std::uint64_t seed, tesse
     for (std::int64_t i = 0; i < count; ++i) ids.push_back(draw(2) == 0 ? draw(12) - 6 : draw(draw(2) == 0 ? 100 : 1500) - 50);
     return ids;
   };
-  auto const values = [&](auto& t, std::int64_t slot) { return std::pair(tessera::to_float(t.row(slot)[4]), *t.state(slot)); };
+  auto const values = [&](auto& t, std::int64_t slot) { return std::pair(values_of_row(t, slot)[4] / stamp.unit, *t.state(slot)); };
   std::size_t wrong = 0;
   for (int call = 0; call < calls; ++call) {
     auto const kind = draw(20);
@@ -130,9 +144,10 @@ void agrees_with_model(tessera::host_exec const& exec, std::uint64_t seed, tesse
         if (row->second.stamp == 0) {  // new
           wrong += !rows_are_initial(table, {ids[i]}, {slots[i]});
           row->second.stamp = next_stamp;
-          table.row(slots[i])[4] = tessera::round_to<Element>(next_stamp);
+          auto* const new_row = table.row(slots[i]);
+          new_row[4] = tessera::row_scale<Element>::of(new_row).nearest(next_stamp * stamp.unit);
           *table.state(slots[i]) = -next_stamp;
-          next_stamp = next_stamp < 200 ? next_stamp + 1 : 1;
+          next_stamp = next_stamp < stamp.most ? next_stamp + 1 : 1;
         }
         wrong += values(table, slots[i]) != std::pair(row->second.stamp, -row->second.stamp);
       }
@@ -167,9 +182,9 @@ void agrees_with_model(tessera::host_exec const& exec, std::uint64_t seed, tesse
     auto const gone = table.evicted();
     wrong += gone.ids.size() != static_cast<std::int64_t>(model.evicted.size());
     for (std::int64_t i = 0; i < gone.ids.size() && wrong == 0; ++i) {
-      auto const& [id, stamp] = model.evicted[static_cast<std::size_t>(i)];
-      wrong += gone.ids[i] != id || gone.weights(i, 4) != stamp || gone.states(i, 0) != -stamp;
-      wrong += gone.weights(i, 0) != tessera::to_float(tessera::round_to<Element>(initial_row(options, id)[0]));
+      auto const& [id, left_with] = model.evicted[static_cast<std::size_t>(i)];
+      wrong += gone.ids[i] != id || gone.weights(i, 4) != left_with * stamp.unit || gone.states(i, 0) != -left_with;
+      wrong += gone.weights(i, 0) != stored_initial_row<Element>(options, id)[0];
     }
     if (draw(3) == 0) {
       table.clear_evicted();
@@ -208,6 +223,10 @@ TEST_CASE("tables with policies agree with a model") {
   }
   SUBCASE("frequency and lfu, bf16") {
     agrees_with_model_everywhere<admit_by_frequency, evict_lfu, tessera::bfloat16>({.sightings = 2, .candidates = 1000}, {});
+  }
+  SUBCASE("lru, int8") { agrees_with_model_everywhere<admit_all, evict_lru, tessera::scaled_int8>({}, {}); }
+  SUBCASE("frequency and lfu, fp8") {
+    agrees_with_model_everywhere<admit_by_frequency, evict_lfu, tessera::float8_e4m3>({.sightings = 2, .candidates = 1000}, {});
   }
 }
 
@@ -383,6 +402,20 @@ TEST_CASE("rows that leave are kept only when asked for, in the memory of the ta
   table.begin_batch();
   locate(step.exec(), table, {8});
   CHECK(table.evicted().ids.empty());
+}
+
+TEST_CASE("a row leaves with the scale that it had, and the next in its place has its own") {
+  serial_host host;
+  auto const exec = host.exec();
+  hash_table<tessera::scaled_int8, admit_all, evict_lru> table(exec, options_of(2), tessera::sgd{});
+  one_batch(exec, table, {1, 2});
+  table.keep_evicted(true);
+  set_row(table, find(exec, table, {1})[0], {1000, -8, 16, 0, 504});
+  one_batch(exec, table, {3});
+  auto const gone = table.evicted();
+  REQUIRE(id_list(gone.ids.begin(), gone.ids.end()) == id_list{1});
+  CHECK(std::vector<float>(gone.weights.row(0), gone.weights.row(0) + 5) == std::vector<float>{1000, -8, 16, 0, 504});
+  CHECK(rows_are_initial(table, {2, 3}, find(exec, table, {2, 3})));
 }
 
 TEST_CASE_TEMPLATE("locate in two halves: what the first names, the second does not push out", Eviction, evict_lru, evict_lfu) {

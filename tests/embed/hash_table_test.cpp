@@ -57,7 +57,10 @@ TEST_CASE_TEMPLATE("hash_table is a row store with every kind of element and pol
                    tessera::hash_table<tessera::bfloat16>, tessera::hash_table<float, surely>,
                    tessera::hash_table<float, tessera::admit_all, tessera::evict_lru>,
                    tessera::hash_table<float, at_first_sight, tessera::evict_lfu>,
-                   tessera::hash_table<tessera::bfloat16, tessera::admit_all, tessera::evict_ttl>) {
+                   tessera::hash_table<tessera::bfloat16, tessera::admit_all, tessera::evict_ttl>,
+                   tessera::hash_table<tessera::scaled_int8>,
+                   tessera::hash_table<tessera::float8_e4m3, tessera::admit_all, tessera::evict_lru>,
+                   tessera::hash_table<tessera::scaled_int8, at_first_sight, tessera::evict_lfu>) {
   row_store_suite<Store, tessera_tests::pool_host<3>>();
 }
 

@@ -13,6 +13,7 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/optimizer_adaptors.hpp>
+#include <tessera/embed/bucket_table.cuh>
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/pooled_lookup_backward.cuh>
 
@@ -56,6 +57,14 @@ class trained_twins {
       tessera::prepare_backward(exec_, device_tables_, tessera::vector_view<tessera::pooled_feature const>(features_), device_saved);
     tessera::pooled_lookup_backward(exec_, device_tables_, features_, device_saved, device_gradients.in(), optimizer_);
   }
+  /// A backward on the device alone, of a forward that is not run.
+  void step_there(std::mt19937_64& random, tessera::keyed_jagged<> const& batch) {
+    auto const there = device_batch<Exec>::copy_of(exec_, batch);
+    auto const gradients = random_gradients(random, options_, features_, batch.view());
+    device_matrices<Exec> const device_gradients(exec_, gradients.out(), 0);
+    tessera::basic_lookup_saved<Exec> const saved{there.view(), {}, {}};
+    tessera::pooled_lookup_backward(exec_, device_tables_, features_, saved, device_gradients.in(), optimizer_);
+  }
   bool same() { return same_tables(exec_, tables_, device_tables_); }
 
  private:
@@ -83,6 +92,73 @@ void pooled_backward_device_suite(Exec const& exec, Optimizer const& optimizer) 
     twins.step(random, random_batch(twins.host(), random, features.size(), shape), step == 2, step % 2 == 0 ? 0 : 3);
     CHECK(twins.same());
   }
+}
+
+/// Backwards refuse an order and slots of a batch with another number of values; nothing has changed then. The table of dim 4 is new.
+template <class Exec, class Store, class Optimizer>
+void refuses_other_batches(Exec const& exec, std::vector<Store>& tables, Optimizer const& optimizer) {
+  using tessera_tests::error_of;
+  using rows_of_key = std::vector<std::vector<std::int64_t>>;
+  tessera_tests::serial_host host;
+  std::vector<tessera::pooled_feature> const one{{0}};
+  tessera::vector_view<tessera::pooled_feature const> const features(one);
+  auto const batch_of = [&](rows_of_key const& rows) {
+    return device_batch<Exec>::copy_of(exec, tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", rows}}));
+  };
+  auto const three = batch_of({{1, 2}, {3}}), four = batch_of({{1, 2}, {3, 4}}), two = batch_of({{1}, {4}}), none = batch_of({});
+  std::vector<float> storage(8, 0.5F);
+  device_matrices<Exec> const vectors(exec, {{storage.data(), 2, 4}}, 0), gradients(exec, {{storage.data(), 2, 4}}, 0),
+      no_rows(exec, {{storage.data(), 0, 4}}, 0);
+  auto const forward = [&](device_batch<Exec> const& batch) {
+    tessera::basic_lookup_saved<Exec> saved;
+    tessera::pooled_lookup(exec, tables, one, batch.view(), vectors.out(), saved);
+    return saved;
+  };
+  auto const backward = [&](tessera::basic_lookup_saved<Exec> const& saved) {
+    tessera::pooled_lookup_backward(exec, tables, one, saved, saved.batch.rows() == 0 ? no_rows.in() : gradients.in(), optimizer);
+  };
+  auto const refusal = [&](auto const& call) {
+    auto const refused = error_of(call);
+    CHECK(refused.code() == tessera::errc::shape_mismatch);
+    return std::string(refused.what());
+  };
+  auto const held = [&] {  // the vectors of every row
+    tessera::pooled_lookup(exec, std::as_const(tables), one, four.view(), vectors.out());
+    auto values = vectors.values();
+    tessera::pooled_lookup(exec, std::as_const(tables), one, two.view(), vectors.out());
+    auto const more = vectors.values();
+    values.insert(values.end(), more.begin(), more.end());
+    return values;
+  };
+
+  forward(four);
+  auto const before = held();
+  auto saved = forward(three);
+  tessera::prepare_backward(exec, tables, features, saved);
+  for (auto const* const other : {&four, &two, &none}) {
+    saved.batch = other->view();
+    auto const values = std::to_string(other->room());
+    CAPTURE(values);
+    if constexpr (Store::slots_are_ids) {
+      auto const told = ": the order was prepared for another batch (values " + values + ", values of the order 3)";
+      CHECK(refusal([&] { backward(saved); }) == "pooled_lookup_backward" + told);
+      CHECK(refusal([&] { tessera::prepare_backward(exec, tables, features, saved); }) == "prepare_backward" + told);
+    } else {
+      auto const told = ": one slot a value; was it saved by a lookup in such tables? (values " + values + ", slots 3)";
+      CHECK(refusal([&] { backward(saved); }) == "pooled_lookup_backward" + told);
+      CHECK(refusal([&] { tessera::prepare_backward(exec, tables, features, saved); }) == "prepare_backward" + told);
+    }
+  }
+  auto mixed = forward(four);  // slots of its own, the order of another
+  mixed.order = std::move(saved.order);
+  CHECK(refusal([&] { backward(mixed); }) ==
+        "pooled_lookup_backward: the order was prepared for another batch (values 4, values of the order 3)");
+  CHECK(tables[0].steps() == tessera::step_count(0));
+  CHECK(same_bits(held(), before));
+
+  backward(forward(four));
+  CHECK(tables[0].steps() == tessera::step_count(1));
+  CHECK_FALSE(same_bits(held(), before));
 }
 
 /// What does not depend on the kind of element or optimizer.
@@ -158,6 +234,37 @@ void pooled_backward_device_edges(Exec const& exec) {
                     tessera::error);
     std::vector<tessera::rowwise_adagrad> const three(3);
     CHECK_THROWS_AS(tessera::pooled_lookup_backward(exec, twins.device_tables(), none, saved, no_gradients, three), tessera::error);
+  }
+  SUBCASE("what was saved or prepared for another batch is refused before anything changes") {
+    auto const options = tables_of_dims({4}, 32);
+    {
+      std::vector<tessera::dense_table<float, Exec>> tables;
+      tables.emplace_back(exec, options[0], optimizer);
+      refuses_other_batches(exec, tables, optimizer);
+    }
+    std::vector<tessera::bucket_table<float, Exec>> tables;
+    tables.emplace_back(exec, options[0], optimizer);
+    refuses_other_batches(exec, tables, optimizer);
+  }
+  SUBCASE("the widest rows that are updated, and wider ones") {
+    CHECK(tessera::detail::most_updated_columns == 4096);
+    auto const options = tables_of_dims({4095, 4096}, 3);
+    trained_twins<float, Exec, tessera::rowwise_adagrad> twins(exec, options, {{0}, {1, tessera::pooling::mean}}, optimizer);
+    auto const batch = tessera::keyed_jagged<>::from_rows(twins.host(), {{"a", {{0, 2}, {0}}}, {"b", {{1}, {}, {2, 1, 1}}}});
+    twins.step(random, batch, false, 0);
+    CHECK(twins.same());
+    std::vector<std::vector<std::int64_t>> rows(2);  // more values than one chunk sums
+    rows[0].assign(static_cast<std::size_t>(tessera::canonical_sum_chunk), 1);
+    rows[1] = {1, 0};
+    twins.step(random, tessera::keyed_jagged<>::from_rows(twins.host(), {{"a", {{1}}}, {"b", rows}}), true, 1);
+    CHECK(twins.same());
+
+    auto const wider = tables_of_dims({8, 4097}, 3);
+    trained_twins<float, Exec, tessera::rowwise_adagrad> wide(exec, wider, {{0}, {1}}, optimizer);
+    auto const refusal = tessera_tests::error_of([&] { wide.step_there(random, batch); });
+    CHECK(refusal.code() == tessera::errc::invalid_argument);
+    CHECK(std::string(refusal.what()) == "pooled_lookup_backward: more columns than a device updates (table 1, dim 4097, most 4096)");
+    CHECK(wide.same());  // none has taken a step
   }
 }
 

@@ -6,7 +6,8 @@
 
 using namespace embed_tests;
 
-TEST_CASE_TEMPLATE("pooled_lookup_backward on an emulated device: row-wise Adagrad", Element, float, tessera::float16, tessera::bfloat16) {
+TEST_CASE_TEMPLATE("pooled_lookup_backward on an emulated device: row-wise Adagrad", Element, float, tessera::bfloat16,
+                   tessera::float8_e4m3, tessera::scaled_int8) {
   tessera_tests::emulated_device device;
   pooled_backward_device_suite<Element>(device.exec(), tessera::rowwise_adagrad{.learning_rate = 0.1F, .initial_state = 0.5F});
 }

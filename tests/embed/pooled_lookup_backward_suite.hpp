@@ -99,7 +99,8 @@ std::vector<float> contents(tessera::host_exec const& exec, std::vector<Store> c
         all.insert(all.end(), static_cast<std::size_t>(table.dim() + width), std::numeric_limits<float>::quiet_NaN());
         continue;
       }
-      for (std::int64_t c = 0; c < table.dim(); ++c) all.push_back(tessera::to_float(table.row(slot)[c]));
+      auto const row = values_of_row(table, slot);
+      all.insert(all.end(), row.begin(), row.end());
       all.insert(all.end(), table.state(slot), table.state(slot) + width);
     }
   return all;

@@ -166,7 +166,8 @@ TEST_CASE("pooled_lookup_backward: an id that read as zeros gets no gradient") {
 }
 
 TEST_CASE_TEMPLATE("pooled_lookup_weight_gradient: the derivative by each weight", Store, dense, hashed,
-                   tessera::dense_table<tessera::bfloat16>) {
+                   tessera::dense_table<tessera::bfloat16>, tessera::hash_table<tessera::float8_e4m3>,
+                   tessera::dense_table<tessera::scaled_int8>, tessera::hash_table<tessera::scaled_int8>) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::vector<float> first;
@@ -192,9 +193,9 @@ TEST_CASE_TEMPLATE("pooled_lookup_weight_gradient: the derivative by each weight
         for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) {
           double const scale = feature.pooling == tessera::pooling::mean ? 1.0 / static_cast<double>(bags.length(bag)) : 1.0;
           double expected = 0, magnitude = 0;
-          auto const slot = find(exec, table, {view.values[p]})[0];
+          auto const row = values_of_row(table, find(exec, table, {view.values[p]})[0]);
           for (std::int64_t c = 0; c < table.dim(); ++c) {
-            auto const term = scale * static_cast<double>(tessera::to_float(table.row(slot)[c])) *
+            auto const term = scale * static_cast<double>(row[static_cast<std::size_t>(c)]) *
                               static_cast<double>(gradients.in()[static_cast<std::size_t>(key)](bag, c));
             expected += term;
             magnitude += std::abs(term);
@@ -209,7 +210,8 @@ TEST_CASE_TEMPLATE("pooled_lookup_weight_gradient: the derivative by each weight
   });
 }
 
-TEST_CASE("pooled_lookup_weight_gradient: a row not admitted counts with the bits that it would have") {
+TEST_CASE_TEMPLATE("pooled_lookup_weight_gradient: a row not admitted counts with the bits that it would have", Element, float,
+                   tessera::float8_e5m2, tessera::scaled_int8) {
   std::mt19937_64 random(12);
   tessera_tests::serial_host host;
   auto const exec = host.exec();
@@ -226,8 +228,8 @@ TEST_CASE("pooled_lookup_weight_gradient: a row not admitted counts with the bit
     tessera::pooled_lookup_weight_gradient(exec, tables, features, saved, gradients.in(), result);
     return result;
   };
-  auto tables = make_tables<dense>(exec, options, tessera::sgd{});
-  std::vector<tessera::hash_table<float, tessera::admit_by_probability>> closed;
+  auto tables = make_tables<tessera::dense_table<Element>>(exec, options, tessera::sgd{});
+  std::vector<tessera::hash_table<Element, tessera::admit_by_probability>> closed;
   for (auto const& table : options) closed.emplace_back(exec, table, tessera::sgd{}, tessera::admit_by_probability{.probability = 0});
   CHECK(same_bits(of(closed), of(tables)));
   for (auto const& table : closed) CHECK(table.rows() == 0);

@@ -11,7 +11,8 @@ void check(Optimizer const& optimizer) {
 }
 }  // namespace
 
-TEST_CASE_TEMPLATE("pooled_lookup_backward on a GPU: row-wise Adagrad", Element, float, tessera::float16, tessera::bfloat16) {
+TEST_CASE_TEMPLATE("pooled_lookup_backward on a GPU: row-wise Adagrad", Element, float, tessera::bfloat16, tessera::float8_e4m3,
+                   tessera::scaled_int8) {
   check<Element>(tessera::rowwise_adagrad{.learning_rate = 0.1F, .initial_state = 0.5F});
 }
 TEST_CASE_TEMPLATE("pooled_lookup_backward on a GPU: every optimizer", Optimizer, tessera::sgd, tessera::momentum_sgd, tessera::adagrad,

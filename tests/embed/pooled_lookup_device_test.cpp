@@ -6,7 +6,8 @@
 
 using namespace embed_tests;
 
-TEST_CASE_TEMPLATE("pooled_lookup on an emulated device", Element, float, tessera::float16, tessera::bfloat16) {
+TEST_CASE_TEMPLATE("pooled_lookup on an emulated device", Element, float, tessera::float16, tessera::bfloat16, tessera::float8_e4m3,
+                   tessera::float8_e5m2, tessera::scaled_int8) {
   tessera_tests::emulated_device device;
   pooled_lookup_device_suite<Element>(device.exec());
 }

@@ -1,6 +1,9 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
+#include <cmath>
+#include <limits>
+#include <map>
 #include <numeric>
 
 #include <tessera/embed/dense_table.hpp>
@@ -21,7 +24,8 @@ TEST_CASE_TEMPLATE("pooled_lookup over hashed tables", Host, serial_host, pool_h
 
 TEST_CASE_TEMPLATE("pooled_lookup: every team gives the same bits", Store, dense, hashed) { pooled_lookup_of_every_team<Store>(); }
 
-TEST_CASE("pooled_lookup: dense and hashed tables give the same bits") {
+TEST_CASE_TEMPLATE("pooled_lookup: dense and hashed tables give the same bits", Element, float, tessera::float8_e5m2,
+                   tessera::scaled_int8) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -34,8 +38,8 @@ TEST_CASE("pooled_lookup: dense and hashed tables give the same bits") {
     auto const batch =
         random_batch(exec, random, features.size(), {.id_range = 50, .most_rows = 30, .mean_length = 4, .weighted = weighted});
     auto const view = std::as_const(batch).view();
-    auto const dense_tables = make_tables<dense>(exec, options, tessera::sgd{});
-    auto hashed_tables = make_tables<hashed>(exec, options, tessera::sgd{});
+    auto const dense_tables = make_tables<tessera::dense_table<Element>>(exec, options, tessera::sgd{});
+    auto hashed_tables = make_tables<tessera::hash_table<Element>>(exec, options, tessera::sgd{});
     pooled_matrices from_dense(options, features, view), unseen(options, features, view), seen(options, features, view);
     tessera::lookup_saved saved;
     tessera::pooled_lookup(exec, dense_tables, features, view, from_dense.out());
@@ -181,8 +185,10 @@ TEST_CASE("pooled_lookup: pieces read about as much whatever the shape") {
   CHECK(bags_per_piece(100, 100, 4) == 4096);
 }
 
-TEST_CASE_TEMPLATE("pooled_lookup: rows of 16 bits are read as their values", Store, tessera::dense_table<tessera::float16>,
-                   tessera::hash_table<tessera::float16>, tessera::dense_table<tessera::bfloat16>, tessera::hash_table<tessera::bfloat16>) {
+TEST_CASE_TEMPLATE("pooled_lookup: rows of fewer bits are read as their values", Store, tessera::dense_table<tessera::float16>,
+                   tessera::hash_table<tessera::float16>, tessera::dense_table<tessera::bfloat16>, tessera::hash_table<tessera::bfloat16>,
+                   tessera::dense_table<tessera::float8_e4m3>, tessera::hash_table<tessera::float8_e5m2>,
+                   tessera::dense_table<tessera::scaled_int8>, tessera::hash_table<tessera::scaled_int8>) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::vector<float> first;
@@ -197,16 +203,56 @@ TEST_CASE_TEMPLATE("pooled_lookup: rows of 16 bits are read as their values", St
     tessera::lookup_saved saved;
     tessera::pooled_lookup(exec, std::as_const(tables), features, view, unseen.out());
     tessera::pooled_lookup(exec, tables, features, view, seen.out(), saved);
-    auto const rounded = [&](std::int64_t table, std::int64_t id) {
-      auto row = initial_row(options[static_cast<std::size_t>(table)], id);
-      for (auto& x : row) x = tessera::to_float(tessera::round_to<typename Store::element>(x));
-      return row;
+    auto const initial = [&](std::int64_t table, std::int64_t id) {
+      return stored_initial_row<typename Store::element>(options[static_cast<std::size_t>(table)], id);
     };
-    CHECK(close_to(seen.values(), reference_pool(options, features, view, rounded)));
+    CHECK(close_to(seen.values(), reference_pool(options, features, view, initial)));
     CHECK(same_bits(seen.values(), unseen.values()));
     if (first.empty()) first = seen.values();
     CHECK(same_bits(first, seen.values()));
   });
+}
+
+TEST_CASE_TEMPLATE("pooled_lookup: rows that changed are read by the scale that each has now", Store,
+                   tessera::dense_table<tessera::scaled_int8>, tessera::hash_table<tessera::scaled_int8>) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  pool_host<2> host;
+  auto const exec = host.exec();
+  auto const options = tables_of_dims({1, 3, 16, 17, 127, 128, 1030}, 20);
+  auto const features = features_over(static_cast<std::int64_t>(options.size()));
+  auto tables = make_tables<Store>(exec, options, tessera::sgd{});
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<float>> rows;
+  for (std::size_t t = 0; t < tables.size(); ++t)
+    for (std::int64_t id = 0; id < 20; ++id) {
+      auto values = tessera_tests::random_floats(random, static_cast<std::size_t>(options[t].dim));
+      for (auto& x : values) x = id == 5 ? 0 : std::ldexp(x, static_cast<int>(id) - 10);
+      set_row(tables[t], locate(exec, tables[t], {id})[0], values);
+      rows[{static_cast<std::int64_t>(t), id}] = stored<tessera::scaled_int8>(values);
+    }
+  for (bool const weighted : {false, true}) {
+    auto const batch =
+        random_batch(exec, random, features.size(), {.id_range = 20, .most_rows = 30, .mean_length = 4, .weighted = weighted});
+    auto const view = std::as_const(batch).view();
+    pooled_matrices seen(options, features, view), unseen(options, features, view);
+    tessera::lookup_saved saved;
+    tessera::pooled_lookup(exec, tables, features, view, seen.out(), saved);
+    tessera::pooled_lookup(exec, std::as_const(tables), features, view, unseen.out());
+    CHECK(close_to(seen.values(), reference_pool(options, features, view, [&](std::int64_t t, std::int64_t id) { return rows[{t, id}]; })));
+    CHECK(same_bits(seen.values(), unseen.values()));
+    CHECK(seen.gaps_untouched());
+  }
+  // A row that is no number makes none of the vectors that it is not in one.
+  std::vector<float> odd(127);
+  odd[100] = std::numeric_limits<float>::infinity();
+  set_row(tables[4], find(exec, tables[4], {7})[0], odd);
+  std::vector<tessera::pooled_feature> const one{{4}};
+  auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{6, 8}, {6, 7}, {8}}}});
+  pooled_matrices out(options, one, std::as_const(batch).view());
+  tessera::pooled_lookup(exec, std::as_const(tables), one, std::as_const(batch).view(), out.out());
+  for (std::int64_t bag = 0; bag < 3; ++bag)
+    for (std::int64_t c = 0; c < 127; ++c) CHECK(std::isnan(out.out()[0](bag, c)) == (bag == 1));
 }
 
 TEST_CASE("pooled_lookup: ids out of range may count as zeros") {
@@ -294,7 +340,8 @@ TEST_CASE_TEMPLATE("pooled_lookup: a batch's new ids take no row that any of its
   });
 }
 
-TEST_CASE_TEMPLATE("pooled_lookup: more vectors than caches keep are the same bits", Store, dense, hashed) {
+TEST_CASE_TEMPLATE("pooled_lookup: more vectors than caches keep are the same bits", Store, dense, hashed,
+                   tessera::dense_table<tessera::scaled_int8>, tessera::hash_table<tessera::float8_e4m3>) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);

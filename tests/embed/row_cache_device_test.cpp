@@ -9,8 +9,8 @@ TEST_CASE_TEMPLATE("row_cache on an emulated device", Eviction, tessera::evict_l
   auto const exec = device.exec();
   embed_tests::row_cache_device_suite<float, Eviction>(exec, exec);
 }
-TEST_CASE("row_cache on an emulated device: rows of 16 bits") {
+TEST_CASE_TEMPLATE("row_cache on an emulated device: rows of fewer bits", Element, tessera::bfloat16, tessera::scaled_int8) {
   tessera_tests::emulated_device device;
   auto const exec = device.exec();
-  embed_tests::row_cache_device_suite<tessera::bfloat16, tessera::evict_lru>(exec, exec);
+  embed_tests::row_cache_device_suite<Element, tessera::evict_lru>(exec, exec);
 }

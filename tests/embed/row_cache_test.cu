@@ -10,6 +10,6 @@ TEST_CASE_TEMPLATE("row_cache on a GPU, over tables in pinned memory of the host
   tessera_tests::on_cuda([](tessera::cuda_exec const& exec) {
     tessera::pinned_memory pinned(exec.device().ordinal());
     embed_tests::row_cache_device_suite<float, Eviction>(exec, exec.with_memory(pinned));
-    embed_tests::row_cache_device_suite<tessera::bfloat16, Eviction>(exec, exec.with_memory(pinned));
+    embed_tests::row_cache_device_suite<tessera::scaled_int8, Eviction>(exec, exec.with_memory(pinned));
   });
 }

@@ -74,7 +74,9 @@ TEST_CASE_TEMPLATE("pooled_lookup_gradients: each row once, its sum as in double
 }
 
 TEST_CASE_TEMPLATE("update_rows: gradients handed out do what the fused backward does", Store, dense, hashed,
-                   tessera::dense_table<tessera::float16>, tessera::hash_table<tessera::bfloat16>) {
+                   tessera::dense_table<tessera::float16>, tessera::hash_table<tessera::bfloat16>,
+                   tessera::hash_table<tessera::float8_e5m2>, tessera::dense_table<tessera::scaled_int8>,
+                   tessera::hash_table<tessera::scaled_int8>) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);

@@ -4,6 +4,6 @@
 
 #include "cuda_device.cuh"
 
-TEST_CASE_TEMPLATE("row_gradients on a GPU", Element, float, tessera::float16) {
+TEST_CASE_TEMPLATE("row_gradients on a GPU", Element, float, tessera::float16, tessera::scaled_int8) {
   tessera_tests::on_cuda([](tessera::cuda_exec const& exec) { embed_tests::row_gradients_device_suite<Element>(exec); });
 }

@@ -6,7 +6,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <string>
@@ -25,8 +27,11 @@ using namespace embed_tests;
 using tessera::bfloat16;
 using tessera::dense_table;
 using tessera::float16;
+using tessera::float8_e4m3;
+using tessera::float8_e5m2;
 using tessera::hash_table;
 using tessera::row_status;
+using tessera::scaled_int8;
 using tessera_tests::serial_host;
 using id_list = std::vector<std::int64_t>;
 using cached = hash_table<float, tessera::admit_by_frequency, tessera::evict_lru>;
@@ -66,16 +71,22 @@ row_block read(tessera::host_exec const& exec, Store const& store, id_list const
   return block;
 }
 
+/// The block's weights once a store of such elements has held them.
 template <class Element>
-std::vector<float> through(std::vector<float> values) {
-  for (auto& v : values) v = tessera::to_float(tessera::round_to<Element>(v));
-  return values;
+std::vector<float> through(row_block block) {
+  for (std::int64_t i = 0; i < block.count; ++i) {
+    auto* const row = block.weight_view().row(i);
+    auto const values = stored<Element>({row, row + dim});
+    std::copy(values.begin(), values.end(), row);
+  }
+  return block.weights;
 }
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("what is written reads back the same", Store, dense_table<>, dense_table<float16>, dense_table<bfloat16>, hash_table<>,
-                   hash_table<float16>, hash_table<bfloat16>, cached) {
+TEST_CASE_TEMPLATE("what is written reads back the same", Store, dense_table<>, dense_table<float16>, dense_table<bfloat16>,
+                   dense_table<float8_e5m2>, dense_table<scaled_int8>, hash_table<>, hash_table<float16>, hash_table<bfloat16>,
+                   hash_table<float8_e4m3>, hash_table<scaled_int8>, cached) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
@@ -92,7 +103,7 @@ TEST_CASE_TEMPLATE("what is written reads back the same", Store, dense_table<>, 
     CHECK(std::all_of(statuses.begin(), statuses.end(),
                       [](auto s) { return s == (Store::slots_are_ids ? row_status::found : row_status::inserted); }));
     auto const back = read(exec, store, ids);
-    CHECK(same_bits(back.weights, through<typename Store::element>(block.weights)));
+    CHECK(same_bits(back.weights, through<typename Store::element>(block)));
     CHECK(same_bits(back.states, block.states));
     // Ids without a row, and those that nobody wrote, are initial.
     id_list others(400);
@@ -103,7 +114,7 @@ TEST_CASE_TEMPLATE("what is written reads back the same", Store, dense_table<>, 
     auto const rows = store.rows();
     auto const initial = read(exec, store, others);
     for (std::size_t i = 0; i < others.size(); ++i) {
-      auto const expected = through<typename Store::element>(initial_row(options, others[i]));
+      auto const expected = stored_initial_row<typename Store::element>(options, others[i]);
       CHECK(same_bits(initial.weights.data() + i * (dim + 2), expected.data(), dim));
       for (std::size_t c = 0; c < dim; ++c) CHECK(initial.states[i * (dim + 1) + c] == 0.5F);
     }
@@ -138,35 +149,114 @@ TEST_CASE("rows go from store to store and keep their bits") {
     CHECK(same_bits(again.weights().data(), dense.weights().data(), 400 * dim));
     CHECK(same_bits(again.states().data(), dense.states().data(), 400));
   }
-  SUBCASE("to narrower elements and back: rounded once") {
-    dense_table<bfloat16> narrow(exec, options, optimizer);
+  auto const rounded_once = [&]<class Element>(Element) {
+    dense_table<Element> narrow(exec, options, optimizer);
     copy(dense, narrow);
     hash_table<float> wide(exec, empty, optimizer);
     copy(narrow, wide);
-    hash_table<bfloat16> narrow_again(exec, empty, optimizer);
+    hash_table<Element> narrow_again(exec, empty, optimizer);
     copy(wide, narrow_again);
-    CHECK(same_bits(read(exec, wide, ids).weights, through<bfloat16>(block.weights)));
-    CHECK(same_bits(read(exec, narrow_again, ids).weights, through<bfloat16>(block.weights)));
+    CHECK(same_bits(read(exec, wide, ids).weights, through<Element>(block)));
+    CHECK(same_bits(read(exec, narrow_again, ids).weights, through<Element>(block)));
     CHECK(same_bits(read(exec, narrow_again, ids).states, block.states));
+  };
+  SUBCASE("to narrower elements and back: rounded once") {
+    rounded_once(bfloat16{});
+    rounded_once(float8_e4m3{});
+    rounded_once(scaled_int8{});
   }
 }
 
-TEST_CASE("rows that were evicted enter another store as they were") {
+namespace {
+
+/// Writes rows into a store of such rows and reads them.
+template <class Store>
+std::vector<std::vector<float>> write_and_read(tessera::host_exec const& exec, std::vector<std::vector<float>> const& rows) {
+  auto const count = static_cast<std::int64_t>(rows.size()), width = static_cast<std::int64_t>(rows[0].size());
+  Store store(exec, {.id = tessera::table_id(9), .dim = width, .rows = count, .init_bound = 0.3F}, tessera::sgd{});
+  std::vector<float> weights;
+  for (auto const& row : rows) weights.insert(weights.end(), row.begin(), row.end());
+  id_list ids(rows.size());
+  std::iota(ids.begin(), ids.end(), 0);
+  tessera::write_rows(exec, store, ids, {weights.data(), count, width}, {});
+  std::fill(weights.begin(), weights.end(), -99.0F);
+  tessera::read_rows(exec, store, ids, {weights.data(), count, width}, {});
+  std::vector<std::vector<float>> result;
+  for (std::int64_t i = 0; i < count; ++i) result.emplace_back(weights.begin() + i * width, weights.begin() + (i + 1) * width);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("rows that share a scale read back within half a step of their own, whole steps as they were", Store,
+                   dense_table<scaled_int8>, hash_table<scaled_int8>) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  serial_host host;
+  for (std::size_t const width : {1U, 3U, 5U, 127U, 1030U}) {
+    CAPTURE(width);
+    std::vector<std::vector<float>> rows, whole;
+    for (int i = 0; i < 40; ++i) {  // magnitudes far apart side by side
+      auto row = tessera_tests::random_floats(random, width);
+      for (auto& x : row) x = std::ldexp(x, 11 * (i % 20) - 110);
+      rows.push_back(row);
+      for (auto& x : row) x = std::ldexp(static_cast<float>(static_cast<int>(random() % 255) - 127), 11 * (i % 20) - 110);
+      row[random() % width] = std::ldexp(127.0F, 11 * (i % 20) - 110);
+      whole.push_back(row);
+    }
+    rows[5].assign(width, 0.0F);
+    rows[6].assign(width, std::numeric_limits<float>::denorm_min());
+    rows[7].assign(width, -0x1.FCp+127F);
+    whole[5].assign(width, 0.0F);
+    auto const back = write_and_read<Store>(host.exec(), rows);
+    double worst = 0;  // in half steps
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      for (std::size_t c = 0; c < width; ++c)
+        worst = std::max(
+            worst, std::abs(static_cast<double>(back[i][c]) - static_cast<double>(rows[i][c])) * 2 / step_covering(largest_of(rows[i])));
+    CHECK(worst <= 1);
+    CHECK(write_and_read<Store>(host.exec(), back) == back);
+    CHECK(write_and_read<Store>(host.exec(), whole) == whole);
+  }
+}
+
+TEST_CASE_TEMPLATE("what is no number: of the element, or of all that share its scale", Store, dense_table<>, dense_table<float16>,
+                   hash_table<float8_e4m3>, dense_table<float8_e5m2>, dense_table<scaled_int8>, hash_table<scaled_int8>) {
+  using element = typename Store::element;
+  constexpr bool shares = std::is_same_v<element, scaled_int8>;
+  serial_host host;
+  constexpr auto infinity = std::numeric_limits<float>::infinity();
+  for (float const odd : {std::numeric_limits<float>::quiet_NaN(), infinity, -infinity}) {
+    auto const back = write_and_read<Store>(host.exec(), {{1, 2, 3, 4, 5}, {1, 2, odd, 4, 5}, {1, 2, 3, 4, 5}, {0, 0, 0, 0, odd}});
+    CHECK(back[0] == std::vector<float>{1, 2, 3, 4, 5});
+    CHECK(back[2] == back[0]);
+    for (std::size_t c = 0; c < 5; ++c) {
+      CHECK(std::isnan(back[1][c]) == (c == 2 ? shares || std::isnan(odd) || std::is_same_v<element, float8_e4m3> : shares));
+      CHECK(std::isnan(back[3][c]) == (c == 4 ? shares || std::isnan(odd) || std::is_same_v<element, float8_e4m3> : shares));
+    }
+    if (!shares && std::isinf(odd) && !std::is_same_v<element, float8_e4m3>) CHECK(back[1][2] == odd);
+  }
+}
+
+TEST_CASE_TEMPLATE("rows that were evicted enter another store as they were", Element, bfloat16, float8_e5m2, scaled_int8) {
   serial_host host;
   auto const exec = host.exec();
   auto small = options;
   small.rows = 0;
   small.most_rows = 3;
   tessera::adagrad const optimizer{.initial_state = 0.125F};
-  hash_table<bfloat16, tessera::admit_all, tessera::evict_lru> cache(exec, small, optimizer);
+  hash_table<Element, tessera::admit_all, tessera::evict_lru> cache(exec, small, optimizer);
   auto empty = options;
   empty.rows = 0;
-  hash_table<bfloat16> below(exec, empty, optimizer);
+  hash_table<Element> below(exec, empty, optimizer);
   cache.keep_evicted(true);
   auto const visit = [&](std::int64_t id, float mark) {
     cache.begin_batch();
     auto const slot = locate(exec, cache, {id})[0];
-    cache.row(slot)[1] = tessera::round_to<bfloat16>(mark);
+    auto values = values_of_row(cache, slot);
+    values[1] = mark;
+    set_row(cache, slot, values);
     cache.state(slot)[2] = mark;
   };
   visit(1, 1);

@@ -34,7 +34,7 @@ double mean_after(tessera::host_exec const& exec, std::int64_t dim, int steps, f
   tessera::table_options const options{.id = tessera::table_id{1}, .dim = dim, .rows = 1, .init_bound = 0, .seed = tessera::random_seed{9}};
   std::vector<tessera::dense_table<Element>> tables;
   tables.emplace_back(exec, options, tessera::sgd{});
-  for (std::int64_t c = 0; c < dim; ++c) tables[0].row(0)[c] = tessera::round_to<Element>(1.0F);
+  set_row(tables[0], 0, std::vector<float>(static_cast<std::size_t>(dim), 1.0F));
   std::vector<tessera::pooled_feature> const features{{.table = 0}};
   auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{0}}}});
   pooled_matrices out({options}, features, std::as_const(batch).view()), gradients({options}, features, std::as_const(batch).view());
@@ -44,7 +44,7 @@ double mean_after(tessera::host_exec const& exec, std::int64_t dim, int steps, f
   for (int step = 0; step < steps; ++step)
     tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), tessera::sgd{.learning_rate = 1});
   double sum = 0;
-  for (std::int64_t c = 0; c < dim; ++c) sum += static_cast<double>(tessera::to_float(tables[0].row(0)[c]));
+  for (auto const x : values_of_row(tables[0], 0)) sum += static_cast<double>(x);
   return sum / static_cast<double>(dim);
 }
 
@@ -152,12 +152,25 @@ auto with_row_clipping(Wrapped wrapped, double max_norm) {
 
 }  // namespace reference
 
-// Four steps of pooled_lookup_backward beside the reference. A row of 16 bits is rounded to a neighbour at each step; the reference then goes
-// on from there, so that what is left is one rounding.
+// How far the values beside one lie apart at most, in a row of elements of fewer bits than a float.
+template <class Store>
+double gap_at(Store const& store, std::int64_t slot, double value) {
+  using element = typename Store::element;
+  auto const magnitude = std::abs(value);
+  if constexpr (std::is_same_v<element, tessera::scaled_int8>)
+    return static_cast<double>(tessera::row_scale<element>::of(store.row(slot)).step);
+  if (std::is_same_v<element, tessera::float16>) return magnitude * 0x1p-10;
+  if (std::is_same_v<element, tessera::bfloat16>) return magnitude * 0x1p-7;
+  if (std::is_same_v<element, tessera::float8_e4m3>) return std::max(magnitude * 0x1p-3, 0x1p-9);
+  if (std::is_same_v<element, tessera::float8_e5m2>) return std::max(magnitude * 0x1p-2, 0x1p-16);
+  return 0;
+}
+
+// Four steps of pooled_lookup_backward beside the reference. A row of fewer bits is rounded to a neighbour at each step; the reference then
+// goes on from there, so that what is left is one rounding.
 template <class Store, class Optimizer, class Update>
 void compare_with(Optimizer const& optimizer, Update const& update) {
   using element = typename Store::element;
-  constexpr double gap = std::is_same_v<element, float> ? 0 : std::is_same_v<element, tessera::float16> ? 0x1p-10 : 0x1p-7;
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -179,18 +192,20 @@ void compare_with(Optimizer const& optimizer, Update const& update) {
     double worst = 0;  // distance from the reference, in what one step may be off by
     for (auto const& [key, gradient] : reference_gradients(options, features, view, gradients)) {
       auto& row = rows[key];
-      if (row.empty())
-        for (auto const x : rounded<element>(initial_row(options[static_cast<std::size_t>(key.first)], key.second)))
-          row.push_back(static_cast<double>(tessera::to_float(x)));
+      if (row.empty()) {
+        auto const initial = stored_initial_row<element>(options[static_cast<std::size_t>(key.first)], key.second);
+        row.assign(initial.begin(), initial.end());
+      }
       auto& state = states[key];
       state.resize(2 * gradient.size() + 1);
       update(row, state, gradient, step);
       auto const& table = tables[static_cast<std::size_t>(key.first)];
-      auto const* const trained = table.row(find(exec, table, {key.second})[0]);
+      auto const slot = find(exec, table, {key.second})[0];
+      auto const trained = values_of_row(table, slot);
       for (std::size_t c = 0; c < row.size(); ++c) {
-        auto const weight = static_cast<double>(tessera::to_float(trained[c]));
-        worst = std::max(worst, std::abs(weight - row[c]) / (1e-4 + gap * std::abs(row[c])));
-        if (gap > 0) row[c] = weight;
+        auto const weight = static_cast<double>(trained[c]);
+        worst = std::max(worst, std::abs(weight - row[c]) / (1e-4 + gap_at(table, slot, row[c])));
+        if (!std::is_same_v<element, float>) row[c] = weight;
       }
     }
     CAPTURE(step);
@@ -268,7 +283,9 @@ TEST_CASE("an id that takes most of a batch: the documented sum, on any team") {
 }
 
 TEST_CASE_TEMPLATE("optimizers through the backward match a double reference", Store, tessera::dense_table<>, tessera::hash_table<>,
-                   tessera::dense_table<tessera::bfloat16>, tessera::hash_table<tessera::float16>) {
+                   tessera::dense_table<tessera::bfloat16>, tessera::hash_table<tessera::float16>,
+                   tessera::dense_table<tessera::float8_e4m3>, tessera::hash_table<tessera::float8_e5m2>,
+                   tessera::dense_table<tessera::scaled_int8>, tessera::hash_table<tessera::scaled_int8>) {
   compare_with<Store>(tessera::momentum_sgd{.learning_rate = 0.0625F, .momentum = 0.75F, .dampening = 0.25F, .nesterov = true},
                       reference::momentum_sgd(0.0625, 0.75, 0.25, true));
   compare_with<Store>(tessera::ftrl{.learning_rate = 0.125F, .beta = 0.5F, .lambda1 = 0.25F, .lambda2 = 0.5F},
@@ -349,29 +366,110 @@ TEST_CASE_TEMPLATE("states of another kind of optimizer are refused, though they
   CHECK(tables[0].steps() == tessera::step_count{1});
 }
 
-TEST_CASE("weight decay and clipping reach rows of 16 bits") {
+TEST_CASE_TEMPLATE("weight decay and clipping reach rows of fewer bits", Store, tessera::dense_table<tessera::float16>,
+                   tessera::hash_table<tessera::float8_e4m3>, tessera::dense_table<tessera::scaled_int8>) {
   using namespace tessera;
-  compare_with<dense_table<float16>>(
-      with_weight_decay{with_row_clipping{rowwise_adagrad{.learning_rate = 0.125F, .epsilon = 0x1p-10F}, 1.5F}, 0.5F},
-      reference::with_weight_decay(reference::with_row_clipping(reference::rowwise_adagrad(0.125, 0x1p-10), 1.5), 0.5));
+  compare_with<Store>(with_weight_decay{with_row_clipping{rowwise_adagrad{.learning_rate = 0.125F, .epsilon = 0x1p-10F}, 1.5F}, 0.5F},
+                      reference::with_weight_decay(reference::with_row_clipping(reference::rowwise_adagrad(0.125, 0x1p-10), 1.5), 0.5));
 }
 
-TEST_CASE_TEMPLATE("rows of 16 bits: the mean of many small updates survives", Element, tessera::float16, tessera::bfloat16) {
+TEST_CASE_TEMPLATE("rows of fewer bits: the mean of many small updates survives", Element, tessera::float16, tessera::bfloat16,
+                   tessera::float8_e4m3, tessera::float8_e5m2, tessera::scaled_int8) {
   tessera_tests::serial_host host;
-  // From 1 on, a row's next value is 2^-10 or 2^-7 away: rounded to nearest, updates of 2^-13 would all be lost.
+  // From 1 on, a row's next value is a multiple of 2^-10 away: rounded to nearest, updates of 2^-13 would all be lost.
   constexpr float update = 0x1p-13F;
   constexpr int steps = 512;
   constexpr std::int64_t dim = 4099;
-  constexpr double gap = std::is_same_v<Element, tessera::float16> ? 0x1p-10 : 0x1p-7;
-  CHECK(tessera::round_to<Element>(1.0F + update) == tessera::round_to<Element>(1.0F));
-  double const expected = 1.0 + steps * static_cast<double>(update);
-  // Each step adds a variance of at most gap^2 / 4; six deviations of the mean over the row.
-  double const deviation = gap / 2 * std::sqrt(static_cast<double>(steps) / static_cast<double>(dim));
-  CHECK(std::abs(mean_after<Element>(host.exec(), dim, steps, update) - expected) < 6 * deviation);
-  CHECK(6 * deviation < 0.5 * (expected - 1));  // the bound means something
+  constexpr double gap = std::is_same_v<Element, tessera::float16>       ? 0x1p-10
+                         : std::is_same_v<Element, tessera::bfloat16>    ? 0x1p-7
+                         : std::is_same_v<Element, tessera::float8_e4m3> ? 0x1p-3
+                         : std::is_same_v<Element, tessera::float8_e5m2> ? 0x1p-2
+                                                                         : 0x1p-6;
+  CHECK(stored<Element>({1.0F + update}) == std::vector<float>{1});
+  double const added = steps * static_cast<double>(update);
+  // Each step adds a variance of at most gap * update; six deviations of the mean over the row.
+  double const deviation = std::sqrt(gap * added / static_cast<double>(dim));
+  CHECK(std::abs(mean_after<Element>(host.exec(), dim, steps, update) - 1 - added) < 6 * deviation);
+  CHECK(6 * deviation < 0.5 * added);  // the bound means something
 }
 
-TEST_CASE_TEMPLATE("rows of 16 bits: dense and hashed stores, any team, the same bits", Element, tessera::float16, tessera::bfloat16) {
+TEST_CASE_TEMPLATE("rows of fewer bits: each element is rounded by its own random word", Element, tessera::float16, tessera::float8_e5m2,
+                   tessera::scaled_int8) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  constexpr std::int64_t id = 3;
+  for (std::int64_t const dim : {1, 3, 5, 8, 64, 65, 67, 127, 128, 130, 1030}) {
+    CAPTURE(dim);
+    auto const options = tables_of_dims({dim}, 5);
+    auto tables = make_tables<tessera::dense_table<Element>>(exec, options, tessera::sgd{});
+    std::vector<tessera::pooled_feature> const features{{.table = 0}};
+    auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{id}}}});
+    auto const gradients = random_gradients(random, options, features, std::as_const(batch).view());
+    auto values = values_of_row(tables[0], id);
+    for (std::size_t c = 0; c < values.size(); ++c) values[c] -= gradients.in()[0](0, static_cast<std::int64_t>(c));
+    auto const scale = tessera::row_scale<Element>::covering(tessera::detail::largest_magnitude(values.data(), dim));
+    std::vector<float> expected;
+    for (std::uint32_t c = 0; c < values.size(); ++c) {
+      auto const words = tessera::rounding_block(options[0], tessera::step_count{1}, id, c / 4);
+      expected.push_back(scale.value(scale.stochastic(values[c], words[static_cast<int>(c % 4)])));
+    }
+    pooled_matrices out(options, features, std::as_const(batch).view());
+    tessera::lookup_saved saved;
+    tessera::pooled_lookup(exec, tables, features, std::as_const(batch).view(), out.out(), saved);
+    tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), tessera::sgd{.learning_rate = 1});
+    CHECK(same_bits(values_of_row(tables[0], id), expected));
+    CHECK(rows_are_initial(tables[0], {id - 1, id + 1}, {id - 1, id + 1}));
+  }
+}
+
+TEST_CASE_TEMPLATE("rows that share a scale: it grows and shrinks with the row, and what does not change keeps its value", Store,
+                   tessera::dense_table<tessera::scaled_int8>, tessera::hash_table<tessera::scaled_int8>) {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  std::vector<tessera::table_options> const options{{.id = tessera::table_id{1}, .dim = 3, .rows = 8, .init_bound = 1}};
+  std::vector<tessera::pooled_feature> const features{{.table = 0}};
+  auto tables = make_tables<Store>(exec, options, tessera::sgd{});
+  auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{4}}}});
+  auto const view = std::as_const(batch).view();
+  auto const slots = locate(exec, tables[0], {3, 4, 5});
+  auto const step_of = [&] { return tessera::row_scale<tessera::scaled_int8>::of(tables[0].row(slots[1])).step; };
+  auto const add = [&](std::vector<float> const& what) {
+    pooled_matrices out(options, features, view), gradients(options, features, view);
+    gradients.fill([&, c = std::size_t{0}]() mutable { return -what[c++]; });
+    tessera::lookup_saved saved;
+    tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
+    tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), tessera::sgd{.learning_rate = 1});
+    CHECK(rows_are_initial(tables[0], {3, 5}, {slots[0], slots[2]}));  // the neighbours
+    return values_of_row(tables[0], slots[1]);
+  };
+  auto const nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  set_row(tables[0], slots[1], {1, 2, -3});
+  CHECK(step_of() == 0x1p-5F);
+  CHECK(add({0.5F, 0, 0}) == std::vector<float>{1.5F, 2, -3});
+  auto const grown = add({998.5F, 0, 0});
+  CHECK(step_of() == 8);
+  CHECK(grown[0] == 1000);
+  CHECK((grown[1] == 0 || grown[1] == 8));
+  CHECK((grown[2] == 0 || grown[2] == -8));
+  CHECK(add({-1000, 0, 0}) == std::vector<float>{0, grown[1], grown[2]});
+  CHECK(step_of() <= 0x1p-3F);
+  CHECK(add({0x1p-4F, 4 - grown[1], -4 - grown[2]}) == std::vector<float>{0x1p-4F, 4, -4});
+  CHECK(step_of() == 0x1p-4F);
+  CHECK(add({-0x1p-4F, -4, 4}) == std::vector<float>{0, 0, 0});
+  CHECK(step_of() == 0x1p-126F);
+  CHECK(add({0, 0, 0x1p-30F}) == std::vector<float>{0, 0, 0x1p-30F});
+  CHECK(step_of() == 0x1p-36F);
+  for (auto const x : add({0, infinity, 0})) CHECK(std::isnan(x));
+  for (auto const x : add({0, 0, 0})) CHECK(std::isnan(x));
+  set_row(tables[0], slots[1], {1, 2, -3});
+  for (auto const x : add({nan, 0, 0})) CHECK(std::isnan(x));
+}
+
+TEST_CASE_TEMPLATE("rows of fewer bits: dense and hashed stores, any team, the same bits", Element, tessera::float16, tessera::bfloat16,
+                   tessera::float8_e4m3, tessera::scaled_int8) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   constexpr std::int64_t ids = 30;

@@ -99,6 +99,34 @@ void sequence_lookup_device_suite(Exec const& exec) {
       exec.synchronize();
     }
   }
+  SUBCASE("an order of another batch is refused before anything changes, and so are rows of too many columns") {
+    auto const batch = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1, 2}, {3}}}});
+    auto const other = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1, 2}, {3, 4}}}});
+    auto const there = device_batch<Exec>::copy_of(exec, batch), other_there = device_batch<Exec>::copy_of(exec, other);
+    std::vector<std::int64_t> const one{3};  // of dim 8
+    std::vector<float> storage(4 * 4097, 0.5F);
+    device_matrices<Exec> const gradients(exec, {{storage.data(), 4, 8}}, 0);
+    tessera::basic_lookup_saved<Exec> saved{there.view(), {}, {}};
+    tessera::prepare_backward(exec, device_tables, tessera::vector_view<std::int64_t const>(one), saved);
+    saved.batch = other_there.view();
+    auto const refusal = error_of([&] { tessera::sequence_lookup_backward(exec, device_tables, one, saved, gradients.in(), optimizer); });
+    CHECK(refusal.code() == tessera::errc::shape_mismatch);
+    CHECK(std::string(refusal.what()) ==
+          "sequence_lookup_backward: the order was prepared for another batch (values 4, values of the order 3)");
+    CHECK(same_tables(exec, tables, device_tables));
+
+    auto const wide_options = tables_of_dims({4097}, 5);
+    auto const wide = make_tables<tessera::dense_table<Element>>(host.exec(), wide_options, optimizer);
+    auto wide_there = make_device_tables<Element>(exec, wide_options, optimizer);
+    device_matrices<Exec> const wide_gradients(exec, {{storage.data(), 4, 4097}}, 0);
+    std::vector<std::int64_t> const first{0};
+    saved.order.clear();
+    auto const too_wide =
+        error_of([&] { tessera::sequence_lookup_backward(exec, wide_there, first, saved, wide_gradients.in(), optimizer); });
+    CHECK(too_wide.code() == tessera::errc::invalid_argument);
+    CHECK(std::string(too_wide.what()) == "sequence_lookup_backward: more columns than a device updates (table 0, dim 4097, most 4096)");
+    CHECK(same_tables(exec, wide, wide_there));
+  }
 }
 
 }  // namespace embed_tests

@@ -3,6 +3,8 @@
 // ctest-labels: threads
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/embed/sequence_lookup.hpp>
@@ -16,7 +18,9 @@ using hashed = tessera::hash_table<>;
 using tessera::errc;
 
 TEST_CASE_TEMPLATE("sequence_lookup: each value gets the row of its id", Store, dense, hashed, tessera::dense_table<tessera::float16>,
-                   tessera::hash_table<tessera::bfloat16>) {
+                   tessera::hash_table<tessera::bfloat16>, tessera::dense_table<tessera::float8_e5m2>,
+                   tessera::hash_table<tessera::float8_e4m3>, tessera::dense_table<tessera::scaled_int8>,
+                   tessera::hash_table<tessera::scaled_int8>) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::vector<float> first;
@@ -39,7 +43,7 @@ TEST_CASE_TEMPLATE("sequence_lookup: each value gets the row of its id", Store, 
       for (std::int64_t key = 0; key < view.keys; ++key) {
         auto const& table = options[static_cast<std::size_t>(features[static_cast<std::size_t>(key)])];
         for (auto const id : values_of(view, key))
-          for (auto const x : initial_row(table, id)) expected.push_back(tessera::to_float(tessera::round_to<typename Store::element>(x)));
+          for (auto const x : stored_initial_row<typename Store::element>(table, id)) expected.push_back(x);
       }
       CHECK(same_bits(trained.values(), expected));
       if (weighted) continue;
@@ -127,11 +131,20 @@ TEST_CASE("sequence_lookup: shapes that disagree") {
 }
 
 TEST_CASE_TEMPLATE("sequence_lookup: more vectors than caches keep, each the row of its id", Store, dense,
-                   tessera::hash_table<tessera::bfloat16>) {
+                   tessera::hash_table<tessera::bfloat16>, tessera::dense_table<tessera::scaled_int8>,
+                   tessera::hash_table<tessera::float8_e5m2>) {
   tessera_tests::pool_host<2> host;
   auto const exec = host.exec();
   auto const options = tables_of_dims({16, 70}, 50);
   auto tables = make_tables<Store>(exec, options, tessera::sgd{});
+  std::vector<std::vector<std::vector<float>>> rows(2);
+  for (std::size_t t = 0; t < 2; ++t)
+    for (std::int64_t id = 0; id < 50; ++id) {
+      auto row = initial_row(options[t], id);
+      for (auto& x : row) x = std::ldexp(x, static_cast<int>(id % 5) - 2);
+      set_row(tables[t], locate(exec, tables[t], {id})[0], row);
+      rows[t].push_back(stored<typename Store::element>(row));
+    }
   std::vector<std::int64_t> const features{0, 1};
   constexpr std::int64_t count = 110'000;
   std::vector<std::int64_t> ids(2 * static_cast<std::size_t>(count));
@@ -147,14 +160,9 @@ TEST_CASE_TEMPLATE("sequence_lookup: more vectors than caches keep, each the row
     tessera::sequence_lookup(exec, tables, features, std::as_const(batch).view(), out, saved);
     std::int64_t wrong = 0;
     for (std::size_t key = 0; key < 2; ++key) {
-      std::vector<std::vector<float>> rows;
-      for (std::int64_t id = 0; id < 50; ++id) {
-        rows.push_back(initial_row(options[key], id));
-        for (auto& x : rows.back()) x = tessera::to_float(tessera::round_to<typename Store::element>(x));
-      }
       for (std::int64_t i = 0; i < count; ++i) {
         auto const id = static_cast<std::size_t>(ids[key * static_cast<std::size_t>(count) + static_cast<std::size_t>(i)]);
-        wrong += !same_bits(out[key].row(i), rows[id].data(), out[key].columns());
+        wrong += !same_bits(out[key].row(i), rows[key][id].data(), out[key].columns());
       }
     }
     for (std::int64_t i = 0; i < count; ++i)

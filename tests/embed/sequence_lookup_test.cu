@@ -4,6 +4,6 @@
 
 #include "cuda_device.cuh"
 
-TEST_CASE_TEMPLATE("sequence_lookup on a GPU", Element, float, tessera::float16) {
+TEST_CASE_TEMPLATE("sequence_lookup on a GPU", Element, float, tessera::float16, tessera::float8_e5m2, tessera::scaled_int8) {
   tessera_tests::on_cuda([](tessera::cuda_exec const& exec) { embed_tests::sequence_lookup_device_suite<Element>(exec); });
 }

@@ -52,7 +52,10 @@ TEST_CASE("a report says before what a table takes once it is built") {
   tells_what_is_built<dense_table<>>();
   tells_what_is_built<dense_table<float16>>();
   tells_what_is_built<hash_table<>>();
+  tells_what_is_built<dense_table<scaled_int8>>();
   tells_what_is_built<hash_table<bfloat16>>();
+  tells_what_is_built<hash_table<float8_e4m3>>();
+  tells_what_is_built<hash_table<scaled_int8, admit_all, evict_lru>>();
   tells_what_is_built<hash_table<float, admit_all, evict_lru>>();
   tells_what_is_built<hash_table<float, admit_all, evict_lfu>>();
   tells_what_is_built<hash_table<float, admit_by_probability, evict_ttl>>();
@@ -67,6 +70,11 @@ TEST_CASE("bytes by part, by hand") {
   CHECK(dense.total() == 68'000'000);
   CHECK(tessera::dense_table<tessera::bfloat16>::bytes_for(tables[0], layout).weights == 32'000'000);
   CHECK(tessera::dense_table<tessera::bfloat16>::bytes_for(tables[0], layout).state == 4'000'000);
+  CHECK(tessera::dense_table<tessera::float8_e5m2>::bytes_for(tables[0], layout).weights == 16'000'000);
+  // 4 bytes for the scale, and 3 elements fill 4.
+  CHECK(tessera::dense_table<tessera::scaled_int8>::bytes_for(tables[0], layout).weights == 20'000'000);
+  CHECK(tessera::dense_table<tessera::scaled_int8>::bytes_for(tables[1], layout).weights == 80);
+  CHECK(tessera::hash_table<tessera::scaled_int8>::bytes_for(tables[1], layout).weights == 1024 * 8);
   auto const hashed = tessera::hash_table<>::bytes_for(tables[1], layout);
   CHECK(hashed.weights == 1024 * 3 * 4);
   CHECK(hashed.state == 1024 * 4);

@@ -194,6 +194,7 @@ class emulated_block {
     std::atomic_ref(*p).compare_exchange_strong(expected, desired);
     return expected;
   }
+  void prefetch(void const*) const noexcept {}
   template <class T>
   T load(T* p) const noexcept {
     return std::atomic_ref(*p).load();
@@ -363,7 +364,8 @@ class emulated_exec {
   template <class Memory>
     requires(!std::same_as<std::remove_const_t<Memory>, tessera::memory_ref<emulated_exec>>)
   emulated_exec with_memory(Memory& memory)
-  const noexcept { return emulated_exec(*device_, tessera::memory_ref<emulated_exec>(memory)); }
+  const noexcept { return with_memory(tessera::memory_ref<emulated_exec>(memory)); }
+  emulated_exec with_memory(tessera::memory_ref<emulated_exec> memory) const noexcept { return emulated_exec(*device_, memory); }
 
   void synchronize() const {
     ++device_->waits;

@@ -28,5 +28,5 @@ TEST_CASE("select_vectors on an emulated device: where a row's sources begin") {
   std::vector<std::int64_t> const sorted{0, 0, 2, 5, 5, 5};
   std::vector<std::int64_t> expected{0, 2, 2, 3, 3, 3, 6, 6};
   for (std::int64_t row = 0; row < 8; ++row) CHECK(count_below(sorted.data(), 6, row) == expected[static_cast<std::size_t>(row)]);
-  CHECK(count_below(nullptr, 0, 3) == 0);
+  CHECK(count_below<std::int64_t>(nullptr, 0, 3) == 0);
 }

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -39,6 +40,13 @@ std::vector<table_options> limited(std::int64_t most_rows) {
   return options;
 }
 
+/// A row with the scale that stands before it.
+template <class Store>
+auto row_of(Store const& table, std::int64_t slot) {
+  using element = typename Store::element;
+  return std::vector<element>(table.row(slot) - row_scale<element>::lead, table.row(slot) + table.dim());
+}
+
 /// A batch of training, as far as a table sees it: rows are found or given, and change. Returns all that can be seen of it.
 template <class Store>
 std::vector<double> train(host_exec const& exec, Store& table, std::mt19937_64& random, bool times) {
@@ -53,11 +61,14 @@ std::vector<double> train(host_exec const& exec, Store& table, std::mt19937_64& 
   for (std::size_t i = 0; i < ids.size(); ++i) {
     seen.push_back(static_cast<double>(statuses[i]));
     if (slots[i] < 0) continue;
+    using scale = row_scale<typename Store::element>;
     auto* const row = table.row(slots[i]);
-    for (std::int64_t c = 0; c < table.dim(); ++c) {
-      row[c] = round_to<typename Store::element>(to_float(row[c]) + 0.25F * static_cast<float>(c + 1));
-      seen.push_back(to_float(row[c]));
-    }
+    std::vector<float> values;
+    for (std::int64_t c = 0; c < table.dim(); ++c) values.push_back(scale::of(row).value(row[c]) + 0.25F * static_cast<float>(c + 1));
+    auto const next = scale::covering(detail::largest_magnitude(values.data(), table.dim()));
+    std::transform(values.begin(), values.end(), row, [&](float value) { return next.nearest(value); });
+    next.write_to(row);
+    for (std::int64_t c = 0; c < table.dim(); ++c) seen.push_back(static_cast<double>(scale::of(row).value(row[c])));
     seen.push_back(*table.state(slots[i]) += 1);
   }
   return seen;
@@ -116,20 +127,28 @@ struct short_life : evict_ttl {
 TEST_CASE_TEMPLATE("a table goes on from a checkpoint as if it had never stopped, policies and all", Store, hash_table<>,
                    hash_table<float, admit_all, evict_lru>, hash_table<bfloat16, admit_all, evict_lfu>,
                    hash_table<float, admit_all, short_life>, hash_table<float16, few_candidates, evict_lfu>,
+                   hash_table<scaled_int8, admit_all, evict_lru>, hash_table<scaled_int8, few_candidates, evict_lfu>,
+                   hash_table<float8_e4m3, admit_all, evict_lfu>, hash_table<float8_e5m2>, hash_table<scaled_int8>,
                    hash_table<float, few_candidates, keep_all>, hash_table<float, admit_by_probability, evict_lru>) {
   for (std::int64_t const most_rows : {15, 40, 1'000'000})
     for (bool const times : {false, true}) goes_on<Store>(most_rows, times);
 }
 
-TEST_CASE("only rows that are held are written, more than one write at once") {
+TEST_CASE_TEMPLATE("only rows that are held are written, more than one write at once", Element, float, scaled_int8) {
   serial_host host;
   auto const exec = host.exec();
-  auto written = tables<hash_table<>>(exec, limited(1'000'000));
+  auto written = tables<hash_table<Element>>(exec, limited(1'000'000));
   auto const count = 2 * detail::rows_per_write + 5;
   id_list ids, slots(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) ids.push_back(7 * i - 1000);
   written[0].locate(exec, ids, slots);
-  for (std::int64_t i = 0; i < count; ++i) *written[0].row(i) = static_cast<float>(ids[static_cast<std::size_t>(i)]);
+  auto const set = [](Element* row, std::int64_t id) {  // a scale of its own, and elements
+    auto const value = static_cast<float>(id % 64) * std::ldexp(1.0F, static_cast<int>(id % 11));
+    auto const scale = row_scale<Element>::covering(detail::magnitude_of(value));
+    scale.write_to(row);
+    for (int c = 0; c < 3; ++c) row[c] = scale.nearest(value / static_cast<float>(1 << c));
+  };
+  for (std::int64_t i = 0; i < count; ++i) set(written[0].row(i), ids[static_cast<std::size_t>(i)]);
   id_list gone;
   for (std::size_t i = 0; i < ids.size(); i += 3) gone.push_back(ids[i]);
   auto const left = written[0].erase(exec, gone);
@@ -139,12 +158,17 @@ TEST_CASE("only rows that are held are written, more than one write at once") {
   safetensors_reader const file(folder.file("tables.safetensors"));
   CHECK(file.at("table.0.ids").shape == id_list{count - left});
   CHECK(file.find("table.0.clock") == nullptr);
-  auto read = tables<hash_table<>>(exec, limited(1'000'000));
+  auto read = tables<hash_table<Element>>(exec, limited(1'000'000));
   read_tables(exec, folder.path(), read, true);
   CHECK(read[0].rows() == count - left);
   CHECK(read[0].slot_bound() == count - left);
   std::size_t right = 0;
-  read[0].for_each_row([&](std::int64_t slot, std::int64_t id) { right += *read[0].row(slot) == static_cast<float>(id); });
+  read[0].for_each_row([&](std::int64_t slot, std::int64_t id) {
+    id_list const of_id{id};
+    id_list written_slot(1);
+    std::as_const(written[0]).find(exec, of_id, written_slot);
+    right += row_of(read[0], slot) == row_of(written[0], written_slot[0]);
+  });
   CHECK(right == static_cast<std::size_t>(count - left));
 }
 
@@ -161,9 +185,12 @@ TEST_CASE("elements are written in their own type, and another type is refused b
     CHECK(name(file.at("table.0.weight").dtype) == dtype);
     CHECK(name(file.at("table.0.state").dtype) == "F32");
     auto same = tables<store_type>(exec, options);
-    std::fill_n(reinterpret_cast<char*>(same[0].row(0)), 12 * sizeof(*same[0].row(0)), '\0');
+    for (std::int64_t r = 0; r < 4; ++r) {
+      auto const lead = row_scale<typename store_type::element>::lead;
+      std::fill_n(same[0].row(r) - lead, 3 + lead, typename store_type::element{});
+    }
     read_tables(exec, folder.path(), same, true);
-    CHECK(std::equal(same[0].row(0), same[0].row(0) + 12, written[0].row(0)));
+    for (std::int64_t r = 0; r < 4; ++r) CHECK(row_of(same[0], r) == row_of(written[0], r));
     if constexpr (!std::is_same_v<store_type, dense_table<>>) {
       auto other = tables<dense_table<>>(exec, options);
       auto const e = error_of([&] { read_tables(exec, folder.path(), other, true); });
@@ -171,11 +198,68 @@ TEST_CASE("elements are written in their own type, and another type is refused b
       CHECK(e.value("tensor") == "table.0.weight");
       CHECK(e.value("expected") == "F32 [4, 3]");
       CHECK(e.value("found") == std::string(dtype) + " [4, 3]");
+      temporary_folder of_floats;
+      detail::write_tables(exec, of_floats.path(), other);
+      auto const back = error_of([&] { read_tables(exec, of_floats.path(), same, true); });
+      CHECK(back.code() == errc::incompatible);
+      CHECK(back.value("tensor") == "table.0.weight");
+      CHECK(back.value("expected") == std::string(dtype) + " [4, 3]");
+      CHECK(back.value("found") == "F32 [4, 3]");
+      for (std::int64_t r = 0; r < 4; ++r) CHECK(row_of(same[0], r) == row_of(written[0], r));
     }
   };
   written_as(dense_table<>(exec, options[0], sgd{}), "F32");
   written_as(dense_table<float16>(exec, options[0], sgd{}), "F16");
   written_as(dense_table<bfloat16>(exec, options[0], sgd{}), "BF16");
+  written_as(dense_table<float8_e4m3>(exec, options[0], sgd{}), "F8_E4M3");
+  written_as(dense_table<float8_e5m2>(exec, options[0], sgd{}), "F8_E5M2");
+  written_as(dense_table<scaled_int8>(exec, options[0], sgd{}), "I8");
+}
+
+TEST_CASE("rows that share a scale are written as their steps and the size of these, which no reading does without") {
+  serial_host host;
+  auto const exec = host.exec();
+  std::vector<table_options> const options{{.dim = 5, .rows = 3, .init_bound = 1}};
+  using store = dense_table<scaled_int8>;
+  auto written = tables<store>(exec, options);
+  for (std::int64_t r = 0; r < 3; ++r) {
+    row_scale<scaled_int8>{std::ldexp(1.0F, static_cast<int>(4 * r) - 6)}.write_to(written[0].row(r));
+    for (std::int64_t c = 0; c < 5; ++c) written[0].row(r)[c] = {static_cast<std::int8_t>(50 * c - 127 + r)};
+  }
+  row_scale<scaled_int8>::covering(detail::float_infinity).write_to(written[0].row(1));
+  temporary_folder folder;
+  detail::write_tables(exec, folder.path(), written);
+  {
+    safetensors_reader const file(folder.file("tables.safetensors"));
+    CHECK(name(file.at("table.0.weight").dtype) == "I8");
+    CHECK(name(file.at("table.0.step").dtype) == "F32");
+    CHECK(file.at("table.0.step").shape == id_list{3});
+    std::vector<float> steps(3);
+    file.read("table.0.step", 0, vector_view<float>(steps));
+    CHECK(steps[0] == 0x1p-6F);
+    CHECK(std::isnan(steps[1]));
+    CHECK(steps[2] == 4);
+  }
+  auto dense = tables<store>(exec, options);
+  read_tables(exec, folder.path(), dense, true);
+  auto hashed = tables<hash_table<scaled_int8>>(exec, {{.dim = 5, .rows = 0, .init_bound = 1}});
+  read_tables(exec, folder.path(), hashed, true);
+  for (std::int64_t r = 0; r < 3; ++r) {  // bit for bit: one is NaN
+    auto const expected = row_of(written[0], r);
+    CHECK(row_of(dense[0], r) == expected);
+    CHECK(row_of(hashed[0], r) == expected);
+  }
+  safetensors_writer out(folder.file("tables.safetensors"),
+                         {{"table.0.weight", safetensors_dtype::i8, {3, 5}}, {"table.0.state", safetensors_dtype::f32, {3, 1}}});
+  std::vector<std::int8_t> const elements(15);
+  std::vector<float> const states(3);
+  out.append("table.0.weight", vector_view<std::int8_t const>(elements));
+  out.append("table.0.state", vector_view<float const>(states));
+  out.finish();
+  auto const e = error_of([&] { read_tables(exec, folder.path(), dense, true); });
+  CHECK(e.code() == errc::incompatible);
+  CHECK(e.value("tensor") == "table.0.step");
+  CHECK(row_of(dense[0], 2) == row_of(written[0], 2));
 }
 
 TEST_CASE("a table reads the rows of a table of other policies, and begins with its own afresh") {

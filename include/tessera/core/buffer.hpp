@@ -49,6 +49,8 @@ class buffer {
     if (size < 0 || size > most) throw error(errc::invalid_argument, "buffer: size", {{"size", size}, {"element bytes", sizeof(T)}});
     if (size > capacity_) {
       auto const capacity = std::max(size, std::min(capacity_ + capacity_ / 2, most));
+      if constexpr (device_execution<Exec>)
+        if (exec_) exec_ = exec.with_memory(exec_->memory());  // whose stream comes behind all that used the storage
       release();
       data_ = static_cast<T*>(exec.memory().allocate(exec, static_cast<std::size_t>(capacity) * sizeof(T), alignment));
       exec_ = exec;

@@ -6,12 +6,26 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <string>
+
+#include <cub/version.cuh>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/call_site.hpp>
 #include <tessera/core/cuda_execution.cuh>
+#include <tessera/core/error.hpp>
 
 namespace tessera::inline TESSERA_ABI::detail {
+
+/// CUB before that of CUDA 13 counted some algorithms' items in 32 bits. @throws tessera::error out_of_range for more than that.
+inline void check_cub_count([[maybe_unused]] char const* name, [[maybe_unused]] std::int64_t items) {
+#if CUB_VERSION < 300000
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  if (items > most)
+    throw error(errc::out_of_range, std::string(name) + ": more items than this toolkit's CUB counts", {{"items", items}, {"most", most}});
+#endif
+}
 
 /// Calls one of CUB's device algorithms, `algorithm(workspace, bytes)`, with the workspace that it asks for, from the execution's memory.
 template <class Algorithm>

@@ -100,6 +100,7 @@ struct cuda_block {
     atomic<T>(*p).compare_exchange_strong(expected, desired, ::cuda::memory_order_acq_rel);
     return expected;
   }
+  __device__ void prefetch(void const* p) const noexcept { asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(p))); }
   template <class T>
   __device__ T load(T* p) const noexcept {
     return atomic<T>(*p).load(::cuda::memory_order_acquire);
@@ -146,9 +147,13 @@ class cuda_device {
     check_cuda(cudaMemPoolCreate(&pool_, &properties), "cudaMemPoolCreate");
     auto keep = std::numeric_limits<std::uint64_t>::max();
     check_cuda(cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep), "cudaMemPoolSetAttribute");
-    check_cuda(cudaMalloc(&record_, sizeof(detail::fault_record)), "cudaMalloc");
+    int never = 0;  // else memory that another stream will give back is taken, and this stream made to wait for that one
+    check_cuda(cudaMemPoolSetAttribute(pool_, cudaMemPoolReuseAllowInternalDependencies, &never), "cudaMemPoolSetAttribute");
+    check_cuda(cudaDeviceGetAttribute(&most_shared_bytes_, cudaDevAttrMaxSharedMemoryPerBlockOptin, ordinal), "cudaDeviceGetAttribute");
+    check_cuda(cudaMalloc(&record_, 2 * sizeof(detail::fault_record)), "cudaMalloc");
     detail::fault_record const none;
     check_cuda(cudaMemcpy(record_, &none, sizeof none, cudaMemcpyHostToDevice), "cudaMemcpy");
+    check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");  // streams that do not block would not wait for it
   }
   cuda_device(cuda_device const&) = delete;
   cuda_device& operator=(cuda_device const&) = delete;
@@ -175,18 +180,9 @@ class cuda_device {
   /// @private
   detail::fault_reporter faults(detail::fault_kind const& kind) noexcept { return calls_.reporter(record_, kind); }
   /// @private What kernels of finished work found since the last time.
-  void throw_fault(cudaStream_t stream) {
-    std::lock_guard const lock(mutex_);
-    detail::fault_record record;
-    check_cuda(cudaMemcpyAsync(&record, record_, sizeof record, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
-    check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-    auto const found = detail::error_of(record);
-    if (!found) return;
-    detail::fault_record const none;
-    check_cuda(cudaMemcpyAsync(record_, &none, sizeof none, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
-    check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-    throw *found;
-  }
+  void throw_fault(cuda_exec const& exec);
+  /// @private That a block may have.
+  int most_shared_bytes() const noexcept { return most_shared_bytes_; }
 
  private:
   std::size_t attribute(cudaMemPoolAttr which) const {
@@ -197,15 +193,20 @@ class cuda_device {
 
   int ordinal_;
   cudaMemPool_t pool_ = nullptr;
-  detail::fault_record* record_ = nullptr;
+  detail::fault_record* record_ = nullptr;  // and one more, to take it from
   detail::fault_calls calls_;
   std::mutex mutex_;
+  int most_shared_bytes_ = 0;
 };
 
 /// Runs on a stream of one GPU, with workspace from the caller's memory; calls return once their work is enqueued, and results do not depend
 /// on the device's size. Four words, cheap to copy; the device, the stream and the memory outlive it. Made by `cuda_device::on`.
 ///
-/// What kernels find wrong with their input, `synchronize()` throws. There is no other wait than those that contracts name.
+/// What owns memory gives it back in the order of the stream that it was taken on. Where another stream used it last, the first waits for that
+/// one (see `cuda_event`) before the owner goes.
+///
+/// What kernels find wrong with their input, `synchronize()` throws: of all streams of the device, whichever asks. There is no other wait than
+/// those that contracts name.
 class cuda_exec {
  public:
   using execution_concept = device_execution_tag;
@@ -222,10 +223,7 @@ class cuda_exec {
   cuda_exec with_memory(memory_ref<cuda_exec> memory) const noexcept { return cuda_exec(*device_, stream_, memory); }
 
   /// Waits for the stream. @throws tessera::error the first fault that kernels of this device found since the last time; device_error.
-  void synchronize() const {
-    cuda_device_scope const scope(device_->ordinal());
-    device_->throw_fault(stream_);
-  }
+  void synchronize() const { device_->throw_fault(*this); }
 
   /// Enqueues a kernel (see <tessera/core/device.hpp>). @throws tessera::error device_error naming the call's place.
   template <class Kernel>
@@ -233,10 +231,10 @@ class cuda_exec {
     static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= 4096, "a kernel is plain data of at most 4 KiB");
     static_assert(Kernel::threads % 32 == 0 && Kernel::threads >= 32 && Kernel::threads <= 1024);
     cuda_device_scope const scope(device_->ordinal());
-    if (shape.shared_bytes > 48 * 1024)
-      check_cuda(cudaFuncSetAttribute(detail::run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      static_cast<int>(shape.shared_bytes)),
-                 "cudaFuncSetAttribute", site);
+    if (shape.shared_bytes > 48 * 1024)  // always the most, as other threads may launch the same kernel
+      check_cuda(
+          cudaFuncSetAttribute(detail::run_kernel<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, device_->most_shared_bytes()),
+          "cudaFuncSetAttribute", site);
     detail::run_kernel<<<static_cast<unsigned>(shape.blocks), Kernel::threads, static_cast<std::size_t>(shape.shared_bytes), stream_>>>(
         kernel);
     check_cuda(cudaGetLastError(), "kernel launch", site);
@@ -303,7 +301,24 @@ inline void* cuda_device::allocate(cuda_exec const& exec, std::size_t bytes, std
   return pointer;
 }
 inline void cuda_device::deallocate(cuda_exec const& exec, void* pointer, std::size_t, std::size_t) noexcept {
-  (void)cudaFreeAsync(pointer, exec.stream());
+  int before = ordinal_;  // a null stream means the current device's
+  (void)cudaGetDevice(&before);
+  if (before != ordinal_) (void)cudaSetDevice(ordinal_);
+  if (cudaFreeAsync(pointer, exec.stream()) != cudaSuccess) (void)cudaGetLastError();  // the next launch is not to blame
+  if (before != ordinal_) (void)cudaSetDevice(before);
+}
+inline void cuda_device::throw_fault(cuda_exec const& exec) {
+  {
+    cuda_device_scope const scope(ordinal_);
+    check_cuda(cudaStreamSynchronize(exec.stream()), "cudaStreamSynchronize");  // before the lock: others may have no work to wait for
+  }
+  std::lock_guard const lock(mutex_);
+  detail::fault_record record;
+  exec.copy_out(&record, record_, sizeof record);
+  if (record.kind == nullptr) return;
+  exec.launch({}, detail::take_fault{record_, record_ + 1});
+  exec.copy_out(&record, record_ + 1, sizeof record);
+  if (auto const found = detail::error_of(record)) throw *found;
 }
 
 }  // namespace tessera::inline TESSERA_ABI

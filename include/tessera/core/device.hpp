@@ -24,7 +24,8 @@
 ///   two up to 32, do. What one wrote before, to shared memory or the device's, the others see after. All threads concerned call it.
 /// - `add(p, value)`, `minimum(p, value)`, `maximum(p, value)`, `exchange(p, value)`, `compare_exchange(p, expected, desired)`: atomic over
 ///   the device, each returns what stood there. The last two also order: an exchange acquires and releases.
-/// - `load(p)`, `store(p, value)`: atomic, acquiring and releasing.
+/// - `load(p)`, `store(p, value)`: atomic, acquiring and releasing;
+/// - `prefetch(p)`: asks for what lies there ahead of its use.
 ///
 /// What an execution for a device offers beside `memory()`, `with_memory()`: everything in the order of its stream,
 /// - `launch(launch_shape, kernel)`;
@@ -78,6 +79,17 @@ struct index_kernel {  // unproven
 template <device_execution Exec, class F>
 void launch_for_each(Exec const& exec, std::int64_t n, F const& f) {
   if (n > 0) exec.launch({.blocks = blocks_for(n, index_kernel<F>::threads)}, index_kernel<F>{n, f});
+}
+
+/// The greatest of what the threads of a group have; `scratch` (lanes,).
+template <class Block>
+TESSERA_DEVICE std::uint32_t largest_of_group(Block& block, std::uint32_t* scratch, std::uint32_t own, int lanes, int lane) {
+  block.sync_group(lanes);  // what stood there is read
+  scratch[lane] = own;
+  block.sync_group(lanes);
+  std::uint32_t largest = 0;
+  for (int i = 0; i < lanes; ++i) largest = scratch[i] > largest ? scratch[i] : largest;
+  return largest;
 }
 
 /// For how many of 0 … n - 1 it holds, where it holds for the first ones and for none behind them.

@@ -39,7 +39,15 @@ struct device {
 /// As DLPack names it: `device_of(device_type::cuda, exec.device().ordinal())`.
 constexpr device device_of(device_type type, std::int32_t id = 0) noexcept { return {static_cast<std::int32_t>(type), id}; }
 
-enum class type_code : std::uint8_t { signed_integer = 0, unsigned_integer = 1, floating = 2, brain_floating = 4, boolean = 6 };
+enum class type_code : std::uint8_t {
+  signed_integer = 0,
+  unsigned_integer = 1,
+  floating = 2,
+  brain_floating = 4,
+  boolean = 6,
+  float8_e4m3fn = 10,  // this and the next since 1.1
+  float8_e5m2 = 12,
+};
 
 struct data_type {
   std::uint8_t code;
@@ -67,7 +75,7 @@ struct managed_tensor {
   void (*deleter)(managed_tensor*);
 };
 
-inline constexpr version current_version{1, 0};  // the oldest with all that is used here
+inline constexpr version current_version{1, 0};  // the oldest with these structs
 inline constexpr std::uint64_t read_only_flag = 1;
 
 /// DLManagedTensorVersioned.
@@ -103,7 +111,7 @@ struct release {
 template <class Managed = managed_tensor_versioned>
 using owned = std::unique_ptr<Managed, release>;
 
-/// DLPack's name of an element type: integers, bool, float, double, float16 and bfloat16.
+/// DLPack's name of an element type: integers, bool, float, double, float16, bfloat16, float8_e4m3 and float8_e5m2.
 template <class T>
 constexpr data_type type_of() noexcept {
   constexpr auto of = [](type_code code) { return data_type{static_cast<std::uint8_t>(code), 8 * sizeof(T), 1}; };
@@ -115,6 +123,10 @@ constexpr data_type type_of() noexcept {
     return of(type_code::unsigned_integer);
   else if constexpr (std::same_as<T, bfloat16>)
     return of(type_code::brain_floating);
+  else if constexpr (std::same_as<T, float8_e4m3>)
+    return of(type_code::float8_e4m3fn);
+  else if constexpr (std::same_as<T, float8_e5m2>)
+    return of(type_code::float8_e5m2);
   else {
     static_assert(std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, float16>, "DLPack has no name for this type");
     return of(type_code::floating);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -56,10 +57,14 @@ class fault_reporter {
   TESSERA_DEVICE void operator()(Block& block, std::int64_t place, Values... values) const {
     static_assert(sizeof...(values) <= fault_kind::most_values);
     for (bool done = false; !done;) {
+      // Who sees an earlier fault stand there has nothing to tell: values that are wrong come by the million.
+      auto const call = block.load(&record_->call);
+      if (call < call_ || (call == call_ && block.load(&record_->place) <= place)) return;
       if (block.exchange(&record_->locked, 1U) != 0) continue;
       if (call_ < record_->call || (call_ == record_->call && place < record_->place)) {
-        record_->call = call_;
-        record_->place = place;
+        block.store(&record_->place, last_place);  // of no call, until both fit
+        block.store(&record_->call, call_);
+        block.store(&record_->place, place);
         record_->kind = kind_;
         record_->caller = caller_;
         record_->argument = argument_;
@@ -72,11 +77,31 @@ class fault_reporter {
   }
 
  private:
+  static constexpr std::int64_t last_place = std::numeric_limits<std::int64_t>::max();
+
   fault_record* record_ = nullptr;
   fault_kind const* kind_ = nullptr;
   char const* caller_ = nullptr;
   char const* argument_ = nullptr;
   std::uint64_t call_ = 0;
+};
+
+/// Takes a copy of a record and empties it, while kernels of other streams may write to it. One block.
+struct take_fault {  // unproven
+  static constexpr int threads = 32;
+  fault_record* from;
+  fault_record* to;
+
+  template <class Block>
+  TESSERA_DEVICE void operator()(Block& block) const {
+    if (block.thread() > 0) return;
+    while (block.exchange(&from->locked, 1U) != 0) {
+    }
+    *to = *from;
+    from->kind = nullptr;
+    block.store(&from->call, ~std::uint64_t{0});
+    block.exchange(&from->locked, 0U);
+  }
 };
 
 /// Numbers the calls that may find faults. Any thread.

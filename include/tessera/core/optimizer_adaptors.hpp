@@ -125,7 +125,8 @@ struct with_row_clipping {
   template <class Factor>
   TESSERA_HOST_DEVICE void update(float& weight, float* state, std::int64_t stride, float gradient,
                                   detail::scale_and<Factor> const& factor) const noexcept {
-    optimizer.update(weight, state, stride, detail::gradient_for(optimizer, gradient * factor.scale, weight), factor.factor);
+    auto const scaled = multiply_add(gradient, factor.scale, 0.0F);  // rounded here, whatever the compiler would fuse it with
+    optimizer.update(weight, state, stride, detail::gradient_for(optimizer, scaled, weight), factor.factor);
   }
 };
 template <class O>

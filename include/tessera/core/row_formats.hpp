@@ -4,7 +4,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
 
 #include <tessera/core/config.hpp>
@@ -26,27 +25,43 @@ struct bfloat16 {
   std::uint16_t bits;
   friend constexpr bool operator==(bfloat16 const&, bfloat16 const&) = default;  // of the bits
 };
-static_assert(sizeof(float16) == 2 && sizeof(bfloat16) == 2 && std::is_trivially_copyable_v<float16> &&
-              std::is_trivially_copyable_v<bfloat16>);
+
+/// 4 bits of exponent, 3 of fraction; up to 448, subnormal below 2^-6, in steps of 2^-9 there. Without infinity: what is past the largest
+/// becomes the largest, and infinity NaN.
+/// Source: Open Compute Project, "OCP 8-bit floating point specification (OFP8)", revision 1.0, 2023.
+struct float8_e4m3 {
+  std::uint8_t bits;
+  friend constexpr bool operator==(float8_e4m3 const&, float8_e4m3 const&) = default;  // of the bits
+};
+
+/// The upper half of a float16: 5 bits of exponent, 2 of fraction; up to 57344, subnormal below 2^-14, in steps of 2^-16 there. Source: as
+/// above.
+struct float8_e5m2 {
+  std::uint8_t bits;
+  friend constexpr bool operator==(float8_e5m2 const&, float8_e5m2 const&) = default;  // of the bits
+};
+
+/// So many steps, of -127 … 127, of a size that the elements of a row share: see `row_scale`.
+struct scaled_int8 {
+  std::int8_t steps;
+  friend constexpr bool operator==(scaled_int8 const&, scaled_int8 const&) = default;
+};
+static_assert(sizeof(float16) == 2 && sizeof(bfloat16) == 2 && sizeof(float8_e4m3) == 1 && sizeof(float8_e5m2) == 1 &&
+              sizeof(scaled_int8) == 1);
+
+/// Elements that stand for a value by themselves.
+template <class E>
+concept float_element = std::same_as<E, float> || std::same_as<E, float16> || std::same_as<E, bfloat16> || std::same_as<E, float8_e4m3> ||
+    std::same_as<E, float8_e5m2>;
 
 /// What the elements of a row can be stored as.
 template <class E>
-concept row_element = std::same_as<E, float> || std::same_as<E, float16> || std::same_as<E, bfloat16>;
-
-/// The format's name in files: that of safetensors.
-template <row_element E>
-inline constexpr std::string_view dtype_name = std::same_as<E, float>     ? "F32"
-                                               : std::same_as<E, float16> ? "F16"
-                                                                          : "BF16";
+concept row_element = float_element<E> || std::same_as<E, scaled_int8>;
 
 namespace detail {
 
 inline constexpr std::uint32_t float_magnitude = 0x7FFFFFFF;
 inline constexpr std::uint32_t float_infinity = 0x7F800000;
-// Floats of note to float16: its least normal number 2^-14, and the least number that no longer rounds to its largest, 65520.
-inline constexpr std::uint32_t float16_least_normal = 113U << 23;
-inline constexpr std::uint32_t float16_overflow = 0x477FF000;
-inline constexpr std::uint32_t float16_rebias = 112U << 23;  // between the exponents of one value in both
 
 // The sixteen bits of a float's upper half, after what rounding added below. A NaN keeps its upper bits and turns quiet.
 TESSERA_HOST_DEVICE constexpr bfloat16 bfloat16_of(std::uint32_t bits, std::uint32_t rounded) noexcept {
@@ -54,32 +69,92 @@ TESSERA_HOST_DEVICE constexpr bfloat16 bfloat16_of(std::uint32_t bits, std::uint
   return {static_cast<std::uint16_t>(select(nan, bits | 0x400000, rounded) >> 16)};
 }
 
-// Puts a finite result, by magnitude, together with sign, infinity and NaN.
-TESSERA_HOST_DEVICE constexpr float16 float16_of(std::uint32_t bits, std::uint32_t finite) noexcept {
-  auto const magnitude = bits & float_magnitude;
-  auto const special = select(magnitude > float_infinity, 0x7E00U | (magnitude >> 13 & 0x3FF), 0x7C00U);
-  return {static_cast<std::uint16_t>((bits >> 16 & 0x8000) | select(magnitude >= float_infinity, special, finite))};
+// So many steps, not negative and below 2^31, to one of the two whole numbers beside them.
+TESSERA_HOST_DEVICE constexpr std::uint32_t stochastic_steps(float steps, std::uint32_t random) noexcept {
+  auto const whole = static_cast<std::int32_t>(steps);
+  auto const fraction = static_cast<std::int32_t>((steps - static_cast<float>(whole)) * 0x1p31F);
+  return static_cast<std::uint32_t>(whole + static_cast<std::int32_t>(static_cast<std::int32_t>(random >> 1) < fraction));
 }
+
+// A format of fewer bits than float in exponent and fraction, its numbers as bits of magnitude.
+template <int ExponentBits, int FractionBits, bool HasInfinity>
+struct small_float {
+  static constexpr int bias = (1 << (ExponentBits - 1)) - 1;
+  static constexpr int dropped_bits = 23 - FractionBits;
+  static constexpr std::uint32_t dropped = (1U << dropped_bits) - 1;
+  static constexpr std::uint32_t magnitude = (1U << (ExponentBits + FractionBits)) - 1, fraction = (1U << FractionBits) - 1;
+  static constexpr std::uint32_t first_special = HasInfinity ? magnitude - fraction : magnitude;  // infinity, or the one NaN
+  static constexpr std::uint32_t largest = first_special - 1, past_largest = HasInfinity ? first_special : largest;
+  // Between the exponents of one value in both; and as floats: the least normal number, the largest, and the least that rounds to a larger one.
+  static constexpr std::uint32_t rebias = std::uint32_t{127 - bias} << 23, least_normal = rebias + (1U << 23);
+  static constexpr std::uint32_t largest_float = (largest << dropped_bits) + rebias, overflow = largest_float + dropped / 2 + 1;
+  static constexpr int subnormal_steps = bias - 1 + FractionBits;  // of 2 to the minus this
+
+  static TESSERA_HOST_DEVICE constexpr float value_of(std::uint32_t bits) noexcept {
+    auto const shifted = (bits & magnitude) << dropped_bits;
+    auto const normal = shifted + rebias;
+    // A subnormal is what stands above the least normal number once that one's exponent is written before its fraction.
+    auto const subnormal = float_bits(float_of_bits(shifted + least_normal) - float_of_bits(least_normal));
+    auto const special = HasInfinity ? shifted + 2 * rebias : 0x7FC00000;
+    auto const finite = select(shifted <= fraction << dropped_bits, subnormal, normal);
+    return float_of_bits(select(shifted < first_special << dropped_bits, finite, special) | (bits & (magnitude + 1)) << (31 - sign_bit));
+  }
+
+  static TESSERA_HOST_DEVICE constexpr std::uint32_t nearest(float value) noexcept {
+    auto const bits = float_bits(value), of = bits & float_magnitude;
+    auto const normal = (of - rebias + dropped / 2 + (of >> dropped_bits & 1)) >> dropped_bits;
+    // This one has steps as subnormal numbers have, so that the addition rounds to them.
+    constexpr std::uint32_t coarse = std::uint32_t{127 + 23 - subnormal_steps} << 23;
+    auto const small = select(of < least_normal, of, 0);
+    auto const subnormal = float_bits(float_of_bits(small) + float_of_bits(coarse)) - coarse;
+    return signed_bits(bits, select(of < overflow, select(of < least_normal, subnormal, normal), past_largest));
+  }
+
+  static TESSERA_HOST_DEVICE constexpr std::uint32_t stochastic(float value, std::uint32_t random) noexcept {
+    auto const bits = float_bits(value), of = bits & float_magnitude;
+    auto const normal = (of - rebias + (random & dropped)) >> dropped_bits;
+    auto const small = select(of < least_normal, of, 0);
+    auto const subnormal = stochastic_steps(float_of_bits(small) * float_of_bits(std::uint32_t{127 + subnormal_steps} << 23), random);
+    return signed_bits(bits, select(of < largest_float, select(of < least_normal, subnormal, normal), largest));
+  }
+
+ private:
+  static constexpr int sign_bit = ExponentBits + FractionBits;
+
+  // Puts a finite result, by magnitude, together with sign, infinity and NaN.
+  static TESSERA_HOST_DEVICE constexpr std::uint32_t signed_bits(std::uint32_t bits, std::uint32_t finite) noexcept {
+    auto const of = bits & float_magnitude;
+    auto const nan = HasInfinity ? first_special | 1U << (FractionBits - 1) | (of >> dropped_bits & fraction) : first_special;
+    return (bits >> (31 - sign_bit) & (magnitude + 1)) |
+           select(of < float_infinity, finite, select(of > float_infinity, nan, first_special));
+  }
+};
+
+template <float_element E>
+struct small_float_of;
+template <>
+struct small_float_of<float16> : small_float<5, 10, true> {};
+template <>
+struct small_float_of<float8_e4m3> : small_float<4, 3, false> {};
+template <>
+struct small_float_of<float8_e5m2> : small_float<5, 2, true> {};
 
 }  // namespace detail
 
-/// The value, exactly; a NaN keeps sign and payload.
-TESSERA_HOST_DEVICE constexpr float to_float(float value) noexcept { return value; }
-TESSERA_HOST_DEVICE constexpr float to_float(bfloat16 value) noexcept { return detail::float_of_bits(std::uint32_t{value.bits} << 16); }
-TESSERA_HOST_DEVICE constexpr float to_float(float16 value) noexcept {
-  auto const shifted = (std::uint32_t{value.bits} & 0x7FFF) << 13;
-  auto const normal = shifted + detail::float16_rebias;
-  // A subnormal f 2^-24 is what stands above 2^-14 once the exponent of 2^-14 is written before f.
-  auto const subnormal = detail::float_bits(detail::float_of_bits(shifted + detail::float16_least_normal) -
-                                            detail::float_of_bits(detail::float16_least_normal));
-  auto const special = shifted + 2 * detail::float16_rebias;  // infinity and NaN
-  auto const magnitude = detail::select(shifted < 0x400U << 13, subnormal, detail::select(shifted < 0x7C00U << 13, normal, special));
-  return detail::float_of_bits(magnitude | (std::uint32_t{value.bits} & 0x8000) << 16);
+/// The value, exactly; a NaN keeps its sign and, where the format has more than one, its payload.
+template <float_element E>
+TESSERA_HOST_DEVICE constexpr float to_float(E value) noexcept {
+  if constexpr (std::same_as<E, float>)
+    return value;
+  else if constexpr (std::same_as<E, bfloat16>)
+    return detail::float_of_bits(std::uint32_t{value.bits} << 16);
+  else
+    return detail::small_float_of<E>::value_of(value.bits);
 }
 
-/// The nearest value of the format, of two equally near the even one; past the largest, infinity, as IEEE 754 has it. Infinity stays, NaN
-/// stays NaN.
-template <row_element E>
+/// The nearest value of the format, of two equally near the even one; past the largest, infinity, as IEEE 754 has it, where the format has
+/// one. Infinity stays where there is one, else becomes NaN; NaN stays NaN.
+template <float_element E>
 TESSERA_HOST_DEVICE constexpr E round_to(float value) noexcept {
   if constexpr (std::same_as<E, float>) {
     return value;
@@ -87,22 +162,16 @@ TESSERA_HOST_DEVICE constexpr E round_to(float value) noexcept {
     auto const bits = detail::float_bits(value);
     return detail::bfloat16_of(bits, bits + 0x7FFF + (bits >> 16 & 1));
   } else {
-    auto const bits = detail::float_bits(value);
-    auto const magnitude = bits & detail::float_magnitude;
-    auto const normal = (magnitude - detail::float16_rebias + 0xFFF + (magnitude >> 13 & 1)) >> 13;
-    // 0.5 has steps of 2^-24, so that the addition rounds to them.
-    auto const small = detail::select(magnitude < detail::float16_least_normal, magnitude, 0);
-    auto const subnormal = detail::float_bits(detail::float_of_bits(small) + 0.5F) - detail::float_bits(0.5F);
-    auto const finite = detail::select(magnitude < detail::float16_least_normal, subnormal, normal);
-    return detail::float16_of(bits, detail::select(magnitude < detail::float16_overflow, finite, 0x7C00));
+    return {static_cast<decltype(E::bits)>(detail::small_float_of<E>::nearest(value))};
   }
 }
 
 /// Stochastic rounding: one of the two neighbours, the upper with the probability of the value's distance from the lower (to within 2^-31
-/// of it for subnormal float16, exactly else), so that what is rounded away again and again survives in the mean. `random`: 32 uniform bits.
-/// A value of the format stays as it is; a finite value past the largest becomes the largest; infinity stays, NaN stays NaN.
+/// of it where small numbers come in equal steps, exactly else), so that what is rounded away again and again survives in the mean.
+/// `random`: 32 uniform bits. A value of the format stays as it is; a finite value past the largest becomes the largest; infinity and NaN
+/// as above.
 /// Source: Gupta, Agrawal, Gopalakrishnan, Narayanan, "Deep learning with limited numerical precision", ICML 2015, section 3.
-template <row_element E>
+template <float_element E>
 TESSERA_HOST_DEVICE constexpr E round_to(float value, std::uint32_t random) noexcept {
   if constexpr (std::same_as<E, float>) {
     return value;
@@ -112,18 +181,95 @@ TESSERA_HOST_DEVICE constexpr E round_to(float value, std::uint32_t random) noex
     auto const rounded = bits + detail::select(magnitude < 0x7F7F0000, random & 0xFFFF, 0);  // at the largest, cut off instead
     return detail::bfloat16_of(bits, rounded);
   } else {
-    auto const bits = detail::float_bits(value);
-    auto const magnitude = bits & detail::float_magnitude;
-    auto const normal = (magnitude - detail::float16_rebias + (random & 0x1FFF)) >> 13;
-    // In steps of 2^-24: whole ones, and the fraction of one against the random number, both in units of 2^-31.
-    auto const small = detail::select(magnitude < detail::float16_least_normal, magnitude, 0);
-    auto const steps = detail::float_of_bits(small) * 0x1p24F;
-    auto const whole = static_cast<std::int32_t>(steps);
-    auto const fraction = static_cast<std::int32_t>((steps - static_cast<float>(whole)) * 0x1p31F);
-    auto const subnormal = static_cast<std::uint32_t>(whole + static_cast<std::int32_t>(static_cast<std::int32_t>(random >> 1) < fraction));
-    auto const finite = detail::select(magnitude < detail::float16_least_normal, subnormal, normal);
-    return detail::float16_of(bits, detail::select(magnitude < 0x477FE000, finite, 0x7BFF));
+    return {static_cast<decltype(E::bits)>(detail::small_float_of<E>::stochastic(value, random))};
   }
 }
+
+/// How the elements of a row are read and written: each by itself, or, of `scaled_int8`, in steps of a size that the row chose.
+/// - `row_scale<E>::lead`: so many elements in front of a row hold its scale; `extent(dim)`: elements from one row to the next, with those.
+/// - `of(row)`: the scale of a row that is there; `covering(magnitude)`: of one whose elements' magnitudes, as bits, are not above this.
+/// - `value(element)`; `nearest(value)`, `stochastic(value, random)`: as `to_float` and `round_to`. @pre the scale covers the value.
+/// - `write_to(row)`.
+template <row_element E>
+struct row_scale {
+  static constexpr std::int64_t lead = 0;
+
+  static TESSERA_HOST_DEVICE constexpr std::int64_t extent(std::int64_t dim) noexcept { return dim; }
+  static TESSERA_HOST_DEVICE constexpr row_scale of(E const*) noexcept { return {}; }
+  static TESSERA_HOST_DEVICE constexpr row_scale covering(std::uint32_t) noexcept { return {}; }
+  TESSERA_HOST_DEVICE constexpr void write_to(E*) const noexcept {}
+
+  TESSERA_HOST_DEVICE constexpr float value(E element) const noexcept { return to_float(element); }
+  TESSERA_HOST_DEVICE constexpr E nearest(float value) const noexcept { return round_to<E>(value); }
+  TESSERA_HOST_DEVICE constexpr E stochastic(float value, std::uint32_t random) const noexcept { return round_to<E>(value, random); }
+};
+
+/// The size of a step is the least power of two, 2^-126 at least, by which 127 steps cover the row, so that elements that did not change
+/// stay what they are when the row takes a new scale that is finer, and every product with a step's size is exact. A row with an infinite
+/// element, or one past 127 * 2^121, or NaN is NaN throughout. In memory a row is its scale, a float, then its steps, and is filled up to
+/// whole fours.
+/// Source: of steps in powers of two, Open Compute Project, "OCP microscaling formats (MX) specification", 1.0, 2023; there of 32 elements.
+template <>
+struct row_scale<scaled_int8> {
+  static constexpr std::int64_t lead = sizeof(float);
+
+  float step;
+
+  static TESSERA_HOST_DEVICE constexpr std::int64_t extent(std::int64_t dim) noexcept { return lead + (dim + 3) / 4 * 4; }
+  static TESSERA_HOST_DEVICE row_scale of(scaled_int8 const* row) noexcept { return {*reinterpret_cast<float_in_row const*>(row - lead)}; }
+  static TESSERA_HOST_DEVICE constexpr row_scale covering(std::uint32_t magnitude) noexcept {
+    constexpr auto largest = detail::float_bits(0x1.FCp127F);
+    // A fraction above that of 127 = 1.984375 * 2^6 takes the next power.
+    auto const exponent = (magnitude + 0x1FFFF) >> 23, least = detail::select(exponent > 6, exponent - 6, 1);
+    return {detail::float_of_bits(detail::select(magnitude <= largest, least << 23, 0x7FC00000))};
+  }
+  TESSERA_HOST_DEVICE void write_to(scaled_int8* row) const noexcept { *reinterpret_cast<float_in_row*>(row - lead) = step; }
+
+  TESSERA_HOST_DEVICE constexpr float value(scaled_int8 element) const noexcept { return static_cast<float>(element.steps) * step; }
+  TESSERA_HOST_DEVICE constexpr scaled_int8 nearest(float value) const noexcept {
+    constexpr float whole = 0x1p23F;  // floats from here on are whole numbers
+    return with_sign(value, detail::float_bits(steps_of(value) + whole) - detail::float_bits(whole));
+  }
+  TESSERA_HOST_DEVICE constexpr scaled_int8 stochastic(float value, std::uint32_t random) const noexcept {
+    return with_sign(value, detail::stochastic_steps(steps_of(value), random));
+  }
+
+ private:
+  typedef float __attribute__((may_alias)) float_in_row;  // stands among elements
+
+  // Of how many steps the magnitude is; 0 for what is no number or beyond the scale.
+  TESSERA_HOST_DEVICE constexpr float steps_of(float value) const noexcept {
+    auto const inverse = detail::float_of_bits((254U << 23) - detail::float_bits(step));  // of a power of two
+    auto const steps = detail::float_bits(value * inverse) & detail::float_magnitude;
+    return detail::float_of_bits(detail::select(steps <= detail::float_bits(127.0F), steps, 0));
+  }
+  static TESSERA_HOST_DEVICE constexpr scaled_int8 with_sign(float value, std::uint32_t steps) noexcept {
+    auto const whole = static_cast<std::int32_t>(steps);
+    return {static_cast<std::int8_t>(detail::float_bits(value) >> 31 == 0 ? whole : -whole)};
+  }
+};
+
+namespace detail {
+
+/// The row of a slot of those that lie in `memory` one behind the other.
+template <class Element>
+TESSERA_HOST_DEVICE constexpr Element* row_at(Element* memory, std::int64_t slot, std::int64_t dim) noexcept {
+  using scale = row_scale<std::remove_const_t<Element>>;
+  return memory + (slot * scale::extent(dim) + scale::lead);
+}
+
+TESSERA_HOST_DEVICE constexpr std::uint32_t magnitude_of(float value) noexcept { return float_bits(value) & float_magnitude; }
+
+/// The greatest magnitude of n floats, as bits: of numbers in their order, infinity above them, NaN above that.
+constexpr std::uint32_t largest_magnitude(float const* values, std::int64_t n) noexcept {
+  std::uint32_t largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    auto const magnitude = magnitude_of(values[i]);
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return largest;
+}
+
+}  // namespace detail
 
 }  // namespace tessera::inline TESSERA_ABI

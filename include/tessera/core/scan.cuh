@@ -35,6 +35,7 @@ struct exclusive_scan_impl<cuda_exec> {  // unproven
   template <class T, class Sum>
   static void run(cuda_exec const& exec, vector_view<T const> in, vector_view<Sum> out, Sum initial) {
     if (in.empty()) return;
+    check_cub_count("cub::DeviceScan", in.size());
     auto const converting = thrust::make_transform_iterator(in.data(), converted<Sum>{});
     with_cub_workspace(exec, "cub::DeviceScan", [&](void* workspace, std::size_t& bytes) {
       return cub::DeviceScan::ExclusiveScan(workspace, bytes, converting, out.data(), plus{}, initial, in.size(), exec.stream());

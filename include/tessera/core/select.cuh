@@ -24,6 +24,7 @@ struct select_flagged_impl<cuda_exec> {  // unproven
   static void run(cuda_exec const& exec, vector_view<T const> values, vector_view<Flag const> flags, vector_view<T> out,
                   vector_view<std::int64_t> count) {
     if (values.empty()) return exec.fill(count.data(), 0, sizeof(std::int64_t));
+    check_cub_count("cub::DeviceSelect", values.size());
     with_cub_workspace(exec, "cub::DeviceSelect", [&](void* workspace, std::size_t& bytes) {
       return cub::DeviceSelect::Flagged(workspace, bytes, values.data(), flags.data(), out.data(), count.data(), values.size(),
                                         exec.stream());

@@ -32,7 +32,7 @@ struct slot_use<evict_lru> {
   TESSERA_HOST_DEVICE static constexpr std::int64_t last_batch(std::int64_t use) noexcept { return use; }
   template <class Block>
   TESSERA_DEVICE static void used(Block& block, std::int64_t* use, std::int64_t batch) {
-    block.maximum(use, batch);
+    if (*use < batch) block.maximum(use, batch);  // what is read may be old, and only costs time
   }
 };
 
@@ -160,7 +160,7 @@ struct bucket_rows {
   static constexpr std::int64_t no_id = -1;
   static constexpr std::int64_t greatest = std::numeric_limits<std::int64_t>::max();
 
-  Element* weights;         // (slots, dim)
+  Element* weights;         // (slots, dim), each behind its scale
   float* states;            // (slots, state width)
   std::int64_t* entries;    // (slots, words)
   detail::slot_tags* tags;  // (groups,)
@@ -183,7 +183,7 @@ struct bucket_rows {
   }
   TESSERA_HOST_DEVICE constexpr std::int64_t& id_of(std::int64_t slot) const noexcept { return entries[slot * words]; }
   TESSERA_HOST_DEVICE constexpr std::int64_t& use_of(std::int64_t slot) const noexcept { return entries[slot * words + 1]; }
-  TESSERA_HOST_DEVICE constexpr Element* row(std::int64_t slot) const noexcept { return weights + slot * table.dim; }
+  TESSERA_HOST_DEVICE constexpr Element* row(std::int64_t slot) const noexcept { return detail::row_at(weights, slot, table.dim); }
   TESSERA_HOST_DEVICE constexpr float* state(std::int64_t slot) const noexcept { return states + slot * state_width; }
 
   /// Whether the table can hold it: all but the greatest, whose mark would be no int64.

@@ -88,14 +88,15 @@ struct find_values_kernel {  // unproven
 
   template <class Block>
   TESSERA_DEVICE void list(Block& block, std::int64_t i, bool lacks) const {
-    auto* const shared = block.template shared<std::int64_t>();  // how many of the block's, and where they are listed
-    if (block.thread() == 0) shared[0] = 0;
+    auto* const first = block.template shared<std::int64_t>();        // where the block's are listed
+    auto* const count = reinterpret_cast<std::uint32_t*>(first + 1);  // of the block's
+    if (block.thread() == 0) *count = 0;
     block.sync();
-    auto const rank = lacks ? block.add(shared, std::int64_t{1}) : 0;
+    auto const rank = lacks ? block.add(count, 1U) : 0;
     block.sync();
-    if (block.thread() == 0 && shared[0] > 0) shared[1] = block.add(missing.count, shared[0]);
+    if (block.thread() == 0 && *count > 0) *first = block.add(missing.count, static_cast<std::int64_t>(*count));
     block.sync();
-    if (lacks) missing.numbers[shared[1] + rank] = i;
+    if (lacks) missing.numbers[*first + rank] = i;
   }
 };
 
@@ -152,6 +153,7 @@ struct initialise_rows {  // unproven
     auto const dim = rows.dim(), id = values.id(i);
     auto* const row = rows.row(slot);
     bool const by_four = dim % 4 == 0;  // and the table begins on 64 bytes
+    if (lane == 0) initial_scale<element>(rows.options()).write_to(row);
     for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes)
       write_four(row + column, initial_four<element>(rows.options(), id, column), dim - column, by_four);
     auto* const state = rows.state(slot);
@@ -194,7 +196,9 @@ struct copy_leaving {  // unproven
   TESSERA_DEVICE void operator()(Block&, std::int64_t k, int lane) const {
     auto const slot = rows.leaving[2 * k], dim = rows.dim(), width = rows.state_width;
     if (lane == 0) ids[k] = rows.leaving[2 * k + 1];
-    for (std::int64_t c = lane; c < dim; c += lanes) weights[k * dim + c] = to_float(rows.row(slot)[c]);
+    auto const* const row = rows.row(slot);
+    auto const scale = row_scale<typename Rows::element>::of(row);
+    for (std::int64_t c = lane; c < dim; c += lanes) weights[k * dim + c] = scale.value(row[c]);
     for (std::int64_t c = lane; c < width; c += lanes) states[k * width + c] = rows.state(slot)[c];
   }
 };

@@ -82,7 +82,7 @@ class bucket_table {
     if (options.rows > most)
       throw error(errc::invalid_argument, "bucket_table: more rows than a table can have",
                   {{"table", options.id.value}, {"rows", options.rows}, {"most", most}});
-    weights_.resize(exec, slot_bound() * options.dim);
+    weights_.resize(exec, slot_bound() * row_scale<Element>::extent(options.dim));
     states_.resize(exec, slot_bound() * layout_.width(options.dim));
     entries_.resize(exec, slot_bound() * rows_type::words);
     tags_.resize(exec, slot_bound() / rows_type::group_slots);
@@ -97,7 +97,7 @@ class bucket_table {
   /// What such a table will occupy, before it is built.
   static table_bytes bytes_for(table_options const& options, row_state_layout layout) noexcept {
     auto const slots = static_cast<std::size_t>(capacity(options));
-    return {.weights = slots * static_cast<std::size_t>(options.dim) * sizeof(Element),
+    return {.weights = slots * static_cast<std::size_t>(row_scale<Element>::extent(options.dim)) * sizeof(Element),
             .state = slots * static_cast<std::size_t>(layout.width(options.dim)) * sizeof(float),
             .index = slots * (rows_type::words * sizeof(std::int64_t) + 1) + count_words * sizeof(std::int64_t)};
   }
@@ -137,8 +137,10 @@ class bucket_table {
   }
 
   // The device's memory.
-  Element* row(std::int64_t slot) noexcept(!checks_indices) { return weights_.data() + checked_slot(slot) * dim(); }
-  Element const* row(std::int64_t slot) const noexcept(!checks_indices) { return weights_.data() + checked_slot(slot) * dim(); }
+  Element* row(std::int64_t slot) noexcept(!checks_indices) { return detail::row_at(weights_.data(), checked_slot(slot), dim()); }
+  Element const* row(std::int64_t slot) const noexcept(!checks_indices) {
+    return detail::row_at(weights_.data(), checked_slot(slot), dim());
+  }
   float* state(std::int64_t slot) noexcept(!checks_indices) { return states_.data() + checked_slot(slot) * layout_.width(dim()); }
   float const* state(std::int64_t slot) const noexcept(!checks_indices) {
     return states_.data() + checked_slot(slot) * layout_.width(dim());

@@ -19,8 +19,9 @@ namespace tessera::inline TESSERA_ABI::detail {
 template <class Element>
 TESSERA_HOST_DEVICE four_elements<Element> initial_four(table_options const& table, std::int64_t id, std::int64_t column) noexcept {
   auto const words = initial_row_block(table, id, column / 4);
+  auto const scale = initial_scale<Element>(table);
   four_elements<Element> four;
-  for (int k = 0; k < 4; ++k) four[k] = round_to<Element>(uniform_symmetric(words[k], table.init_bound));
+  for (int k = 0; k < 4; ++k) four[k] = scale.nearest(uniform_symmetric(words[k], table.init_bound));
   return four;
 }
 
@@ -33,7 +34,9 @@ struct initialise_elements {  // unproven
   TESSERA_DEVICE void operator()(std::int64_t i) const {
     auto const id = i / blocks, block = i % blocks;
     auto const count = rows.dim() - 4 * block;
-    write_four(rows.row(id) + 4 * block, initial_four<Element>(rows.options(), id, 4 * block), count, false);
+    auto* const row = rows.row(id);
+    if (block == 0) initial_scale<Element>(rows.options()).write_to(row);
+    write_four(row + 4 * block, initial_four<Element>(rows.options(), id, 4 * block), count, false);
   }
 };
 

@@ -23,7 +23,7 @@ struct dense_rows {
   using element = Element;
   static constexpr bool slots_are_ids = true;
 
-  Element* weights;  // (rows, dim)
+  Element* weights;  // (rows, dim), each behind its scale
   float* states;     // (rows, state width)
   table_options table;
   std::int64_t state_width;
@@ -36,7 +36,7 @@ struct dense_rows {
     return static_cast<std::uint64_t>(slot) < static_cast<std::uint64_t>(table.rows);
   }
   TESSERA_HOST_DEVICE constexpr std::int64_t id_of(std::int64_t slot) const noexcept { return slot; }
-  TESSERA_HOST_DEVICE constexpr Element* row(std::int64_t slot) const noexcept { return weights + slot * table.dim; }
+  TESSERA_HOST_DEVICE constexpr Element* row(std::int64_t slot) const noexcept { return detail::row_at(weights, slot, table.dim); }
   TESSERA_HOST_DEVICE constexpr float* state(std::int64_t slot) const noexcept { return states + slot * state_width; }
 };
 
@@ -66,7 +66,8 @@ struct dense_table_impl<host_exec> {
 
 }  // namespace detail
 
-/// A row for each id of 0 … rows - 1, in one array (rows, dim); optimizer states, always float, in another. Move-only.
+/// A row for each id of 0 … rows - 1, in one array (rows, dim), of `scaled_int8` with gaps for the scales; optimizer states, always float, in
+/// another. Move-only.
 ///
 /// On a device the rows lie where its execution's memory is: on it, or in pinned memory of the host, which it reads over the bus. What
 /// `weights`, `states`, `row` and `state` point at is the device's.
@@ -83,7 +84,7 @@ class dense_table {
       : options_(options), layout_(row_state_layout::of(optimizer)) {
     check_optimizer(optimizer);
     detail::check_table_options("dense_table", options, layout_);
-    weights_.resize(exec, options.rows * options.dim);
+    weights_.resize(exec, options.rows * scale::extent(options.dim));
     states_.resize(exec, options.rows * layout_.width(options.dim));
     detail::dense_table_impl<Exec>::initialise(exec, device_rows(), layout_);
   }
@@ -91,7 +92,7 @@ class dense_table {
   /// What such a table will occupy, before it is built.
   static table_bytes bytes_for(table_options const& options, row_state_layout layout) noexcept {
     auto const rows = static_cast<std::size_t>(options.rows);
-    return {.weights = rows * static_cast<std::size_t>(options.dim) * sizeof(Element),
+    return {.weights = rows * static_cast<std::size_t>(scale::extent(options.dim)) * sizeof(Element),
             .state = rows * static_cast<std::size_t>(layout.width(options.dim)) * sizeof(float)};
   }
   std::size_t bytes() const noexcept { return weights_.capacity_bytes() + states_.capacity_bytes(); }
@@ -105,13 +106,15 @@ class dense_table {
   void set_steps(step_count steps) noexcept { steps_ = steps; }
 
   /// All rows, (rows, dim), and all states, (rows, state width).
-  matrix_view<Element> weights() noexcept { return {weights_.data(), rows(), dim()}; }
-  matrix_view<Element const> weights() const noexcept { return {weights_.data(), rows(), dim()}; }
+  matrix_view<Element> weights() noexcept { return {first_row(weights_.data()), rows(), dim(), scale::extent(dim())}; }
+  matrix_view<Element const> weights() const noexcept { return {first_row(weights_.data()), rows(), dim(), scale::extent(dim())}; }
   matrix_view<float> states() noexcept { return {states_.data(), rows(), layout_.width(dim())}; }
   matrix_view<float const> states() const noexcept { return {states_.data(), rows(), layout_.width(dim())}; }
 
-  Element* row(std::int64_t slot) noexcept(!checks_indices) { return weights_.data() + checked_slot(slot) * options_.dim; }
-  Element const* row(std::int64_t slot) const noexcept(!checks_indices) { return weights_.data() + checked_slot(slot) * options_.dim; }
+  Element* row(std::int64_t slot) noexcept(!checks_indices) { return detail::row_at(weights_.data(), checked_slot(slot), dim()); }
+  Element const* row(std::int64_t slot) const noexcept(!checks_indices) {
+    return detail::row_at(weights_.data(), checked_slot(slot), dim());
+  }
   float* state(std::int64_t slot) noexcept(!checks_indices) { return states_.data() + checked_slot(slot) * layout_.width(options_.dim); }
   float const* state(std::int64_t slot) const noexcept(!checks_indices) {
     return states_.data() + checked_slot(slot) * layout_.width(options_.dim);
@@ -140,9 +143,17 @@ class dense_table {
   }
 
  private:
+  using scale = row_scale<Element>;
+
   std::int64_t checked_slot(std::int64_t slot) const noexcept(!checks_indices) {
     if constexpr (checks_indices) detail::check_slot("dense_table", options_, slot, rows());
     return slot;
+  }
+
+  // Null where there are none.
+  template <class E>
+  E* first_row(E* memory) const noexcept {
+    return memory == nullptr ? nullptr : detail::row_at(memory, 0, dim());
   }
 
   table_options options_;
@@ -151,6 +162,6 @@ class dense_table {
   buffer<Element, Exec> weights_;
   buffer<float, Exec> states_;
 };
-static_assert(row_store<dense_table<>> && row_store<dense_table<float16>> && row_store<dense_table<bfloat16>>);
+static_assert(row_store<dense_table<>> && row_store<dense_table<float16>> && row_store<dense_table<scaled_int8>>);
 
 }  // namespace tessera::inline TESSERA_ABI

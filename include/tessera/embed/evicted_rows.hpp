@@ -32,7 +32,8 @@ class evicted_rows {
     grow(exec, weights_, (count_ + 1) * dim_);
     grow(exec, states_, (count_ + 1) * width_);
     ids_[count_] = id;
-    std::transform(row.begin(), row.end(), weights_.begin() + count_ * dim_, [](Element e) { return to_float(e); });
+    auto const scale = row_scale<Element>::of(row.data());
+    std::transform(row.begin(), row.end(), weights_.begin() + count_ * dim_, [&](Element e) { return scale.value(e); });
     std::copy(state.begin(), state.end(), states_.begin() + count_ * width_);
     ++count_;
   }

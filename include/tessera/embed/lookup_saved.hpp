@@ -98,7 +98,7 @@ template <class Element>
 [[gnu::noinline]] void write_initial(table_options const& options, std::int64_t id, std::int64_t first, std::int64_t n,
                                      float* to) noexcept {
   for_each_initial_element(options, id, first, first + n,
-                           [&](std::int64_t i, float value) { to[i - first] = to_float(round_to<Element>(value)); });
+                           [&](std::int64_t i, float value) { to[i - first] = stored_initial<Element>(options, value); });
 }
 
 /// `validate` by all threads; how many values there are, the view may not know. On a device kernels look at the offsets.
@@ -162,6 +162,10 @@ void check_saved(char const* call, basic_lookup_saved<Exec> const& saved) {
   if (saved.order.ready() && saved.order.values() != values)
     throw error(errc::shape_mismatch, std::string(call) + ": the order was prepared for another batch",
                 {{"values", values}, {"values of the order", saved.order.values()}});
+  if constexpr (device_execution<Exec>)
+    if (saved.order.ready() && saved.order.rows() != saved.batch.rows())
+      throw error(errc::shape_mismatch, std::string(call) + ": the order was prepared for another batch",
+                  {{"rows", saved.batch.rows()}, {"rows of the order", saved.order.rows()}});
 }
 
 // The slots still name the rows of these ids; a negative slot names none. `of` number `number`: whose ids they are.
@@ -311,7 +315,8 @@ struct prepare_backward_fn {
 
 /// Sorts the ids of a lookup by row, which its backward would otherwise do first: `prepare_backward(exec, tables, features, saved)`. It
 /// reads no row, so it may run while other batches are computed. `features` as in the forward that filled `saved`. On a device it waits for
-/// one number where the batch does not say its `room`.
+/// one number where the batch does not say its `room`; sorted on a stream of its own, `saved` goes, or is prepared anew, when that stream has
+/// waited for the backward.
 /// @throws tessera::error shape_mismatch, out_of_range.
 inline constexpr detail::prepare_backward_fn prepare_backward{};
 

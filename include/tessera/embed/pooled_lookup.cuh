@@ -72,6 +72,7 @@ struct pool_bags_kernel {  // unproven
     std::int64_t lacking = 0;
     for (auto p = begin; p < end; p += ahead) {
       four_elements<element> four[ahead];
+      row_scale<element> scale[ahead];
       float weight[ahead];
       bool held[ahead];
       for (int i = 0; i < ahead; ++i) {
@@ -81,10 +82,13 @@ struct pool_bags_kernel {  // unproven
         held[i] = part.rows.holds(slot);
         weight[i] = batch.weights == nullptr ? 1.0F : batch.weights[p + i];
         if (held[i]) {
-          four[i] = read_four(part.rows.row(slot) + unit.column, unit.count, part.rows_by_four && unit.count > 0);
+          auto const* const from = part.rows.row(slot);
+          scale[i] = row_scale<element>::of(from);
+          four[i] = read_four(from + unit.column, unit.count, part.rows_by_four && unit.count > 0);
         } else {
           if constexpr (!Rows::slots_are_ids) held[i] = part.rows.in_range(batch.values[p + i]);
           if (held[i]) {
+            scale[i] = initial_scale<element>(part.rows.options());
             four[i] = initial_four<element>(part.rows.options(), batch.values[p + i], unit.column);
             continue;
           }
@@ -96,7 +100,7 @@ struct pool_bags_kernel {  // unproven
       }
       for (int i = 0; i < ahead; ++i)
         if (held[i])
-          for (int c = 0; c < 4; ++c) sum[c] = multiply_add(weight[i], to_float(four[i][c]), sum[c]);
+          for (int c = 0; c < 4; ++c) sum[c] = multiply_add(weight[i], scale[i].value(four[i][c]), sum[c]);
     }
     if (lacking > 0 && unit.leads && absent.count != nullptr) block.add(absent.count, lacking);
     auto const scale = pooling_scale(part.mode, end - begin);

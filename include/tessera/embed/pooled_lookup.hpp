@@ -76,9 +76,11 @@ class row_queue {
     for (auto p = begin; p < end; ++p) {
       if (asked_ < until && !ask()) [[unlikely]]
         return false;
-      auto const* const row = opaque(table_.row(slots_[p]) + first);
+      auto const* const whole = table_.row(slots_[p]);
+      auto const scale_of_row = row_scale<element>::of(whole);
+      auto const* const row = opaque(whole + first);
       float const weight = Plain || weights_ == nullptr ? 1.0F : weights_[p];
-      for (int c = 0; c < Width; ++c) sum[c] = multiply_add(weight, to_float(row[c]), sum[c]);
+      for (int c = 0; c < Width; ++c) sum[c] = multiply_add(weight, scale_of_row.value(row[c]), sum[c]);
     }
     write_floats<Width>(to + first, !Plain && streams_, [&](int c) { return sum[c] * scale; });
     return true;
@@ -213,7 +215,8 @@ struct bag_reader {
         }
         float const weight = weight_of(p);
         auto const* const row = opaque(table.row(slot(p)));
-        for (std::int64_t c = 0; c < dim; ++c) sum[c] = multiply_add(weight, to_float(row[c]), sum[c]);
+        auto const scale = row_scale<element>::of(row);
+        for (std::int64_t c = 0; c < dim; ++c) sum[c] = multiply_add(weight, scale.value(row[c]), sum[c]);
       }
       auto const scale = pooling_scale(mode, bags.length(bag));
       for (std::int64_t c = 0; c < dim; ++c) sum[c] *= scale;
@@ -225,7 +228,7 @@ struct bag_reader {
   [[gnu::noinline]] void add_initial(std::int64_t position, float* sum) const {
     float const weight = weight_of(position);
     for_each_initial_element(table.options(), bags.values[position], [&](std::int64_t c, float value) {
-      sum[c] = multiply_add(weight, to_float(round_to<element>(value)), sum[c]);
+      sum[c] = multiply_add(weight, stored_initial<element>(table.options(), value), sum[c]);
     });
   }
 };

@@ -134,12 +134,13 @@ struct weight_gradient_kernel {  // unproven
     float sum = 0;
     if (rows.holds(slot)) {
       auto const* const row = rows.row(slot);
-      for (std::int64_t c = lane; c < rows.dim(); c += lanes) sum = multiply_add(to_float(row[c]), gradient[c], sum);
+      auto const scale = row_scale<element>::of(row);
+      for (std::int64_t c = lane; c < rows.dim(); c += lanes) sum = multiply_add(scale.value(row[c]), gradient[c], sum);
     } else if constexpr (!Rows::slots_are_ids) {
       for (std::int64_t c = lane; c < rows.dim(); c += lanes) {
         auto const word = initial_row_block(rows.options(), id, c / 4)[static_cast<int>(c % 4)];
-        auto const initial = round_to<element>(uniform_symmetric(word, rows.options().init_bound));
-        sum = multiply_add(to_float(initial), gradient[c], sum);
+        auto const initial = stored_initial<element>(rows.options(), uniform_symmetric(word, rows.options().init_bound));
+        sum = multiply_add(initial, gradient[c], sum);
       }
     }
     return sum;

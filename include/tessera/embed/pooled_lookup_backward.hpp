@@ -80,11 +80,12 @@ struct pooled_lookup_backward_impl<host_exec> {
   // Sixteen running sums joined pairwise: the order depends on the dim alone.
   template <class Element>
   static float dot(Element const* row, float const* gradient, std::int64_t dim) noexcept {
+    auto const scale = row_scale<Element>::of(row);
     float lane[16] = {};
     std::int64_t i = 0;
     for (; i + 16 <= dim; i += 16)
-      for (int k = 0; k < 16; ++k) lane[k] = multiply_add(to_float(row[i + k]), gradient[i + k], lane[k]);
-    for (int k = 0; k < dim - i; ++k) lane[k] = multiply_add(to_float(row[i + k]), gradient[i + k], lane[k]);
+      for (int k = 0; k < 16; ++k) lane[k] = multiply_add(scale.value(row[i + k]), gradient[i + k], lane[k]);
+    for (int k = 0; k < dim - i; ++k) lane[k] = multiply_add(scale.value(row[i + k]), gradient[i + k], lane[k]);
     return join_lanes(lane);
   }
 
@@ -94,7 +95,7 @@ struct pooled_lookup_backward_impl<host_exec> {
     float lane[16] = {};
     if constexpr (!Store::slots_are_ids)
       for_each_initial_element(table.options(), id, [&](std::int64_t i, float value) {
-        lane[i % 16] = multiply_add(to_float(round_to<typename Store::element>(value)), gradient[i], lane[i % 16]);
+        lane[i % 16] = multiply_add(stored_initial<typename Store::element>(table.options(), value), gradient[i], lane[i % 16]);
       });
     return join_lanes(lane);
   }

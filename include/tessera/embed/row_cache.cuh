@@ -22,6 +22,7 @@ template <class Element>
 TESSERA_DEVICE void copy_row_by_group(Element const* row, float const* state, Element* to_row, float* to_state, std::int64_t dim,
                                       std::int64_t width, int lanes, int lane) {
   bool const by_four = dim % 4 == 0;  // all tables begin on 64 bytes
+  if (lane == 0) row_scale<Element>::of(row).write_to(to_row);
   for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes)
     write_four(to_row + column, read_four(row + column, dim - column, by_four), dim - column, by_four);
   for (std::int64_t c = lane; c < width; c += lanes) to_state[c] = state[c];

@@ -40,7 +40,7 @@ struct cached_rows : bucket_rows<Element, Eviction> {
     return slot < lines() ? this->bucket_rows<Element, Eviction>::id_of(slot) : slot - lines();
   }
   TESSERA_HOST_DEVICE constexpr Element* row(std::int64_t slot) const noexcept {
-    return slot < lines() ? this->weights + slot * this->dim() : behind.row(slot - lines());
+    return slot < lines() ? this->bucket_rows<Element, Eviction>::row(slot) : behind.row(slot - lines());
   }
   TESSERA_HOST_DEVICE constexpr float* state(std::int64_t slot) const noexcept {
     return slot < lines() ? this->states + slot * this->state_width : behind.state(slot - lines());
@@ -48,7 +48,7 @@ struct cached_rows : bucket_rows<Element, Eviction> {
 
   template <class Block>
   TESSERA_DEVICE void use(Block& block, std::int64_t line) const {
-    block.add(hits + line % hit_words, std::int64_t{1});
+    block.add(hits + (block.index() + block.thread()) % hit_words, std::int64_t{1});
     this->bucket_rows<Element, Eviction>::use(block, line);
   }
 };
@@ -97,7 +97,7 @@ class row_cache {
       throw error(errc::invalid_argument, "row_cache: a cache has lines", {{"table", behind.options().id.value}, {"lines", lines}});
     auto const sets = divide_up(lines, rows_type::group_slots);
     auto const slots = sets * rows_type::group_slots;
-    weights_.resize(exec, slots * dim());
+    weights_.resize(exec, slots * row_scale<element>::extent(dim()));
     states_.resize(exec, slots * state_layout().width(dim()));
     entries_.resize(exec, slots * rows_type::words);
     tags_.resize(exec, sets);

@@ -104,13 +104,13 @@ struct apply_rows_kernel {  // unproven
   fault_reporter wrong_slot;
 
   constexpr std::int64_t shared_bytes() const noexcept {
-    return (threads / lanes) * (width + 16) * static_cast<std::int64_t>(sizeof(float));
+    return (threads / lanes) * update_floats(width) * static_cast<std::int64_t>(sizeof(float));
   }
 
   template <class Block>
   TESSERA_DEVICE void operator()(Block& block) const {
     auto const group = block.thread() / lanes, lane = block.thread() % lanes;
-    auto* const sum = block.template shared<float>() + group * (width + 16);
+    auto* const sum = block.template shared<float>() + group * update_floats(width);
     auto const dim = table.rows.dim();
     for_each_unit(block, rows, threads / lanes, group, [&](std::int64_t row) {
       auto const slot = slots[row];

@@ -262,6 +262,8 @@ class device_row_order {
   bool ready() const noexcept { return ready_; }
   /// Values of that batch, at most.
   std::int64_t values() const noexcept { return values_; }
+  /// Rows of it.
+  std::int64_t rows() const noexcept { return rows_; }
   void clear() noexcept { ready_ = false; }
   std::size_t bytes() const noexcept { return narrow_.bytes() + wide_.bytes(); }
 
@@ -285,6 +287,7 @@ class device_row_order {
     }
     for (std::size_t i = 1; i < first_slots_.size(); ++i) first_slots_[i] += first_slots_[i - 1];
     by_bag_ = by_bag;
+    rows_ = batch.rows();
     values_ = detail::value_bound(exec, batch.flat());
     // All ones stand for what is not there: they have to lie past the slot of values without a row.
     constexpr std::int64_t most = std::numeric_limits<std::uint32_t>::max();
@@ -310,7 +313,7 @@ class device_row_order {
   detail::sorted_runs<std::uint64_t, Exec> wide_;
   std::vector<detail::table_slots> tables_;
   std::vector<std::int64_t> first_slots_;
-  std::int64_t values_ = 0;
+  std::int64_t rows_ = 0, values_ = 0;
   bool is_wide_ = false, by_bag_ = false, ready_ = false;
 };
 

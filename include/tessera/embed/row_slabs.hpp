@@ -20,13 +20,14 @@ namespace tessera::inline TESSERA_ABI {
 template <row_element Element>
 class row_slabs {
  public:
-  row_slabs(std::int64_t dim, row_state_layout layout) noexcept : dim_(dim), width_(layout.width(dim)), layout_(layout) {}
+  row_slabs(std::int64_t dim, row_state_layout layout) noexcept
+      : dim_(dim), extent_(row_scale<Element>::extent(dim)), width_(layout.width(dim)), layout_(layout) {}
 
   std::int64_t dim() const noexcept { return dim_; }
   row_state_layout layout() const noexcept { return layout_; }
 
-  Element* row(std::int64_t slot) noexcept { return at(slot).weights + (slot & slab_mask) * dim_; }
-  Element const* row(std::int64_t slot) const noexcept { return at(slot).weights + (slot & slab_mask) * dim_; }
+  Element* row(std::int64_t slot) noexcept { return at(slot).rows + (slot & slab_mask) * extent_; }
+  Element const* row(std::int64_t slot) const noexcept { return at(slot).rows + (slot & slab_mask) * extent_; }
   float* state(std::int64_t slot) noexcept { return at(slot).states + (slot & slab_mask) * width_; }
   float const* state(std::int64_t slot) const noexcept { return at(slot).states + (slot & slab_mask) * width_; }
 
@@ -37,9 +38,9 @@ class row_slabs {
     auto const needed = slabs_.size() + static_cast<std::size_t>(missing);
     if (needed > slabs_.capacity()) slabs_.reserve(std::max(needed, 2 * slabs_.size() + 16));  // so that the push_back below cannot throw
     auto const rows = missing * slab_rows;
-    auto& memory = memories_.emplace_back(slab_memory{buffer<Element>(exec, rows * dim_), buffer<float>(exec, rows * width_)});
+    auto& memory = memories_.emplace_back(slab_memory{buffer<Element>(exec, rows * extent_), buffer<float>(exec, rows * width_)});
     for (std::int64_t row = 0; row < rows; row += slab_rows)
-      slabs_.push_back({memory.weights.data() + row * dim_, memory.states.data() + row * width_});
+      slabs_.push_back({detail::row_at(memory.weights.data(), row, dim_), memory.states.data() + row * width_});
   }
 
   /// The same; where there is too little, for half as many again as there is room for, but not for more than `most`, so that what grows row
@@ -57,7 +58,7 @@ class row_slabs {
   /// What room for options.rows rows takes.
   static table_bytes bytes_for(table_options const& options, row_state_layout layout) noexcept {
     auto const slots = static_cast<std::size_t>(divide_up(options.rows, slab_rows) * slab_rows);
-    return {.weights = slots * static_cast<std::size_t>(options.dim) * sizeof(Element),
+    return {.weights = slots * static_cast<std::size_t>(row_scale<Element>::extent(options.dim)) * sizeof(Element),
             .state = slots * static_cast<std::size_t>(layout.width(options.dim)) * sizeof(float)};
   }
 
@@ -67,7 +68,7 @@ class row_slabs {
   static constexpr std::int64_t slab_mask = slab_rows - 1;
   // What a lookup reads of a slab, apart from who owns it: 16 bytes, so that the list stays in the cache.
   struct slab {
-    Element* weights;
+    Element* rows;  // the first
     float* states;
   };
   struct slab_memory {
@@ -77,7 +78,7 @@ class row_slabs {
 
   slab const& at(std::int64_t slot) const noexcept { return slabs_[static_cast<std::size_t>(slot >> slab_bits)]; }
 
-  std::int64_t dim_, width_;
+  std::int64_t dim_, extent_, width_;  // extent: elements from one row to the next
   row_state_layout layout_;
   std::vector<slab> slabs_;
   std::vector<slab_memory> memories_;  // of the slabs: one for all that a call made room for, as large memory has large pages

@@ -32,7 +32,8 @@ enum class row_status : std::uint8_t {
 };
 
 /// One embedding table. Initial weights are uniform in [-init_bound, init_bound), rounded to the nearest value that the store's elements
-/// have, and depend on (seed, id, row id, element) alone: not on the kind of store, its size, or how it is cut over machines.
+/// have (where a row shares a scale: under that of init_bound), and depend on (seed, id, row id, element) alone: not on the kind of store, its
+/// size, or how it is cut over machines.
 struct table_options {
   table_id id{};          // tables that share a seed must differ in it, or they start with the same rows
   std::int64_t dim = 0;   // elements a row, at least 1
@@ -67,10 +68,24 @@ namespace detail {
 
 inline constexpr std::int64_t rows_per_init_piece = 4096;
 
+/// That of rows as they first appear.
+template <row_element Element>
+TESSERA_HOST_DEVICE constexpr row_scale<Element> initial_scale(table_options const& table) noexcept {
+  return row_scale<Element>::covering(magnitude_of(table.init_bound));
+}
+/// An element of such a row, as what is stored of it says.
+template <row_element Element>
+TESSERA_HOST_DEVICE constexpr float stored_initial(table_options const& table, float value) noexcept {
+  auto const scale = initial_scale<Element>(table);
+  return scale.value(scale.nearest(value));
+}
+
 // Initial weights (dim,) and optimizer state (width,) of an id.
 template <row_element Element>
 void initialise_row(table_options const& table, row_state_layout layout, std::int64_t id, Element* row, float* state) noexcept {
-  for_each_initial_element(table, id, [row](std::int64_t i, float value) { row[i] = round_to<Element>(value); });
+  auto const scale = initial_scale<Element>(table);
+  for_each_initial_element(table, id, [row, &scale](std::int64_t i, float value) { row[i] = scale.nearest(value); });
+  scale.write_to(row);
   std::fill_n(state, layout.width(table.dim), layout.initial);
 }
 
@@ -85,8 +100,9 @@ constexpr std::int64_t prefetch_distance(std::int64_t row_bytes) noexcept {
 template <class Element>
 [[gnu::always_inline]] inline void prefetch_row(Element const* row, std::int64_t dim) noexcept {
   constexpr std::int64_t most_bytes = 1024, line_bytes = 64;
-  auto const* const first = reinterpret_cast<char const*>(row);
-  auto const bytes = std::min(most_bytes, dim * static_cast<std::int64_t>(sizeof(Element)));
+  using scale = row_scale<Element>;
+  auto const* const first = reinterpret_cast<char const*>(row - scale::lead);
+  auto const bytes = std::min(most_bytes, scale::extent(dim) * static_cast<std::int64_t>(sizeof(Element)));
   for (std::int64_t byte = 0; byte < bytes; byte += line_bytes) __builtin_prefetch(first + byte, 0, 2);
 }
 
@@ -143,7 +159,8 @@ using execution_of = typename detail::execution_of_store<std::remove_cv_t<S>>::t
 /// - `locate(exec, ids, slots, statuses)`: the slot of each id, giving it a row where the store may; a repeated id gets one row. Slots
 ///   stay valid until the store says otherwise. `statuses` may be empty. For one caller at a time.
 /// - `find(exec, ids, slots)`: the same without changing anything; -1 where there is no row.
-/// - `row(slot)`: (dim,), `state(slot)`: (state_layout().width(dim),). @pre slot in [0, slot_bound()), which a checked build checks.
+/// - `row(slot)`: (dim,), which `row_scale` reads and writes, `state(slot)`: (state_layout().width(dim),). @pre slot in [0, slot_bound()), which
+///   a checked build checks.
 /// - `rows()`: how many it holds; `slot_bound()`: every slot lies in [0, slot_bound()); `for_each_row(f)`: f(slot, id) for each row held.
 /// - `slots_are_ids`: `locate` is the identity for ids in [0, rows()), and lookups skip it.
 /// - `begin_batch()`, where a store has it: a training lookup calls it once a table and call, before `locate`.

@@ -35,8 +35,11 @@ struct read_elements {  // unproven
     if (column < weights.columns()) {
       using element = typename Rows::element;
       float* const to = weights.data() + number * weights.stride() + column;
-      *to = to_float(held ? rows.row(slot)[column]
-                          : initial_four<element>(rows.options(), ids[number], column / 4 * 4)[static_cast<int>(column % 4)]);
+      if (held)
+        *to = row_scale<element>::of(rows.row(slot)).value(rows.row(slot)[column]);
+      else
+        *to = initial_scale<element>(rows.options())
+                  .value(initial_four<element>(rows.options(), ids[number], column / 4 * 4)[static_cast<int>(column % 4)]);
     } else {
       auto const c = column - weights.columns();
       states.data()[number * states.stride() + c] = held ? rows.state(slot)[c] : initial_state;
@@ -44,25 +47,40 @@ struct read_elements {  // unproven
   }
 };
 
-// Pairs sorted by slot: of those of one slot the last is written.
+// Pairs sorted by slot: of those of one slot the last is written, by a group of threads.
 template <class Rows>
-struct write_elements {  // unproven
+struct write_rows_kernel {  // unproven
+  static constexpr int threads = 256, lanes = 32;
+  static constexpr std::int64_t shared_bytes = threads * sizeof(std::uint32_t);
   Rows rows;
   std::int64_t const* slots;    // sorted
   std::int64_t const* numbers;  // which row to write there
   std::int64_t count;
   matrix_view<float const> weights, states;
 
-  TESSERA_DEVICE void operator()(std::int64_t i) const {
-    auto const columns = weights.columns() + states.columns();
-    auto const at = i / columns, column = i % columns;
-    auto const slot = slots[at];
-    if (!rows.holds(slot) || (at + 1 < count && slots[at + 1] == slot)) return;
-    auto const number = numbers[at];
-    if (column < weights.columns())
-      rows.row(slot)[column] = round_to<typename Rows::element>(weights.data()[number * weights.stride() + column]);
-    else
-      rows.state(slot)[column - weights.columns()] = states.data()[number * states.stride() + (column - weights.columns())];
+  template <class Block>
+  TESSERA_DEVICE void operator()(Block& block) const {
+    for_each_unit(block, count, threads / lanes, block.thread() / lanes, [&](std::int64_t at) {
+      auto const slot = slots[at];
+      if (rows.holds(slot) && (at + 1 >= count || slots[at + 1] != slot)) write(block, slot, numbers[at], block.thread() % lanes);
+    });
+  }
+
+  template <class Block>
+  TESSERA_DEVICE void write(Block& block, std::int64_t slot, std::int64_t number, int lane) const {
+    using scale_type = row_scale<typename Rows::element>;
+    auto const* const from = weights.data() + number * weights.stride();
+    std::uint32_t largest = 0;
+    if constexpr (scale_type::lead > 0) {
+      for (std::int64_t c = lane; c < weights.columns(); c += lanes)
+        largest = magnitude_of(from[c]) > largest ? magnitude_of(from[c]) : largest;
+      largest = largest_of_group(block, block.template shared<std::uint32_t>() + block.thread() / lanes * lanes, largest, lanes, lane);
+    }
+    auto const scale = scale_type::covering(largest);
+    auto* const row = rows.row(slot);
+    if (lane == 0) scale.write_to(row);
+    for (std::int64_t c = lane; c < weights.columns(); c += lanes) row[c] = scale.nearest(from[c]);
+    for (std::int64_t c = lane; c < states.columns(); c += lanes) rows.state(slot)[c] = states.data()[number * states.stride() + c];
   }
 };
 
@@ -96,8 +114,10 @@ struct row_transfer_impl<Exec> {
     launch_for_each(exec, ids.size(), number_from_zero{numbers.data()});
     radix_sort_impl<Exec>::run(exec, slots.view(), numbers.view(), radix_bits_of<std::int64_t>("write_rows", {}));
     auto rows = store.device_rows();
-    launch_for_each(exec, ids.size() * (weights.columns() + states.columns()),
-                    write_elements<decltype(rows)>{rows, slots.data(), numbers.data(), ids.size(), weights, states});
+    using kernel = write_rows_kernel<decltype(rows)>;
+    if (ids.empty()) return;
+    exec.launch({.blocks = blocks_for(ids.size(), kernel::threads / kernel::lanes), .shared_bytes = kernel::shared_bytes},
+                kernel{rows, slots.data(), numbers.data(), ids.size(), weights, states});
   }
 };
 

@@ -55,7 +55,8 @@ struct row_transfer_impl<host_exec> {
           initialise(store, ids[i], weights.row(i), states.columns() > 0 ? states.row(i) : nullptr);
         } else {
           auto const* const row = store.row(slots[i]);
-          std::transform(row, row + store.dim(), weights.row(i), [](auto element) { return to_float(element); });
+          auto const scale = row_scale<typename Store::element>::of(row);
+          std::transform(row, row + store.dim(), weights.row(i), [&](auto element) { return scale.value(element); });
           if (states.columns() > 0) std::copy_n(store.state(slots[i]), states.columns(), states.row(i));
         }
       }
@@ -66,7 +67,8 @@ struct row_transfer_impl<host_exec> {
   template <class Store>
   static void initialise(Store const& store, std::int64_t id, float* row, float* state) noexcept {
     using element = typename Store::element;
-    for_each_initial_element(store.options(), id, [row](std::int64_t i, float value) { row[i] = to_float(round_to<element>(value)); });
+    for_each_initial_element(store.options(), id,
+                             [&](std::int64_t i, float value) { row[i] = stored_initial<element>(store.options(), value); });
     if (state != nullptr) std::fill_n(state, store.state_layout().width(store.dim()), store.state_layout().initial);
   }
 
@@ -83,7 +85,9 @@ struct row_transfer_impl<host_exec> {
     for (std::int64_t i = 0; i < ids.size(); ++i) {
       if (slots[i] < 0) continue;
       auto const* const row = weights.row(i);
-      std::transform(row, row + store.dim(), store.row(slots[i]), [](float value) { return round_to<element>(value); });
+      auto const scale = row_scale<element>::covering(largest_magnitude(row, row_scale<element>::lead > 0 ? store.dim() : 0));
+      std::transform(row, row + store.dim(), store.row(slots[i]), [&](float value) { return scale.nearest(value); });
+      scale.write_to(store.row(slots[i]));
       if (states.columns() > 0) std::copy_n(states.row(i), states.columns(), store.state(slots[i]));
     }
   }

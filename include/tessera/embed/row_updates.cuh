@@ -83,24 +83,23 @@ struct list_long_runs {  // unproven
   }
 };
 
-/// Four columns of the sum over values [first, last), in order.
-template <class Index, class Source>
+/// Four columns of the sum over values [first, last), in order; the gradients of `Ahead` are under way at once.
+template <int Ahead, class Index, class Source>
 TESSERA_DEVICE four_elements<float> sum_four(Source const& source, Index const* sources, std::int64_t first, std::int64_t last,
                                              std::int64_t column, std::int64_t count) {
-  constexpr int ahead = 4;
   auto const head = source(sources[first]);
   auto sum = read_four(head.gradient + column, count, head.by_four);
   for (int c = 0; c < 4; ++c) sum[c] = head.scale * sum[c];
-  for (auto i = first + 1; i < last; i += ahead) {
-    four_elements<float> four[ahead];
-    float scale[ahead];
-    for (int k = 0; k < ahead; ++k) {
+  for (auto i = first + 1; i < last; i += Ahead) {
+    four_elements<float> four[std::size_t{Ahead}];
+    float scale[std::size_t{Ahead}];
+    for (int k = 0; k < Ahead; ++k) {
       if (i + k >= last) continue;
       auto const value = source(sources[i + k]);
       scale[k] = value.scale;
       four[k] = read_four(value.gradient + column, count, value.by_four);
     }
-    for (int k = 0; k < ahead; ++k)
+    for (int k = 0; k < Ahead; ++k)
       if (i + k < last)
         for (int c = 0; c < 4; ++c) sum[c] = multiply_add(scale[k], four[k][c], sum[c]);
   }
@@ -124,7 +123,7 @@ struct summed_runs {
   /// Four columns of a run's sum: of its values, or of the sums of its chunks from `first_chunk` on, where that is not negative.
   TESSERA_DEVICE four_elements<float> sum(std::int64_t run, std::int64_t first_chunk, std::int64_t column, std::int64_t count) const {
     auto const first = static_cast<std::int64_t>(sorted.starts[run]), last = static_cast<std::int64_t>(sorted.starts[run + 1]);
-    if (first_chunk < 0) return sum_four(source, sorted.sources, first, last, column, count);
+    if (first_chunk < 0) return sum_four<4>(source, sorted.sources, first, last, column, count);
     auto const width = long_ones.width;
     auto total = read_four(long_ones.sums + first_chunk * width + column, count, count >= 4);
     for (std::int64_t i = 1; i < divide_up(last - first, canonical_sum_chunk); ++i) {
@@ -173,10 +172,13 @@ struct sum_chunks_kernel {  // unproven
       auto const dim = runs_of_call.table_of(static_cast<std::int64_t>(sorted.slots[first])).rows.dim();
       for (std::int64_t column = 4 * (block.thread() % lanes); column < dim; column += 4 * lanes)
         write_four(found.sums + chunk * found.width + column,
-                   sum_four(runs_of_call.source, sorted.sources, first, last, column, dim - column), dim - column, dim - column >= 4);
+                   sum_four<8>(runs_of_call.source, sorted.sources, first, last, column, dim - column), dim - column, dim - column >= 4);
     });
   }
 };
+
+/// Shared memory of a group that updates rows, as floats: a row's sum, and sixteen running sums of squares, or a magnitude a thread.
+TESSERA_HOST_DEVICE constexpr std::int64_t update_floats(std::int64_t width) noexcept { return width + 32; }
 
 /// As `sum_of_squares` adds them: sixteen running sums, shared among the lanes, and one of what is left.
 template <class Block>
@@ -195,24 +197,25 @@ TESSERA_DEVICE float sum_of_squares_by_group(Block& block, float* sum, std::int6
   return join_lanes(running) + rest;
 }
 
-/// Updates a row by its summed gradient, `sum` (width + 16 floats of shared memory, the columns of this thread written by it): a group of
-/// `lanes` threads, of which this is number `lane`.
+/// Updates a row by its summed gradient, `sum` (update_floats(width) of shared memory, the columns of this thread written by it): a
+/// group of `lanes` threads, of which this is number `lane`.
 template <class Block, class Rows, class Optimizer>
 TESSERA_DEVICE void update_row_by_group(Block& block, acted_table<Rows, Optimizer> const& table, std::int64_t slot, float* sum,
                                         std::int64_t width, int lanes, int lane) {
   using element = typename Rows::element;
-  constexpr bool rounded = !std::is_same_v<element, float>;
+  constexpr bool rounded = !std::is_same_v<element, float>, shares_scale = row_scale<element>::lead > 0;
   constexpr int row_state = Optimizer::row_state;
   auto const& optimizer = table.action;
   auto const dim = table.rows.dim();
   element* const row = table.rows.row(slot);
+  auto const old_scale = row_scale<element>::of(row);
   float* const state = table.rows.state(slot);
 
   if constexpr (changes_gradients<Optimizer>)
     for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes) {
       auto const weights = read_four(row + column, dim - column, table.rows_by_four);
       auto gradient = read_four(sum + column, 4, true);
-      for (int c = 0; c < 4; ++c) gradient[c] = optimizer.gradient_of(gradient[c], to_float(weights[c]));
+      for (int c = 0; c < 4; ++c) gradient[c] = optimizer.gradient_of(gradient[c], old_scale.value(weights[c]));
       write_four(sum + column, gradient, 4, true);
     }
 
@@ -227,28 +230,42 @@ TESSERA_DEVICE void update_row_by_group(Block& block, acted_table<Rows, Optimize
   if (lane == 0)
     for (int i = 0; i < row_state; ++i) state[i] = own_state[i];
 
+  auto const store = [&](row_scale<element> const& scale, std::int64_t column, four_elements<float> const& weights) {
+    random_block words{};
+    if constexpr (rounded) words = rounding_block(table.rows.options(), table.rows.steps(), table.rows.id_of(slot), column / 4);
+    four_elements<element> stored;
+    for (int c = 0; c < 4; ++c) stored[c] = scale.stochastic(weights[c], words[c]);
+    write_four(row + column, stored, dim - column, table.rows_by_four);
+  };
   float* const elements = state + row_state;
+  std::uint32_t largest = 0;
+  if constexpr (shares_scale) block.sync_group(lanes);  // all have squared the sums that weights take the place of
   for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes) {
     auto const count = dim - column;
     auto const gradient = read_four(sum + column, 4, true);
-    auto weights = read_four(row + column, count, table.rows_by_four);
-    random_block words{};
-    if constexpr (rounded) words = rounding_block(table.rows.options(), table.rows.steps(), table.rows.id_of(slot), column / 4);
+    auto const stored = read_four(row + column, count, table.rows_by_four);
+    four_elements<float> weights{};
     for (int c = 0; c < 4; ++c) {
       if (c >= count) continue;
-      float weight = to_float(weights[c]);
-      optimizer.update(weight, elements + (Optimizer::element_state > 0 ? column + c : 0), dim, gradient[c], factor);
-      if constexpr (rounded)
-        weights[c] = round_to<element>(weight, words[c]);
-      else
-        weights[c] = weight;
+      weights[c] = old_scale.value(stored[c]);
+      optimizer.update(weights[c], elements + (Optimizer::element_state > 0 ? column + c : 0), dim, gradient[c], factor);
+      if constexpr (shares_scale) largest = magnitude_of(weights[c]) > largest ? magnitude_of(weights[c]) : largest;
     }
-    write_four(row + column, weights, count, table.rows_by_four);
+    if constexpr (shares_scale)
+      write_four(sum + column, weights, 4, true);  // until all know the row's scale
+    else
+      store(old_scale, column, weights);
+  }
+  if constexpr (shares_scale) {
+    auto const scale =
+        row_scale<element>::covering(largest_of_group(block, reinterpret_cast<std::uint32_t*>(sum + width), largest, lanes, lane));
+    if (lane == 0) scale.write_to(row);
+    for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes) store(scale, column, read_four(sum + column, 4, true));
   }
   block.sync_group(lanes);  // before the next row takes the shared memory
 }
 
-// Sums and updates the rows of a launch. The group's sum stands in shared memory, then the sixteen running sums of its squares.
+// Sums and updates the rows of a launch. The group's sum stands in shared memory, then what its threads tell each other.
 template <class Index, class Rows, class Source, class Optimizer>
 struct update_rows_kernel {  // unproven
   static constexpr int threads = 256;
@@ -259,21 +276,35 @@ struct update_rows_kernel {  // unproven
   int lanes;           // threads a group
 
   constexpr std::int64_t shared_bytes() const noexcept {
-    return (threads / lanes) * (width + 16) * static_cast<std::int64_t>(sizeof(float));
+    return (threads / lanes) * update_floats(width) * static_cast<std::int64_t>(sizeof(float));
   }
 
   template <class Block>
   TESSERA_DEVICE void operator()(Block& block) const {
     auto const group = block.thread() / lanes, lane = block.thread() % lanes;
-    auto* const sum = block.template shared<float>() + group * (width + 16);
+    auto* const sum = block.template shared<float>() + group * update_floats(width);
     runs.for_each_run(block, launch, threads / lanes, group, [&](std::int64_t run, std::int64_t first_chunk) {
       auto const slot = static_cast<std::int64_t>(runs.sorted.slots[runs.sorted.starts[run]]);
-      auto const& table = runs.table_of(slot);
+      auto const table = runs.table_of(slot);  // a copy, which stays in registers past the barriers
       auto const dim = table.rows.dim();
+      ask_for(block, table, slot - table.first_slot, lanes, lane);
       for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes)
         write_four(sum + column, runs.sum(run, first_chunk, column, dim - column), 4, true);  // there is room up to a multiple of four
       update_row_by_group(block, table, slot - table.first_slot, sum, width, lanes, lane);
     });
+  }
+
+  // The row and its state are under way while its gradient is summed.
+  template <class Block>
+  TESSERA_DEVICE static void ask_for(Block& block, acted_table<Rows, Optimizer> const& table, std::int64_t slot, int lanes, int lane) {
+    auto const dim = table.rows.dim();
+    auto const* const row = table.rows.row(slot);
+    auto const* const state = table.rows.state(slot);
+    if (Optimizer::row_state > 0 && lane == 0) block.prefetch(state);
+    for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes) {
+      block.prefetch(row + column);
+      for (int k = 0; k < Optimizer::element_state; ++k) block.prefetch(state + Optimizer::row_state + k * dim + column);
+    }
   }
 };
 

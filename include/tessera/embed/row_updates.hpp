@@ -28,7 +28,7 @@ namespace tessera::inline TESSERA_ABI {
 /// order: however a batch is cut over ranks, and long runs over threads, the sum has one value. Keys come into it where they share a table.
 inline constexpr std::int64_t canonical_sum_chunk = 1024;
 
-/// The random words that round elements [4 * index, 4 * index + 4) of a row of 16 bits an element to what it stores. They depend on
+/// The random words that round elements [4 * index, 4 * index + 4) of a row to what it stores, where that is not float. They depend on
 /// (seed, step, table, id, element) alone: not on the kind of store, the optimizer, or who updates the row.
 TESSERA_HOST_DEVICE constexpr random_block rounding_block(table_options const& table, step_count step, std::int64_t id,
                                                           std::int64_t index) noexcept {
@@ -90,6 +90,22 @@ inline float sum_of_squares(float const* values, std::int64_t n) noexcept {
   return join_lanes(lane) + rest;
 }
 
+/// Stores a row of n elements by the row's random words, which are drawn for many elements at once, in vectors.
+template <class Element>
+void round_row(row_scale<Element> scale, table_options const& table, step_count step, std::int64_t id, float const* __restrict weights,
+               Element* __restrict row, std::int64_t n) noexcept {
+  constexpr std::int64_t most = 64;
+  std::uint32_t words[most];
+  for (std::int64_t first = 0; first < n; first += most) {
+    auto const count = std::min(most, n - first);
+    for (std::int64_t b = 0; b < divide_up(count, 4); ++b) {
+      auto const block = rounding_block(table, step, id, first / 4 + b);
+      for (int k = 0; k < 4; ++k) words[4 * b + k] = block[k];
+    }
+    for (std::int64_t c = 0; c < count; ++c) row[first + c] = scale.stochastic(weights[first + c], words[c]);
+  }
+}
+
 /// One row's update. `gradient` (dim,) is overwritten where the optimizer changes it first; `scratch` (dim,) where rows are not float.
 template <int Dim, class Store, class Optimizer>
 void update_row(Optimizer const& optimizer, Store& table, std::int64_t slot, std::int64_t id, float* __restrict gradient,
@@ -102,7 +118,8 @@ void update_row(Optimizer const& optimizer, Store& table, std::int64_t slot, std
   float* __restrict weights = nullptr;
   if constexpr (rounded) {
     weights = scratch;
-    for (std::int64_t c = 0; c < n; ++c) weights[c] = to_float(row[c]);
+    auto const scale = row_scale<element>::of(row);
+    for (std::int64_t c = 0; c < n; ++c) weights[c] = scale.value(row[c]);
   } else {
     weights = row;
   }
@@ -115,10 +132,9 @@ void update_row(Optimizer const& optimizer, Store& table, std::int64_t slot, std
   for (std::int64_t c = 0; c < n; ++c)
     optimizer.update(weights[c], elements + (Optimizer::element_state > 0 ? c : 0), n, gradient[c], factor);
   if constexpr (rounded) {  // in braces for nvcc's front end
-    for (std::int64_t c = 0; c < n; c += 4) {
-      auto const words = rounding_block(table.options(), table.steps(), id, c / 4);
-      for (int k = 0; k < 4 && c + k < n; ++k) row[c + k] = round_to<element>(weights[c + k], words[k]);
-    }
+    auto const scale = row_scale<element>::covering(row_scale<element>::lead > 0 ? largest_magnitude(weights, n) : 0);
+    scale.write_to(row);
+    round_row(scale, table.options(), table.steps(), id, weights, row, n);
   }
 }
 

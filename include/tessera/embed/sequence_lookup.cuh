@@ -80,11 +80,15 @@ struct copy_rows_kernel {  // unproven
     if (unit.bag >= count || first < 0 || (batch.room >= 0 && p >= batch.room)) return;
     auto const slot = slots == nullptr ? batch.values[p] : slots[p - batch.first_value()];
     four_elements<element> four{};
+    row_scale<element> scale{};
     bool may_appear = false;
     if constexpr (!Rows::slots_are_ids) may_appear = part.rows.in_range(batch.values[p]);
     if (part.rows.holds(slot)) {
-      four = read_four(part.rows.row(slot) + unit.column, unit.count, part.rows_by_four && unit.count > 0);
+      auto const* const row = part.rows.row(slot);
+      scale = row_scale<element>::of(row);
+      four = read_four(row + unit.column, unit.count, part.rows_by_four && unit.count > 0);
     } else if (may_appear) {
+      scale = initial_scale<element>(part.rows.options());
       four = initial_four<element>(part.rows.options(), batch.values[p], unit.column);
     } else if (unit.leads) {
       if (absent.refused)
@@ -92,7 +96,7 @@ struct copy_rows_kernel {  // unproven
       if (absent.count != nullptr) block.add(absent.count, std::int64_t{1});
     }
     four_elements<float> vector;
-    for (int c = 0; c < 4; ++c) vector[c] = to_float(four[c]);
+    for (int c = 0; c < 4; ++c) vector[c] = scale.value(four[c]);
     if (unit.count > 0) write_four(part.out + unit.bag * part.out_stride + unit.column, vector, unit.count, part.out_by_four);
   }
 };

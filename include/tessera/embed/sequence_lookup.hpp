@@ -57,11 +57,13 @@ struct value_reader {
   }
   void copy(element const* from, float* __restrict to) const {
     auto const* const row = opaque(from);
+    auto const scale = row_scale<element>::of(row);
     auto const dim = table.dim();
     std::int64_t c = 0;
     if (streams)
-      for (; c + line_floats <= dim; c += line_floats) write_floats<line_floats>(to + c, true, [&](int i) { return to_float(row[c + i]); });
-    for (; c < dim; ++c) to[c] = to_float(row[c]);
+      for (; c + line_floats <= dim; c += line_floats)
+        write_floats<line_floats>(to + c, true, [&](int i) { return scale.value(row[c + i]); });
+    for (; c < dim; ++c) to[c] = scale.value(row[c]);
   }
   void read_absent(std::int64_t position, float* to) const {
     if constexpr (Store::slots_are_ids) {

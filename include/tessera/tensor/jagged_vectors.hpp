@@ -185,15 +185,23 @@ void for_each_row_run(host_exec const& exec, Start const* starts, std::int64_t r
   });
 }
 
+/// Whether rows [0, row) weigh less than so much: a row weighs its length + 1. A lambda would be the host's alone to nvcc.
+template <class Offset>
+struct rows_weigh_less {
+  Offset const* offsets;
+  std::int64_t weight;
+
+  TESSERA_HOST_DEVICE constexpr bool operator()(std::int64_t row) const noexcept {
+    return static_cast<std::int64_t>(offsets[row]) - offsets[0] + row < weight;
+  }
+};
+
 /// Calls f(first_row, last_row) for pieces of whole rows of about `grain` vectors in all; a row weighs its length + 1.
 template <class Offset, class F>
 void for_each_row_block(host_exec const& exec, Offset const* offsets, std::int64_t rows, std::int64_t grain, F const& f) {
   if (rows == 0) return;
-  auto const weight_before = [&](std::int64_t row) { return static_cast<std::int64_t>(offsets[row]) - offsets[0] + row; };
-  auto const first_row_from = [&](std::int64_t weight) {
-    return count_first(rows, [&](std::int64_t row) { return weight_before(row) < weight; });
-  };
-  for_each_piece(exec, weight_before(rows), grain, [&](std::int64_t first, std::int64_t last) {
+  auto const first_row_from = [&](std::int64_t weight) { return count_first(rows, rows_weigh_less<Offset>{offsets, weight}); };
+  for_each_piece(exec, static_cast<std::int64_t>(offsets[rows]) - offsets[0] + rows, grain, [&](std::int64_t first, std::int64_t last) {
     auto const first_row = first_row_from(first), last_row = first_row_from(last);
     if (first_row < last_row) f(first_row, last_row);
   });

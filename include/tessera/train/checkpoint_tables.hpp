@@ -23,8 +23,8 @@
 #include <tessera/files/safetensors.hpp>
 
 /// The embedding tables of a checkpoint: `tables.safetensors`. Of table n, the rows it holds, in one order throughout:
-/// `table.<n>.weight` (rows, dim) in the type of its elements, `.state` (rows, state width), and where the store is hashed `.ids` (rows,).
-/// Where it has policies, also `.clock` (batch, whether the time was set, the time), and what they remember under their names: of each row
+/// `table.<n>.weight` (rows, dim) in the type of its elements, `.step` (rows,) where a row shares a scale: the size of its steps, `.state`
+/// (rows, state width), and where the store is hashed `.ids` (rows,). Where it has policies, also `.clock` (batch, whether the time was set, the time), and what they remember under their names: of each row
 /// (`.lru`, `.lfu`, `.ttl`), which then stand in the order in which they would leave, and of ids without rows (`.sightings`).
 namespace tessera::inline TESSERA_ABI {
 
@@ -38,8 +38,14 @@ template <row_element E>
 constexpr safetensors_dtype row_dtype() noexcept {
   if constexpr (std::is_same_v<E, float16>) return safetensors_dtype::f16;
   if constexpr (std::is_same_v<E, bfloat16>) return safetensors_dtype::bf16;
+  if constexpr (std::is_same_v<E, float8_e4m3>) return safetensors_dtype::f8_e4m3;
+  if constexpr (std::is_same_v<E, float8_e5m2>) return safetensors_dtype::f8_e5m2;
+  if constexpr (std::is_same_v<E, scaled_int8>) return safetensors_dtype::i8;
   return safetensors_dtype::f32;
 }
+
+template <class Store>
+constexpr bool shares_scale = row_scale<typename Store::element>::lead > 0;
 
 template <class Store>
 constexpr bool has_policies() noexcept {
@@ -79,6 +85,7 @@ template <class Store>
 void declare_table(std::size_t t, Store const& table, std::vector<safetensors_tensor>& tensors) {
   auto const rows = table.rows(), width = table.state_layout().width(table.dim());
   tensors.push_back({table_tensor(t, "weight"), row_dtype<typename Store::element>(), {rows, table.dim()}});
+  if (shares_scale<Store>) tensors.push_back({table_tensor(t, "step"), safetensors_dtype::f32, {rows}});
   if (width > 0) tensors.push_back({table_tensor(t, "state"), safetensors_dtype::f32, {rows, width}});
   if (!Store::slots_are_ids) tensors.push_back({table_tensor(t, "ids"), safetensors_dtype::i64, {rows}});
   if constexpr (has_policies<Store>()) {
@@ -121,6 +128,9 @@ void write_table(host_exec const& exec, safetensors_writer& out, std::size_t t, 
   });
   append_rows<element>(exec, out, table_tensor(t, "weight"), rows, dim,
                        [&](std::int64_t i, element* to) { std::copy_n(table.row(slots[i]), dim, to); });
+  if constexpr (shares_scale<Store>)
+    append_rows<float>(exec, out, table_tensor(t, "step"), rows, 1,
+                       [&](std::int64_t i, float* to) { *to = row_scale<element>::of(table.row(slots[i])).step; });
   if (width > 0)
     append_rows<float>(exec, out, table_tensor(t, "state"), rows, width,
                        [&](std::int64_t i, float* to) { std::copy_n(table.state(slots[i]), width, to); });
@@ -161,6 +171,7 @@ table_section check_table(safetensors_reader const& in, std::size_t t, Store con
   auto const& shape = in.at(table_tensor(t, "weight")).shape;
   table_section found{t, shape.empty() ? 0 : shape[0], in.find(table_tensor(t, "ids")) != nullptr, with_state && width > 0, false};
   in.expect(table_tensor(t, "weight"), row_dtype<typename Store::element>(), {found.rows, dim});
+  if (shares_scale<Store>) in.expect(table_tensor(t, "step"), safetensors_dtype::f32, {found.rows});
   if (with_state && !found.has_state) refuse_tensor(in, table_tensor(t, "state"));
   if (found.has_state) in.expect(table_tensor(t, "state"), safetensors_dtype::f32, {found.rows, width});
   if (found.has_ids) in.expect(table_tensor(t, "ids"), safetensors_dtype::i64, {found.rows});
@@ -220,7 +231,7 @@ void read_rows_of(host_exec const& exec, safetensors_reader const& in, table_sec
   auto const dim = table.dim(), width = table.state_layout().width(dim), most = std::min(section.rows, rows_per_write);
   buffer<std::int64_t> ids(exec, most), slots(exec, most);
   buffer<element> values(exec, most * dim);
-  buffer<float> states(exec, section.has_state ? most * width : 0);
+  buffer<float> states(exec, section.has_state ? most * width : 0), steps(exec, shares_scale<Store> ? most : 0);
   for (std::int64_t first = 0; first < section.rows; first += rows_per_write) {
     auto const count = std::min(section.rows - first, rows_per_write);
     auto const here = std::as_const(ids).view().slice(0, count);
@@ -237,6 +248,10 @@ void read_rows_of(host_exec const& exec, safetensors_reader const& in, table_sec
     in.read_bytes(weights, first * dim * static_cast<std::int64_t>(sizeof(element)),
                   as_writable_bytes(values.view().slice(0, count * dim)));
     for (std::int64_t i = 0; i < count; ++i) std::copy_n(values.data() + i * dim, dim, table.row(slots[i]));
+    if constexpr (shares_scale<Store>) {
+      in.read(table_tensor(t, "step"), first, steps.view().slice(0, count));
+      for (std::int64_t i = 0; i < count; ++i) row_scale<element>{steps[i]}.write_to(table.row(slots[i]));
+    }
     if constexpr (has_policies<Store>())
       if (section.has_use) read_use(exec, in, section, table, first, slots.view().slice(0, count));
     if (!section.has_state) continue;
