@@ -109,8 +109,6 @@ void run(CLI::App& app, settings& s) {
   if (!s.eval_only) read_training_data(j);
   if (s.row_format == "fp16") return run_job<tessera::float16>(j);
   if (s.row_format == "bf16") return run_job<tessera::bfloat16>(j);
-  if (s.row_format == "fp8_e4m3") return run_job<tessera::float8_e4m3>(j);
-  if (s.row_format == "fp8_e5m2") return run_job<tessera::float8_e5m2>(j);
   if (s.row_format == "int8") return run_job<tessera::scaled_int8>(j);
   run_job<float>(j);
 }

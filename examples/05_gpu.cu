@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Embedding tables on a GPU: the caller's stream, the caller's kernel between lookup and step. The pooled vectors of 512 samples are pulled
-// towards a target; prints how far they are from it. Without a GPU it says so and exits with 77.
+// towards a target, by rows of three kinds of table: a dense one, one of int8 rows for ids that nobody has numbered, and lines of a cache over
+// a table of bf16 rows in the host's memory. Prints how far the vectors are from the target. Without a GPU it says so and exits with 77.
 
 #include <cstdint>
 #include <cstdio>
@@ -23,10 +24,16 @@ struct pull_towards_one {
   TESSERA_DEVICE void operator()(std::int64_t i) const { gradient[i] = pooled[i] - 1.0F; }
 };
 
-tessera::keyed_jagged<> read_batch(tessera::host_exec const& host) {
+using device_batch = tessera::keyed_jagged<std::int64_t, std::int64_t, tessera::cuda_exec>;
+
+// `spread`: what the ids, below 1000, are multiplied by.
+device_batch read_batch(tessera::cuda_exec const& exec, std::int64_t spread) {
+  tessera::serial_team team;
+  tessera::system_memory memory;
   std::vector<std::vector<std::int64_t>> rows;
-  for (std::int64_t s = 0; s < samples; ++s) rows.push_back({s % table_rows, 7 * s % table_rows, 31 * s % table_rows});
-  return tessera::keyed_jagged<>::from_rows(host, {{"visited", rows}});
+  for (std::int64_t s = 0; s < samples; ++s)
+    rows.push_back({s % table_rows * spread, 7 * s % table_rows * spread, 31 * s % table_rows * spread});
+  return device_batch::copy_of(exec, tessera::keyed_jagged<>::from_rows(tessera::host_exec(team, memory), {{"visited", rows}}));
 }
 
 double squared_distance(tessera::cuda_exec const& exec, float const* pooled) {
@@ -37,21 +44,15 @@ double squared_distance(tessera::cuda_exec const& exec, float const* pooled) {
   return sum / static_cast<double>(values.size());
 }
 
-void train(cudaStream_t stream) {
-  tessera::serial_team team;
-  tessera::system_memory memory;
-  tessera::host_exec const host(team, memory);
+constexpr tessera::rowwise_adagrad adagrad{.learning_rate = 0.1F};
 
-  tessera::cuda_device gpu(0);
-  auto const exec = gpu.on(stream);
-  tessera::rowwise_adagrad const adagrad{.learning_rate = 0.1F};
-  std::vector<tessera::dense_table<float, tessera::cuda_exec>> tables;
-  tables.emplace_back(exec, tessera::table_options{.dim = dim, .rows = table_rows}, adagrad);
+template <class Table>
+void train(tessera::cuda_exec const& exec, char const* kind, std::vector<Table>& tables, device_batch const& batch) {
   std::vector<tessera::pooled_feature> const features{{.table = 0}};
-  auto const batch = tessera::keyed_jagged<std::int64_t, std::int64_t, tessera::cuda_exec>::copy_of(exec, read_batch(host));
   tessera::buffer<float, tessera::cuda_exec> pooled(exec, samples * dim), gradient(exec, samples * dim);
   std::vector<tessera::matrix_view<float>> const out{{pooled.data(), samples, dim}};
   std::vector<tessera::matrix_view<float const>> const gradients{{gradient.data(), samples, dim}};
+  std::printf("%s\n", kind);
 
   tessera::basic_lookup_saved<tessera::cuda_exec> saved;
   for (int step = 0; step <= 100; ++step) {
@@ -61,6 +62,44 @@ void train(cudaStream_t stream) {
     if (step % 50 == 0) std::printf("step %d: squared distance %.4f\n", step, squared_distance(exec, pooled.data()));
   }
   exec.synchronize();  // waits, and throws what kernels found wrong
+}
+
+// The first element of the rows of these ids.
+template <class Table>
+void print_rows(tessera::cuda_exec const& exec, Table const& table, std::vector<std::int64_t> const& ids) {
+  auto const there = tessera::to_device(exec, ids);
+  tessera::buffer<float, tessera::cuda_exec> rows(exec, there.size() * dim);
+  tessera::read_rows(exec, table, there.view(), {rows.data(), there.size(), dim});
+  for (std::int64_t i = 0; i < there.size(); ++i)
+    std::printf("row of id %lld: %.4f …\n", static_cast<long long>(ids[static_cast<std::size_t>(i)]),
+                static_cast<double>(tessera::read_one(exec, rows.data() + i * dim)));
+}
+
+void train_all(cudaStream_t stream) {
+  tessera::cuda_device gpu(0);
+  auto const exec = gpu.on(stream);
+  {
+    std::vector<tessera::dense_table<float, tessera::cuda_exec>> tables;
+    tables.emplace_back(exec, tessera::table_options{.dim = dim, .rows = table_rows}, adagrad);
+    train(exec, "dense, fp32", tables, read_batch(exec, 1));
+  }
+  {
+    constexpr std::int64_t spread = 1'000'000'007;
+    std::vector<tessera::bucket_table<tessera::scaled_int8, tessera::cuda_exec, tessera::evict_lru>> tables;
+    tables.emplace_back(exec, tessera::table_options{.dim = dim, .rows = 2 * table_rows}, adagrad);
+    train(exec, "ids up to 10^12, int8", tables, read_batch(exec, spread));
+    print_rows(exec, tables[0], {0, 7 * spread});
+  }
+  {
+    tessera::pinned_memory pinned(0);
+    std::vector<tessera::dense_table<tessera::bfloat16, tessera::cuda_exec>> behind;
+    behind.emplace_back(exec.with_memory(pinned), tessera::table_options{.dim = dim, .rows = table_rows}, adagrad);
+    std::vector<tessera::row_cache<tessera::dense_table<tessera::bfloat16, tessera::cuda_exec>>> caches;
+    caches.emplace_back(exec, behind[0], 256);
+    train(exec, "256 lines over bf16 rows of the host", caches, read_batch(exec, 1));
+    caches[0].write_back(exec);
+    print_rows(exec, behind[0], {0, 7});
+  }
 }
 
 }  // namespace
@@ -73,7 +112,7 @@ int main() {
   }
   cudaStream_t stream = nullptr;
   tessera::check_cuda(cudaStreamCreate(&stream), "cudaStreamCreate");
-  train(stream);
+  train_all(stream);
   tessera::check_cuda(cudaStreamDestroy(stream), "cudaStreamDestroy");
   return 0;
 }

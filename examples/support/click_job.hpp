@@ -43,8 +43,6 @@ void run_job(job const& j);
 extern template void run_job<float>(job const&);
 extern template void run_job<tessera::float16>(job const&);
 extern template void run_job<tessera::bfloat16>(job const&);
-extern template void run_job<tessera::float8_e4m3>(job const&);
-extern template void run_job<tessera::float8_e5m2>(job const&);
 extern template void run_job<tessera::scaled_int8>(job const&);
 
 /// A model of the kind that the settings ask for, with room for this optimizer's state beside each row.

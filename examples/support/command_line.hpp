@@ -83,7 +83,7 @@ inline void declare_model(CLI::App& app, settings& s, value_checks const& c) {
   app.add_option("--cross-layers", s.cross_layers, "Cross layers of a DCN")->check(c.count)->capture_default_str();
   app.add_option("--cross-rank", s.cross_rank, "Rank of their matrices; 0: full")->check(c.count)->capture_default_str();
   app.add_option("--row-format", s.row_format, "How embedding rows are stored; all but fp32 are rounded stochastically")
-      ->check(CLI::IsMember({"fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8"}))
+      ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8"}))
       ->capture_default_str();
 }
 

@@ -83,7 +83,7 @@ void bucket_lookup_suite(Exec const& exec, Optimizer const& optimizer) {
     tessera::pooled_lookup(host.exec(), tables, some, part, expected.out(), saved);
     tessera::pooled_lookup(exec, device_tables, some, device_part, trained.out(), device_saved);
     CHECK(same_bits(trained.values(), expected.values()));
-    if (step == 2) tessera::prepare_backward(exec, device_tables, tessera::vector_view<tessera::pooled_feature const>(some), device_saved);
+    if (step == 2) tessera::prepare_backward(exec, device_tables, some, device_saved);
     tessera::pooled_lookup_backward(host.exec(), tables, some, saved, gradients.in(), optimizer);
     tessera::pooled_lookup_backward(exec, device_tables, some, device_saved, device_gradients.in(), optimizer);
 

@@ -10,6 +10,7 @@
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/dense_table.cuh>
+#include <tessera/embed/row_gradients.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
 #include "device_arrays.hpp"
@@ -60,6 +61,19 @@ bool same_tables(Exec const& exec, std::vector<tessera::dense_table<Element>> co
     if (host[t].steps() != device[t].steps()) return false;
   }
   return true;
+}
+
+template <class Exec>
+void check_same_gradients(Exec const& exec, tessera::basic_row_gradients<Exec> const& device, tessera::row_gradients const& host) {
+  REQUIRE(device.tables() == host.tables());
+  for (std::int64_t t = 0; t < host.tables(); ++t) {
+    REQUIRE(device.rows(t) == host.rows(t));
+    auto const slots = host.slots(t), ids = host.ids(t);
+    CHECK(tessera_tests::get(exec, device.slots(t)) == std::vector<std::int64_t>(slots.begin(), slots.end()));
+    CHECK(tessera_tests::get(exec, device.ids(t)) == std::vector<std::int64_t>(ids.begin(), ids.end()));
+    auto const values = all_of(exec, device.values(t));
+    CHECK(same_bits(values.data(), host.values(t).data(), static_cast<std::int64_t>(values.size())));
+  }
 }
 
 /// Matrices on a device with a gap behind each row, watched; without one, rows begin on 16 bytes where their dims allow.

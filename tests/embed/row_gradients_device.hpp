@@ -21,19 +21,6 @@
 
 namespace embed_tests {
 
-template <class Exec>
-void check_same_gradients(Exec const& exec, tessera::basic_row_gradients<Exec> const& device, tessera::row_gradients const& host) {
-  REQUIRE(device.tables() == host.tables());
-  for (std::int64_t t = 0; t < host.tables(); ++t) {
-    REQUIRE(device.rows(t) == host.rows(t));
-    auto const slots = host.slots(t), ids = host.ids(t);
-    CHECK(tessera_tests::get(exec, device.slots(t)) == std::vector<std::int64_t>(slots.begin(), slots.end()));
-    CHECK(tessera_tests::get(exec, device.ids(t)) == std::vector<std::int64_t>(ids.begin(), ids.end()));
-    auto const values = all_of(exec, device.values(t));
-    CHECK(same_bits(values.data(), host.values(t).data(), static_cast<std::int64_t>(values.size())));
-  }
-}
-
 /// Gradients handed out on a device, steps by them, gradients of weights, and rows that enter and leave a table there: the host's bits.
 template <class Element, class Exec>
 void row_gradients_device_suite(Exec const& exec) {

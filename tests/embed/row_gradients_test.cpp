@@ -91,7 +91,7 @@ TEST_CASE_TEMPLATE("update_rows: gradients handed out do what the fused backward
     pooled_matrices out(options, features, view);
     tessera::lookup_saved saved;
     tessera::pooled_lookup(exec, fused, features, view, out.out(), saved);
-    if (step == 1) tessera::prepare_backward(exec, fused, tessera::vector_view<tessera::pooled_feature const>(features), saved);
+    if (step == 1) tessera::prepare_backward(exec, fused, features, saved);
     CHECK(saved.order.ready() == (step == 1));
     tessera::pooled_lookup_backward(exec, fused, features, saved, gradients.in(), optimizer);
     auto const rows = gradients_of(exec, handed, view, gradients);

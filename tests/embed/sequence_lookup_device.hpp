@@ -54,7 +54,12 @@ void sequence_lookup_device_suite(Exec const& exec) {
         tessera::sequence_lookup(host.exec(), tables, some, part, out.out(), saved);
         tessera::sequence_lookup(exec, device_tables, some, device_part, device_out.out(), device_saved);
         CHECK(same_bits(device_out.values(), out.values()));
-        if (prepared) tessera::prepare_backward(exec, device_tables, tessera::vector_view<std::int64_t const>(some), device_saved);
+        if (prepared) tessera::prepare_backward(exec, device_tables, some, device_saved);
+        tessera::row_gradients sum;
+        tessera::basic_row_gradients<Exec> device_sum;
+        tessera::sequence_lookup_gradients(host.exec(), tables, some, saved, gradients.in(), sum);
+        tessera::sequence_lookup_gradients(exec, device_tables, some, device_saved, device_gradients.in(), device_sum);
+        check_same_gradients(exec, device_sum, sum);
         tessera::sequence_lookup_backward(host.exec(), tables, some, saved, gradients.in(), optimizer);
         tessera::sequence_lookup_backward(exec, device_tables, some, device_saved, device_gradients.in(), optimizer);
         CHECK(same_tables(exec, tables, device_tables));

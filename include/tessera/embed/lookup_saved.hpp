@@ -297,11 +297,12 @@ inline void count_out_of_range(lookup_options const& options, std::int64_t ids) 
 }
 
 struct prepare_backward_fn {
-  template <execution Exec, row_stores Tables, class Feature>
-  void operator()(Exec const& exec, Tables const& tables, vector_view<Feature> features, basic_lookup_saved<Exec>& saved) const {
+  template <execution Exec, row_stores Tables, container Features>
+  void operator()(Exec const& exec, Tables const& tables, Features const& features, basic_lookup_saved<Exec>& saved) const {
     using store = element_in<Tables const>;
+    expect_tables_of<Exec, store>();
     vector_view<store const> const held(tables);
-    vector_view<std::remove_const_t<Feature> const> const of_keys(features);
+    vector_view<element_in<Features const> const> const of_keys(features);
     check_lookup_call("prepare_backward", held, of_keys, saved.batch, saved.batch.keys);
     check_saved<store>("prepare_backward", saved);
     if constexpr (device_execution<Exec>)

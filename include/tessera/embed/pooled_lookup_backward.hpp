@@ -104,6 +104,9 @@ struct pooled_lookup_backward_impl<host_exec> {
 template <class Store, class Exec>
 void check_pooled_backward(char const* call, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                            basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients) {
+  if (saved.batch.keys == 0 && features.size() > 0)
+    throw error(errc::shape_mismatch, std::string(call) + ": nothing is saved: no lookup went before, or it threw",
+                {{"keys", saved.batch.keys}, {"features", features.size()}});
   check_lookup_call(call, tables, features, saved.batch, gradients.size());
   check_saved<Store>(call, saved);
   for (std::int64_t key = 0; key < saved.batch.keys; ++key)
@@ -115,6 +118,7 @@ struct pooled_lookup_backward_fn {
   void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features, basic_lookup_saved<Exec> const& saved,
                   vector_view<matrix_view<float const> const> gradients, Optimizers const& optimizers) const {
     using store = element_in<Tables>;
+    expect_tables_of<Exec, store>();
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
     auto const each = per_table(optimizers);
@@ -134,6 +138,7 @@ struct pooled_lookup_gradients_fn {
   void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features, basic_lookup_saved<Exec> const& saved,
                   vector_view<matrix_view<float const> const> gradients, basic_row_gradients<Exec>& out) const {
     using store = element_in<Tables const>;
+    expect_tables_of<Exec, store>();
     vector_view<store const> const held(tables);
     check_pooled_backward("pooled_lookup_gradients", held, features, saved, gradients);
     if constexpr (device_execution<Exec>)
@@ -150,6 +155,7 @@ struct pooled_lookup_weight_gradient_fn {
   void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features, basic_lookup_saved<Exec> const& saved,
                   vector_view<matrix_view<float const> const> gradients, vector_view<float> weight_gradient) const {
     using store = element_in<Tables const>;
+    expect_tables_of<Exec, store>();
     vector_view<store const> const held(tables);
     check_pooled_backward("pooled_lookup_weight_gradient", held, features, saved, gradients);
     if constexpr (!device_execution<Exec>)

@@ -77,7 +77,8 @@ struct row_cache_impl {
 /// An id that finds all lines of its set locked is read, and changed, where it is. Evaluation brings nothing in.
 ///
 /// A model of `row_store`, so that lookups, backwards and steps take it as any table; the results are those of the table behind it, bit for
-/// bit. What the table behind holds is of no use to others between the first lookup and `write_back`. The table outlives the cache. Where more
+/// bit. What the table behind holds is of no use to others between the first lookup and `write_back`. The table outlives the cache, and stays where it is: a vector of
+/// tables is filled before caches refer to its elements. Where more
 /// than one batch is in flight, a row that was used where it is by one of them and gets a line in another keeps the step of one only.
 template <class Table, class Eviction = evict_lru>
 class row_cache {

@@ -182,6 +182,7 @@ struct update_rows_fn {
   template <execution Exec, row_stores Tables, row_optimizers Optimizers>
   void operator()(Exec const& exec, Tables& tables, basic_row_gradients<Exec> const& gradients, Optimizers const& optimizers) const {
     using store = element_in<Tables>;
+    expect_tables_of<Exec, store>();
     vector_view<store> const stores(tables);
     auto const each = per_table(optimizers);
     check_optimizers("update_rows", vector_view<store const>(stores), each);

@@ -35,9 +35,10 @@ enum class row_status : std::uint8_t {
 /// have (where a row shares a scale: under that of init_bound), and depend on (seed, id, row id, element) alone: not on the kind of store, its
 /// size, or how it is cut over machines.
 struct table_options {
-  table_id id{};          // tables that share a seed must differ in it, or they start with the same rows
-  std::int64_t dim = 0;   // elements a row, at least 1
-  std::int64_t rows = 0;  // dense: ids are 0 … rows - 1; hashed: how many to make room for at first
+  table_id id{};         // tables that share a seed must differ in it, or they start with the same rows
+  std::int64_t dim = 0;  // elements a row, at least 1
+  std::int64_t rows =
+      0;  // dense: ids are 0 … rows - 1; hash_table: how many to make room for at first; bucket_table: for how many there ever is
   float init_bound = 0.01F;
   random_seed seed{};
   std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();  // hashed: at once
@@ -197,6 +198,14 @@ concept row_store = requires(S& store, S const& held, execution_of<S> const& exe
 &&(!device_execution<execution_of<S>> || requires(S const& held) { held.device_rows(); });
 
 namespace detail {
+
+/// The tables of a call lie where it runs.
+template <class Exec, class Store>
+constexpr void expect_tables_of() noexcept {
+  constexpr bool on_host = !device_execution<Exec> && !device_execution<execution_of<Store>>;
+  static_assert(on_host || std::same_as<execution_of<Store>, Exec>,
+                "the tables lie in another execution's memory: on a GPU they are dense_table<E, cuda_exec>, bucket_table or row_cache");
+}
 
 template <class C>
 concept container = requires(C& c) {

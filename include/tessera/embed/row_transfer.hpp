@@ -96,7 +96,8 @@ struct row_transfer_impl<host_exec> {
 struct read_rows_fn {
   template <execution Exec, row_store Store>
   void operator()(Exec const& exec, Store const& store, vector_view<std::int64_t const> ids, matrix_view<float> weights,
-                  matrix_view<float> states, vector_view<row_status> statuses = {}) const {
+                  matrix_view<float> states = {}, vector_view<row_status> statuses = {}) const {
+    expect_tables_of<Exec, Store>();
     check_row_transfer("read_rows", store, ids.size(), weights, states, statuses.size());
     row_transfer_impl<Exec>::read(exec, store, ids, weights, states, statuses);
   }
@@ -105,7 +106,8 @@ struct read_rows_fn {
 struct write_rows_fn {
   template <execution Exec, row_store Store>
   void operator()(Exec const& exec, Store& store, vector_view<std::int64_t const> ids, matrix_view<float const> weights,
-                  matrix_view<float const> states, vector_view<row_status> statuses = {}) const {
+                  matrix_view<float const> states = {}, vector_view<row_status> statuses = {}) const {
+    expect_tables_of<Exec, Store>();
     check_row_transfer("write_rows", store, ids.size(), weights, states, statuses.size());
     row_transfer_impl<Exec>::write(exec, store, ids, weights, states, statuses);
   }
@@ -116,8 +118,9 @@ struct write_rows_fn {
 /// Copies rows out of a store, with their optimizer states; changes nothing.
 ///
 /// `read_rows(exec, store, ids, weights, states, statuses)`: `weights` (ids, dim); `states` (ids, state width), or of no columns where they
-/// are not wanted; `statuses` (ids,) or empty: found, or for an id without a row what keeps it out, not_admitted or out_of_range. Such an id
-/// reads as its row would first appear. Workspace: 8 bytes an id. @throws tessera::error shape_mismatch.
+/// are not wanted; `statuses` (ids,) or empty: found, or for an id without a row out_of_range where slots are ids, else not_admitted. Such an
+/// id reads as its row would first appear. On a device all of these are in its memory, and nothing waits; rows that lie in the lines of a
+/// `row_cache` are read there. Workspace: 8 bytes an id. @throws tessera::error shape_mismatch.
 inline constexpr detail::read_rows_fn read_rows{};
 
 /// Copies rows into a store, with their optimizer states: `write_rows(exec, store, ids, weights, states, statuses)`, shapes as for

@@ -164,6 +164,8 @@ void check_optimizers(char const* call, vector_view<Store const> tables, vector_
     if (table.state_layout().per_row != needed.per_row || table.state_layout().per_element != needed.per_element)
       throw error(errc::incompatible, std::string(call) + ": the table was built for another optimizer",
                   {{"table", table.options().id.value},
+                   {"built for", table.state_layout().optimizer},
+                   {"optimizer", needed.optimizer},
                    {"state a row", table.state_layout().width(table.dim())},
                    {"needed", needed.width(table.dim())}});
     check_optimizer_kind(call, table.state_layout().optimizer, optimizers[0]);

@@ -124,6 +124,7 @@ struct sequence_lookup_fn {
   void operator()(Exec const& exec, Tables& tables, vector_view<std::int64_t const> features, keyed_jagged_view<std::int64_t const> batch,
                   vector_view<matrix_view<float> const> out, basic_lookup_saved<Exec>& saved, lookup_options const& options = {}) const {
     using store = element_in<Tables>;
+    expect_tables_of<Exec, store>();
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
     check(exec, held, features, batch, out);
@@ -136,6 +137,7 @@ struct sequence_lookup_fn {
                   keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
                   lookup_options const& options = {}) const {
     using store = element_in<Tables const>;
+    expect_tables_of<Exec, store>();
     vector_view<store const> const stores(tables);
     check(exec, stores, features, batch, out);
     evaluation_lookup(exec, stores, features, batch, [&](std::int64_t const* slots) {

@@ -45,6 +45,7 @@ struct sequence_lookup_backward_fn {
   void operator()(Exec const& exec, Tables& tables, vector_view<std::int64_t const> features, basic_lookup_saved<Exec> const& saved,
                   vector_view<matrix_view<float const> const> gradients, Optimizers const& optimizers) const {
     using store = element_in<Tables>;
+    expect_tables_of<Exec, store>();
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
     auto const each = per_table(optimizers);
@@ -63,8 +64,9 @@ struct sequence_lookup_backward_fn {
 struct sequence_lookup_gradients_fn {
   template <execution Exec, row_stores Tables>
   void operator()(Exec const& exec, Tables const& tables, vector_view<std::int64_t const> features, basic_lookup_saved<Exec> const& saved,
-                  vector_view<matrix_view<float const> const> gradients, row_gradients& out) const {
+                  vector_view<matrix_view<float const> const> gradients, basic_row_gradients<Exec>& out) const {
     using store = element_in<Tables const>;
+    expect_tables_of<Exec, store>();
     vector_view<store const> const held(tables);
     check_sequence_call(exec, "sequence_lookup_gradients", held, features, saved.batch, gradients);
     check_saved<store>("sequence_lookup_gradients", saved);

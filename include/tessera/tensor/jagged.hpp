@@ -129,7 +129,8 @@ class jagged {
     return result;
   }
 
-  /// A copy on the device of rows of the host, whose first offset is 0; the host's memory is free again on return.
+  /// A copy on the device of rows of the host, whose first offset is 0; the host's memory is free again on return. Waits for the stream where
+  /// values or offsets have more than 64 KiB.
   static jagged copy_of(Exec const& exec, jagged<T, Offset> const& rows) requires(!on_host) {
     auto result = with_room(exec, rows.rows(), rows.size());
     exec.copy_in(result.values_.data(), rows.view().values, static_cast<std::size_t>(rows.size()) * sizeof(T));

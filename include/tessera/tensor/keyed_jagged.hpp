@@ -199,7 +199,8 @@ class keyed_jagged {
     return result;
   }
 
-  /// A copy on the device of a batch of the host, its names too; the host's memory is free again on return.
+  /// A copy on the device of a batch of the host, its names too; the host's memory is free again on return. Waits for the stream where a part
+  /// has more than 64 KiB; who does not want to, copies from pinned memory into a batch made by `with_room`.
   static keyed_jagged copy_of(Exec const& exec, keyed_jagged<T, Offset> const& batch) requires(!on_host) {
     keyed_jagged result;
     result.keys_ = batch.keys();

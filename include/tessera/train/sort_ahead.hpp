@@ -34,7 +34,7 @@ class sort_ahead {
       lookup_saved ahead;
       ahead.batch = batch.sparse;
       std::swap(ahead.order, order);  // for its memory
-      prepare_backward(exec, model_->tables(), vector_view<pooled_feature const>(model_->features()), ahead);
+      prepare_backward(exec, model_->tables(), model_->features(), ahead);
       std::swap(ahead.order, order);
     }
   }
