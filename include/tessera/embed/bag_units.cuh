@@ -91,7 +91,7 @@ struct parts_on_device {
   template <class Block, class F>
   TESSERA_DEVICE void for_each_of_thread(Block& block, F const& f) const {
     for_each_unit(block, first_blocks[count], 1, 0, [&](std::int64_t b) {
-      auto const part = parts[range_of(first_blocks, count, b)];  // a copy, for registers: what is stored might change the others
+      auto const& part = parts[range_of(first_blocks, count, b)];
       bag_unit unit;
       if (unit.set(part.units, b, block.thread())) f(part, unit);
     });

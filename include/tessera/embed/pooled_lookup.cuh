@@ -48,8 +48,8 @@ struct pooled_part {
 template <class Rows>
 struct pool_bags_kernel {  // unproven
   static constexpr int threads = bag_unit_range::threads;
+  static constexpr int ahead = 4;
   using element = typename Rows::element;
-  static constexpr int ahead = sizeof(element) < sizeof(float) ? 8 : 4;  // so that of narrow rows, too, enough bytes are under way
 
   parts_on_device<pooled_part<Rows>> parts;
   batch_on_device batch;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -285,7 +286,7 @@ struct update_rows_kernel {  // unproven
     auto* const sum = block.template shared<float>() + group * update_floats(width);
     runs.for_each_run(block, launch, threads / lanes, group, [&](std::int64_t run, std::int64_t first_chunk) {
       auto const slot = static_cast<std::int64_t>(runs.sorted.slots[runs.sorted.starts[run]]);
-      auto const table = runs.table_of(slot);  // a copy, which stays in registers past the barriers
+      auto const& table = runs.table_of(slot);
       auto const dim = table.rows.dim();
       ask_for(block, table, slot - table.first_slot, lanes, lane);
       for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes)
