@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
+#include <tessera/core/buffer.hpp>
 #include <tessera/core/config.hpp>
 #include <tessera/core/four_elements.hpp>
 #include <tessera/core/id_map.hpp>
@@ -61,6 +65,19 @@ struct slot_claim {
   std::int64_t slot = -1;
   claim_kind kind = claim_kind::refused;
 };
+
+/// Where ids and their ends are counted: so many places, lest threads wait for each other, of four words each.
+inline constexpr std::int64_t count_places = 64, count_words = 4 * count_places;
+
+/// The four words added up, and what is counted behind all places. Waits.
+template <class Exec>
+std::array<std::int64_t, 5> added_counts(Exec const& exec, buffer<std::int64_t, Exec> const& counts) {
+  std::vector<std::int64_t> words(static_cast<std::size_t>(counts.size()));
+  exec.copy_out(words.data(), counts.data(), words.size() * sizeof words[0]);
+  std::array<std::int64_t, 5> sums{};
+  for (std::size_t i = 0; i < words.size(); ++i) sums[i < std::size_t{count_words} ? i % 4 : 4] += words[i];
+  return sums;
+}
 
 /// One byte of each of a group's 32 slots, read by two accesses of one sector: 0 where no id ever was, else a piece of the id's hash.
 struct alignas(16) slot_tags {
@@ -164,7 +181,7 @@ struct bucket_rows {
   float* states;            // (slots, state width)
   std::int64_t* entries;    // (slots, words)
   detail::slot_tags* tags;  // (groups,)
-  std::int64_t* counts;     // inserted, evicted, not admitted; then of `leaving`
+  std::int64_t* counts;     // (count_words,): in each place inserted, evicted, not admitted; in the first then those of `leaving`
   std::int64_t* leaving;    // slots whose ids left and these ids, by turns; nullptr where nobody asks
   table_options table;
   std::int64_t state_width;
@@ -280,11 +297,16 @@ struct bucket_rows {
 
   template <class Block>
   TESSERA_DEVICE void note_leaving(Block& block, std::int64_t slot, std::int64_t id) const {
-    block.add(counts + 1, std::int64_t{1});
+    count(block, 1);
     if (leaving == nullptr) return;
     auto const at = block.add(counts + 3, std::int64_t{1});
     leaving[2 * at] = slot;
     leaving[2 * at + 1] = id;
+  }
+  /// Counts one inserted, evicted or not admitted.
+  template <class Block>
+  TESSERA_DEVICE void count(Block& block, int what) const {
+    block.add(counts + (block.index() + block.thread()) % detail::count_places * 4 + what, std::int64_t{1});
   }
   /// Whether a row in use may leave.
   TESSERA_HOST_DEVICE constexpr bool may_leave(std::int64_t slot) const noexcept {

@@ -126,11 +126,11 @@ struct settle_slots {  // unproven
     slot_claim claim;
     if (claimed >= 0) claim = {claimed / 4, static_cast<claim_kind>(claimed % 4)};
     if (!rows.settle(block, values.id(i), claim)) {
-      block.add(rows.counts + 2, std::int64_t{1});
+      rows.count(block, 2);
       return;  // not admitted, as `find` said
     }
     if (claim.kind == claim_kind::repeated) return values.tell(i, claim.slot, row_status::found);
-    block.add(rows.counts, std::int64_t{1});
+    rows.count(block, 0);
     missing.slots[k] = claim.slot;
     values.tell(i, claim.slot, claim.kind == claim_kind::evicted ? row_status::evicted : row_status::inserted);
   }

@@ -116,9 +116,8 @@ class bucket_table {
   /// How many ids have rows. Counts them and waits, behind the last call that changed the table, as do the next two.
   std::int64_t rows() const { return detail::bucket_table_impl<Exec>::count_rows(last_, device_rows()); }
   bucket_counts counts() const {
-    bucket_counts result;
-    last_.copy_out(&result, counts_.data(), sizeof result);
-    return result;
+    auto const sums = detail::added_counts(last_, counts_);
+    return {sums[0], sums[1], sums[2]};
   }
   /// f(slot, id) for each row: the next to leave first, where rows leave; else slots ascending. Needs as much of the host's memory as there
   /// are entries.
@@ -204,7 +203,7 @@ class bucket_table {
 
  private:
   friend struct detail::bucket_table_impl<Exec>;
-  static constexpr std::int64_t count_words = 4;
+  static constexpr std::int64_t count_words = detail::count_words;
 
   // `evicted_rows` on a device.
   struct evicted_on_device {

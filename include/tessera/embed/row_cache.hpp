@@ -125,11 +125,8 @@ class row_cache {
 
   /// Waits, behind the last call.
   cache_counts counts() const {
-    std::vector<std::int64_t> words(count_words);
-    last_.copy_out(words.data(), counts_.data(), words.size() * sizeof words[0]);
-    cache_counts result{0, words[0], words[1], words[2]};
-    for (std::size_t i = first_hits; i < words.size(); ++i) result.hits += words[i];
-    return result;
+    auto const sums = detail::added_counts(last_, counts_);
+    return {sums[4], sums[0], sums[1], sums[2]};
   }
   /// f(slot, id) for each row, where it stands behind the cache; `write_back` first, where their values matter.
   template <class F>
@@ -188,7 +185,7 @@ class row_cache {
 
  private:
   friend struct detail::row_cache_impl<execution_type>;
-  static constexpr std::int64_t first_hits = 4, count_words = first_hits + rows_type::hit_words;
+  static constexpr std::int64_t first_hits = detail::count_words, count_words = first_hits + rows_type::hit_words;
 
   Table* behind_;
   std::int64_t batch_ = 0;
