@@ -31,6 +31,10 @@ namespace {
 
 /// What a block offers that shares nothing: atomics between the host's threads, no stronger than a device's.
 struct thread_block {
+  int number = 0;
+
+  std::int64_t index() const noexcept { return 0; }
+  int thread() const noexcept { return number; }
   template <class T>
   T add(T* p, T value) const noexcept {
     return std::atomic_ref(*p).fetch_add(value, std::memory_order_relaxed);
@@ -68,7 +72,7 @@ class shared_buckets {
         threads_(threads),
         entries_(host_.exec(), options.rows * rows_type::words),
         tags_(static_cast<std::size_t>(groups_)),
-        counts_(4),
+        counts_(tessera::detail::count_words),
         leaving_(static_cast<std::size_t>(2 * options.rows)) {
     std::fill(entries_.begin(), entries_.end(), -1);
     rows_ = {nullptr,
@@ -107,7 +111,7 @@ class shared_buckets {
       team.emplace_back([&, t] {
         auto const& own = ids[static_cast<std::size_t>(t)];
         auto& claims = all[static_cast<std::size_t>(t)];
-        thread_block block;
+        thread_block block{t};
         std::vector<std::size_t> missing;
         claims.resize(own.size());
         together.arrive_and_wait();

@@ -36,7 +36,7 @@ struct slot_use<evict_lru> {
   TESSERA_HOST_DEVICE static constexpr std::int64_t last_batch(std::int64_t use) noexcept { return use; }
   template <class Block>
   TESSERA_DEVICE static void used(Block& block, std::int64_t* use, std::int64_t batch) {
-    if (*use < batch) block.maximum(use, batch);  // what is read may be old, and only costs time
+    if (block.load(use) < batch) block.maximum(use, batch);
   }
 };
 
