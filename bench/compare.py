@@ -75,6 +75,11 @@ def works():
             )
             for products in ("", "_eigen")
         ),
+        *(
+            Work(f"jagged_attention_step_{lengths}", "nn_jagged_attention_bench", "jagged_attention.py", ("torch", "torch_unmasked"), ratio)
+            for lengths, ratio in (("m50", 3.3), ("m200", 2.4))
+        ),
+        Work("deduplicate", "tensor_deduplicate_bench", "deduplicate.py", ("torch", "pandas"), 10, 0.3),
         Work("read_tsv", "data_read_tsv_bench", "reading.py", ("pyarrow", "polars"), 3),
         Work("auc", "nn_auc_bench", "auc.py", ("sklearn",), 5),
     ]

@@ -9,6 +9,7 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 build_packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev doctest-dev libcli11-dev libbenchmark-dev"
+arrow_version=26.0.1
 ci_packages="clang libclang-rt-14-dev clang-format-14 libopenblas-dev libdnnl-dev"
 
 started_in=$PWD
@@ -38,7 +39,8 @@ usage() {
   cat <<'EOF'
 usage: sh cmake/bootstrap.sh COMMAND
 
-  deps [ci]        install what is missing to build and test (ci: also clang, its sanitizers, clang-format, a BLAS, oneDNN)
+  deps [ci]        install what is missing to build and test (ci: also clang, its sanitizers, clang-format, a BLAS, oneDNN); Apache Arrow goes into
+                   build/arrow, by Python's pip
   quickstart       deps, configure, build the example trainer, train it on the data that comes with the source
   test             deps, configure, build, run all tests
   bench [--smoke]  deps, configure, build, run all benchmarks (--smoke: on small inputs, for an instant, to see that they run)
@@ -97,6 +99,25 @@ deps() {
   apt_install $missing
 }
 
+# For tessera::parquet: the wheel has Arrow's headers and libraries. What else is built does without, so this is no reason to fail.
+arrow() {
+  folder=$root/build/arrow
+  [ "$(cat "$folder/version" 2>/dev/null)" != "$arrow_version" ] || return 0
+  begin "installing Apache Arrow $arrow_version into $folder"
+  rm -rf "$folder"
+  if ! python3 -m pip --version >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
+    apt_install python3-pip
+  fi
+  # As a whole or not at all.
+  if PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --no-deps --only-binary :all: --target "$folder.new" "pyarrow==$arrow_version"; then
+    echo "$arrow_version" >"$folder.new/version"
+    mv "$folder.new" "$folder"
+  else
+    rm -rf "$folder.new"
+    echo "bootstrap: no Apache Arrow here; what needs tessera::parquet is skipped"
+  fi
+}
+
 # Not more compilers at once than cores: each takes up to a gigabyte.
 cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$cores}"
@@ -122,6 +143,7 @@ quickstart() {
 
 test_all() {
   deps $build_packages
+  arrow
   configure
   build
   begin "testing build/release"
@@ -130,6 +152,7 @@ test_all() {
 
 build_bench() {
   deps $build_packages "$@"
+  arrow
   configure -DTESSERA_BUILD_BENCH=ON
   build --target tessera_benchmarks
 }
@@ -223,8 +246,8 @@ command=${1:-help}
 [ $# -eq 0 ] || shift
 case "$command:$#:${1:-}" in
   help:0:) usage ;;
-  deps:0:) deps $build_packages ;;
-  deps:1:ci) deps $build_packages $ci_packages ;;
+  deps:0:) deps $build_packages && arrow ;;
+  deps:1:ci) deps $build_packages $ci_packages && arrow ;;
   quickstart:0:) cd "$root" && quickstart ;;
   test:0:) cd "$root" && test_all ;;
   bench:0:) cd "$root" && bench ;;

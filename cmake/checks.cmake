@@ -44,7 +44,13 @@ endfunction()
 foreach(way IN ITEMS find_package fetch_content add_subdirectory)
   tessera_check_consumer(${way} -D WAY=${way} -D FILES=OFF -D "COMPILER=${CMAKE_CXX_COMPILER}")
 endforeach()
+# An Arrow that was found in build/arrow is in no consumer's reach.
+set(arrow_dir "${TESSERA_ARROW_DIR}")
+if(NOT arrow_dir AND NOT Arrow_DIR AND EXISTS "${PROJECT_SOURCE_DIR}/build/arrow")
+  set(arrow_dir "${PROJECT_SOURCE_DIR}/build/arrow")
+endif()
 tessera_check_consumer(files -D WAY=find_package -D FILES=ON -D BLAS=$<TARGET_EXISTS:tessera::blas> -D DNNL=$<TARGET_EXISTS:tessera::dnnl>
+                       -D PARQUET=$<TARGET_EXISTS:tessera::parquet> -D "ARROW_DIR=${arrow_dir}"
                        -D "COMPILER=${CMAKE_CXX_COMPILER}")
 if(TESSERA_CUDA)
   set(cuda_compiler "")

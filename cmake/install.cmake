@@ -25,6 +25,7 @@ endfunction()
 tessera_install_products(blas cblas)
 tessera_install_products(dnnl onednn)
 tessera_install_products(cuda cudatoolkit)
+tessera_install_products(parquet arrow)
 
 configure_package_config_file(cmake/tesseraConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfig.cmake"
                               INSTALL_DESTINATION "${tessera_package_dir}")

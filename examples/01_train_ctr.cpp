@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 
-// Trains a DLRM, DCN V2 or DeepFM on click logs in Criteo's layout: reading, preprocessing, training, evaluation, checkpoints.
+// Trains a DLRM, DCN V2 or DeepFM on click logs in Criteo's layout, or on samples of sessions in Parquet files: reading, preprocessing,
+// training, evaluation, checkpoints.
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -26,9 +27,10 @@ namespace {
 using namespace examples;
 
 /// Finds out before the long read of the training data what would fail after it.
-void check_paths(settings const& s) {
+void check_paths(CLI::App& app, settings& s) {
   if (s.train.empty() && !s.eval_only) throw CLI::RequiredError("--train");
   if (s.test.empty()) throw CLI::RequiredError("--test");
+  check_kind(app, s);
   if (!s.eval_only)
     for (auto const& path : s.train) tessera::posix_file::open(path);
   tessera::posix_file::open(s.test);
@@ -66,7 +68,7 @@ void check_sense(CLI::App& app, settings& s) {
 }
 
 /// Reads the training data and, where no checkpoint has it, fits the preprocessing.
-void read_training_data(job& j) {
+void read_training_data(click_job& j) {
   tessera::preprocessing_options const options{.dense = j.s.dense == "log" ? tessera::dense_scaling::log : tessera::dense_scaling::standard,
                                                .dense_as_category = j.s.dense_as_category == "on",
                                                .min_count = j.s.min_count,
@@ -88,22 +90,10 @@ void read_training_data(job& j) {
                          "option --train: a model needs an integer column and a category column that are not empty");
 }
 
-void run(CLI::App& app, settings& s) {
-  check_paths(s);
-  std::optional<folder_lock> lock;
-  if (!s.checkpoint.empty() && !s.eval_only) {
-    lock.emplace(s.checkpoint);
-    check_folder(s);
-  }
-  tessera::thread_pool pool(s.threads);
-  tessera::system_memory memory;
-  job j{s, tessera::host_exec(pool, memory), {}, {}, {}, {}};
-  if (s.resume || s.eval_only) {
-    j.start = tessera::open_newest_checkpoint(s.checkpoint);
-    adopt(app, j.start->state.options, s, j.start->folder + "/manifest.json");
-    j.preprocess = tessera::load_preprocessing(j.exec, j.start->folder);
-  }
-  check_sense(app, s);
+void run_clicks(any_job base) {
+  click_job j{std::move(base), {}, {}, {}};
+  auto const& s = j.s;
+  if (j.start) j.preprocess = tessera::load_preprocessing(j.exec, j.start->folder);
   j.test.emplace(j.exec, std::vector<std::string>{s.test});  // the shorter first: what is wrong in it shows at once
   std::printf("test: %lld samples\n", static_cast<long long>(j.test->rows()));
   if (!s.eval_only) read_training_data(j);
@@ -113,10 +103,32 @@ void run(CLI::App& app, settings& s) {
   run_job<float>(j);
 }
 
+void run(CLI::App& app, settings& s) {
+  check_paths(app, s);
+  std::optional<folder_lock> lock;
+  if (!s.checkpoint.empty() && !s.eval_only) {
+    lock.emplace(s.checkpoint);
+    check_folder(s);
+  }
+  tessera::thread_pool pool(s.threads);
+  tessera::system_memory memory;
+  any_job base{s, tessera::host_exec(pool, memory), {}};
+  if (s.resume || s.eval_only) {
+    base.start = tessera::open_newest_checkpoint(s.checkpoint);
+    adopt(app, base.start->state.options, s, base.start->folder + "/manifest.json");
+  }
+  check_sense(app, s);
+  if (!s.reads_parquet()) return run_clicks(std::move(base));
+#ifdef TESSERA_TRAIN_PARQUET
+  run_sessions(std::move(base));
+#endif
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Trains a DLRM, DCN V2 or DeepFM on click logs in Criteo's layout.");
+  CLI::App app(
+      "Trains a DLRM, DCN V2 or DeepFM on click logs in Criteo's layout, or a DLRM or DCN V2 on samples of sessions in Parquet files.");
   settings s;
   declare(app, s);
   try {

@@ -61,7 +61,9 @@ inline void declare_model(CLI::App& app, settings& s, value_checks const& c) {
       ->delimiter(',')
       ->check(c.positive_integer)
       ->capture_default_str();
-  auto* const hash = app.add_option("--hash-size", s.hash_size, "Hash categories to so many rows a table instead of a vocabulary")
+  auto* const hash = app.add_option("--hash-size", s.hash_size,
+                                    "Hash categories to so many rows a table instead of a vocabulary; ids of Parquet files always, "
+                                    "to 100000 unless this says otherwise")
                          ->check(c.positive_integer);
   app.add_option("--min-count", s.min_count, "Values seen fewer times in training share a row")
       ->check(c.positive_integer)
@@ -71,8 +73,8 @@ inline void declare_model(CLI::App& app, settings& s, value_checks const& c) {
       ->check(c.count)
       ->capture_default_str()
       ->excludes(hash);
-  app.add_option("--dense", s.dense, "log: ln(x + 1); standard: mean 0, deviation 1")
-      ->check(CLI::IsMember({"log", "standard"}))
+  app.add_option("--dense", s.dense, "log: ln(x + 1); standard: mean 0, deviation 1, of TSV alone; stored: as it is, of Parquet alone")
+      ->check(CLI::IsMember({"log", "standard", "stored"}))
       ->capture_default_str();
   app.add_option("--dense-as-category", s.dense_as_category, "Integers are categories too")
       ->check(CLI::IsMember({"on", "off"}))
@@ -117,10 +119,47 @@ inline void declare_training(CLI::App& app, settings& s, value_checks const& c) 
   app.add_flag("--progressive", s.progressive, "Test each batch before it is trained on; one epoch, samples in the order of the files");
 }
 
+/// Options of Parquet files, which those of TSV files know nothing of.
+inline constexpr char const* parquet_options[] = {"--label-column", "--dense-columns", "--sparse-columns",   "--session-column",
+                                                  "--time-column",  "--pooling",       "--attention-target", "--max-length",
+                                                  "--order",        "--dedup",         "--dedup-sums"};
+/// And the other way round.
+inline constexpr char const* tsv_options[] = {"--min-count", "--vocabulary-limit", "--dense-as-category"};
+
+inline void declare_columns(CLI::App& app, settings& s, value_checks const& c) {
+  app.add_option("--label-column", s.label_column, "Parquet: the column of labels, 0 or 1")->type_name("NAME")->capture_default_str();
+  app.add_option("--dense-columns", s.dense_columns, "Parquet: columns of numbers")->type_name("NAME,...");
+  app.add_option("--sparse-columns", s.sparse_columns, "Parquet: columns of ids or lists of ids")->type_name("NAME,...");
+  app.add_option("--session-column", s.session_column, "Parquet: an integer that samples of one session share")->type_name("NAME");
+  app.add_option("--time-column", s.time_column, "Parquet: when samples were; in its order --dedup auto looks at sessions")
+      ->type_name("NAME");
+  app.add_option("--pooling", s.pooling,
+                 "Parquet: how lists become a vector: sum (those not named), mean, max, attention (to a target), "
+                 "transformer; A+B=KIND puts the lists of several columns together")
+      ->type_name("NAME=KIND,...");
+  app.add_option("--attention-target", s.attention_target, "Parquet: the column that attention looks at; the last of those pooled by sum")
+      ->type_name("NAME");
+  app.add_option("--max-length", s.max_length, "Parquet: lists are cut to their last so many ids")->check(c.positive_integer);
+  app.add_option("--order", s.order,
+                 "Parquet: in which order to train, blocks shuffled but for stored; sessions where there is a "
+                 "--session-column, else samples")
+      ->check(CLI::IsMember({"stored", "samples", "sessions"}));
+  app.add_option("--dedup", s.dedup,
+                 "Parquet: columns whose repeated lists a batch has once: auto (what the first samples suggest, where "
+                 "there is a --session-column), off, or groups of columns that repeat together")
+      ->type_name("auto|off|A+B,C,...")
+      ->capture_default_str();
+  app.add_option("--dedup-sums", s.dedup_sums,
+                 "Parquet: gradients of repeated lists: merged, or expanded, slower, with the bits of --dedup off")
+      ->check(CLI::IsMember({"merged", "expanded"}))
+      ->capture_default_str();
+}
+
 inline void declare(CLI::App& app, settings& s) {
   value_checks const c;
-  app.add_option("--train", s.train, "Training data: Criteo-layout TSV files")->type_name("FILE");
+  app.add_option("--train", s.train, "Training data: Criteo-layout TSV files, or Parquet files")->type_name("FILE");
   app.add_option("--test", s.test, "Test data, in the same layout")->type_name("FILE");
+  declare_columns(app, s, c);
   declare_model(app, s, c);
   declare_training(app, s, c);
   app.add_option("--threads", s.threads, "Threads; their number changes no result")->check(CLI::Range(1, 4096))->capture_default_str();
@@ -148,9 +187,39 @@ inline void declare(CLI::App& app, settings& s) {
   app.footer("Example:\n  train_ctr --train day_0.tsv day_1.tsv --test day_2.tsv --checkpoint run1 --checkpoint-every 10000");
 }
 
+/// Refuses what files of this kind have no use for, and sets defaults that depend on the kind.
+inline void check_kind(CLI::App& app, settings& s) {
+  bool const parquet = s.reads_parquet();
+  for (auto const& path : s.train)
+    if (path.ends_with(".parquet") != parquet)
+      throw CLI::ValidationError("--train", "files that end in .parquet and others do not go together: " + path + " and " + s.test);
+  auto const given = [&](char const* option) { return app.get_option(option)->count() > 0; };
+  auto const refuse = [&](char const* option, std::string const& why) { throw CLI::ValidationError(option, why); };
+  if (!parquet) {
+    for (auto const* const option : parquet_options)
+      if (given(option)) refuse(option, "of Parquet files alone, whose names end in .parquet");
+    if (s.dense == "stored") refuse("--dense", "stored: of Parquet files alone");
+    return;
+  }
+#ifndef TESSERA_TRAIN_PARQUET
+  throw CLI::ValidationError(s.train.empty() ? "--test" : "--train",
+                             "this build reads no Parquet files: it needs Apache Arrow. `sh cmake/bootstrap.sh deps` installs it; then "
+                             "configure with -D TESSERA_PARQUET=ON and build again");
+#endif
+  for (auto const* const option : tsv_options)
+    if (given(option)) refuse(option, "of TSV files alone");
+  if (!given("--dense")) s.dense = "stored";
+  if (s.dense == "standard") refuse("--dense", "standard: of TSV files alone");
+  if (s.model == "deepfm") refuse("--model", "deepfm: of TSV files alone");
+  if (s.row_format != "fp32") refuse("--row-format", s.row_format + ": of TSV files alone");
+}
+
 /// Settings that the command line does not give become the checkpoint's, checked as if it gave them; those that it gives must agree,
 /// unless they may change.
 inline void adopt(CLI::App& app, nlohmann::json const& kept, settings& s, std::string const& file) {
+  if (kept.contains("sparse-columns") != s.reads_parquet())
+    throw tessera::error(tessera::errc::incompatible, "option --test: the checkpoint is of a run on files of the other kind",
+                         {{"test", s.test}, {"checkpoint", s.reads_parquet() ? "TSV" : "Parquet"}});
   for_each_kept(s, [&](std::string const& name, auto& value, bool may_change) {
     auto const& of_checkpoint = tessera::json_field(kept, name, file);
     auto* const option = app.get_option("--" + name);

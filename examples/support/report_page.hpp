@@ -13,23 +13,31 @@
 
 #include <tessera/tessera_files.hpp>
 
-#include "click_job.hpp"
+#include "any_job.hpp"
 #include "running_figures.hpp"
 
 namespace examples {
 
-/// How often each row of each table was read in training.
+/// The table that each key of a batch reads.
+template <class Model>
+std::vector<std::int64_t> tables_of_keys(Model const& model) {
+  if constexpr (requires { model.tables_of_keys(); }) return model.tables_of_keys();
+  std::vector<std::int64_t> tables;
+  for (auto const& feature : model.features()) tables.push_back(feature.table);
+  return tables;
+}
+
+/// How often each row of each table was read in training; of a batch whose repeated lists are there once, once a list.
 class access_counts {
  public:
   template <class Model>
-  explicit access_counts(Model const& model) {
+  explicit access_counts(Model const& model) : tables_(tables_of_keys(model)) {
     for (auto const& table : model.tables()) counts_.emplace_back(static_cast<std::size_t>(table.rows()));
   }
 
-  template <class Model>
-  void add(Model const& model, tessera::batch_view const& batch) {
+  void add(tessera::batch_view const& batch) {
     for (std::int64_t key = 0; key < batch.sparse.keys; ++key) {
-      auto& counts = counts_[static_cast<std::size_t>(model.features()[static_cast<std::size_t>(key)].table)];
+      auto& counts = counts_[static_cast<std::size_t>(tables_[static_cast<std::size_t>(key)])];
       for (auto const id : batch.sparse.key(key).all_values()) ++counts[static_cast<std::size_t>(id)];
     }
   }
@@ -42,14 +50,15 @@ class access_counts {
   }
 
  private:
+  std::vector<std::int64_t> tables_;
   std::vector<std::vector<std::int64_t>> counts_;
 };
 
 /// The page that --report asks for: curves, calibration, options, and the tables with how unevenly their rows are read.
-template <class Model>
+template <class Job, class Model>
 class report_page {
  public:
-  report_page(job const& j, Model const& model) : j_(j), model_(model) {
+  report_page(Job const& j, Model const& model) : j_(j), model_(model) {
     if (wanted()) accesses_.emplace(model);
   }
 
@@ -57,12 +66,12 @@ class report_page {
 
   void add(tessera::batch_view const& batch, double loss) {
     if (!wanted()) return;
-    accesses_->add(model_, batch);
+    accesses_->add(batch);
     mean_loss_.add(loss);
   }
   /// Whether a point of the training curves is due: a few hundred over the whole run.
   bool due(std::int64_t step) const {
-    auto const steps = j_.s.epochs * tessera::divide_up(j_.train->rows(), j_.s.batch_size);
+    auto const steps = j_.s.epochs * tessera::divide_up(j_.train_rows(), j_.s.batch_size);
     return wanted() && step % std::max<std::int64_t>(1, steps / 300) == 0;
   }
   void add_point(std::int64_t step, double auc) {
@@ -79,7 +88,7 @@ class report_page {
     if (!wanted()) return;
     tessera::html_page page("Training of a " + j_.s.model + ": test AUC " + text("%.4f", last_["auc"].get<double>()));
     page.table({"test", "AUC", "log loss", "normalised entropy", "predicted / seen clicks", "samples"},
-               {{j_.s.test, figure("auc"), figure("logloss"), figure("ne"), figure("calibration"), std::to_string(j_.test->rows())}});
+               {{j_.s.test, figure("auc"), figure("logloss"), figure("ne"), figure("calibration"), std::to_string(j_.test_rows())}});
     page.heading("Curves");
     page.paragraph(
         "Training: before each batch is learned from; the AUC is that of the last 32,768 to 65,536 samples. Test: after each epoch.");
@@ -154,7 +163,7 @@ class report_page {
       };
       auto const never = std::count(counts.begin(), counts.end(), 0);
       auto const bytes = Model::store::bytes_for(table.options(), table.state_layout());
-      auto const name = j_.preprocess->sparse_name(static_cast<std::int64_t>(t));
+      auto const name = j_.table_name(static_cast<std::int64_t>(t));
       rows.push_back({name, std::to_string(table.rows()), std::to_string(table.dim()), megabytes(bytes.weights), megabytes(bytes.state),
                       std::to_string(reads), percent(of_most_read(0.01), static_cast<double>(reads)),
                       percent(of_most_read(0.1), static_cast<double>(reads)),
@@ -198,7 +207,7 @@ class report_page {
     return rows;
   }
 
-  job const& j_;
+  Job const& j_;
   Model const& model_;
   std::optional<access_counts> accesses_;
   running_mean mean_loss_;

@@ -37,6 +37,16 @@ struct settings {
   std::string row_format = "fp32";
   std::uint64_t seed = 1;
   bool progressive = false;
+  // Of Parquet files. Lists of columns have commas.
+  std::string label_column = "label";
+  std::string dense_columns;
+  std::string sparse_columns;
+  std::string session_column;
+  std::string time_column;
+  std::string pooling;
+  std::string attention_target;
+  std::int64_t max_length = 0;
+  std::string order;
 
   // What a checkpoint keeps too, and a command line may change.
   float embedding_lr = 0.03F;
@@ -49,6 +59,8 @@ struct settings {
   float clip_norm = 0;
   std::int64_t batch_size = 128;
   std::int64_t epochs = 3;
+  std::string dedup = "auto";  // of Parquet files, as what follows
+  std::string dedup_sums = "merged";
 
   // What each call says anew.
   std::vector<std::string> train;
@@ -62,6 +74,8 @@ struct settings {
   std::string predict;
   std::string report;
   std::string pipeline = "on";
+
+  bool reads_parquet() const { return test.ends_with(".parquet"); }
 };
 
 /// Calls f(name of the option, value, whether a later command line may change it) for what a checkpoint keeps.
@@ -94,6 +108,18 @@ void for_each_kept(Settings& s, F const& f) {
   f("clip-norm", s.clip_norm, true);
   f("batch-size", s.batch_size, true);
   f("epochs", s.epochs, true);
+  if (!s.reads_parquet()) return;
+  f("label-column", s.label_column, false);
+  f("dense-columns", s.dense_columns, false);
+  f("sparse-columns", s.sparse_columns, false);
+  f("session-column", s.session_column, false);
+  f("time-column", s.time_column, false);
+  f("pooling", s.pooling, false);
+  f("attention-target", s.attention_target, false);
+  f("max-length", s.max_length, false);
+  f("order", s.order, false);
+  f("dedup", s.dedup, true);
+  f("dedup-sums", s.dedup_sums, true);
 }
 
 }  // namespace examples

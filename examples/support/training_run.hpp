@@ -15,6 +15,7 @@
 
 #include <tessera/tessera_files.hpp>
 
+#include "any_job.hpp"
 #include "click_job.hpp"
 #include "report_page.hpp"
 #include "running_figures.hpp"
@@ -26,24 +27,23 @@
 
 namespace examples {
 
-template <class Trainer>
-void save(job const& j, Trainer& run, tessera::reader_position const& p) {
+template <class Job, class Trainer>
+void save(Job const& j, Trainer& run, tessera::reader_position const& p) {
   json options;
   for_each_kept(j.s, [&](char const* name, auto const& value, bool) { options[name] = value; });
-  json const position{{"epoch", p.epoch}, {"block", p.block},           {"offset", p.offset},
-                      {"batch", p.batch}, {"samples", j.train->rows()}, {"fingerprint", j.train->fingerprint()}};
-  tessera::save_checkpoint(j.exec, j.s.checkpoint, run, {p.batch, options, position}, 2, [&](std::string const& folder) {
-    return std::vector<tessera::manifest_section>{tessera::save_preprocessing(folder, *j.preprocess)};
-  });
+  json const position{{"epoch", p.epoch}, {"block", p.block},          {"offset", p.offset},
+                      {"batch", p.batch}, {"samples", j.train_rows()}, {"fingerprint", j.train_fingerprint()}};
+  tessera::save_checkpoint(j.exec, j.s.checkpoint, run, {p.batch, options, position}, 2,
+                           [&](std::string const& folder) { return j.save_data(folder); });
 }
 
 /// Goes back to where the checkpoint was saved; the training data must be the same.
-template <class Trainer>
-void resume(job const& j, Trainer& run, tessera::batch_reader& reader) {
+template <class Job, class Trainer, class Reader>
+void resume(Job const& j, Trainer& run, Reader& reader) {
   auto const saved = [&](char const* name) {
     return tessera::json_integer(j.start->state.position, name, j.start->folder + "/manifest.json");
   };
-  for (auto const& [name, found] : {std::pair("samples", j.train->rows()), std::pair("fingerprint", std::int64_t{j.train->fingerprint()})})
+  for (auto const& [name, found] : {std::pair("samples", j.train_rows()), std::pair("fingerprint", std::int64_t{j.train_fingerprint()})})
     if (found != saved(name))
       throw tessera::error(tessera::errc::incompatible, "option --train: the checkpoint is of a run on other data",
                            {{name, found}, {"of the checkpoint", saved(name)}});
@@ -56,7 +56,7 @@ void resume(job const& j, Trainer& run, tessera::batch_reader& reader) {
 /// What a run tells a person and its metrics file of the batches it trains on.
 class training_report {
  public:
-  explicit training_report(job const& j) : j_(j), metrics_(j.s.metrics, j.s.resume), figures_(j.s.progressive) {}
+  explicit training_report(any_job const& j) : j_(j), metrics_(j.s.metrics, j.s.resume), figures_(j.s.progressive) {}
 
   metrics_file& metrics() { return metrics_; }
   double recent_auc() const { return figures_.recent_auc(j_.exec); }
@@ -92,15 +92,15 @@ class training_report {
   }
 
  private:
-  job const& j_;
+  any_job const& j_;
   metrics_file metrics_;
   progressive_figures figures_;
   running_mean shown_loss_, written_loss_;
 };
 
 /// Epochs from where the reader stands; the step of a batch read ahead takes what was sorted for it.
-template <class Model, class Trainer, class Reader>
-void train_epochs(job const& j, tessera::host_exec const& step_exec, Model const& model, Trainer& run, Reader& reader) {
+template <class Model, class Job, class Trainer, class Reader>
+void train_epochs(Job const& j, tessera::host_exec const& step_exec, Model const& model, Trainer& run, Reader& reader) {
   training_report report(j);
   report_page page(j, model);
   tessera::calibration_curve calibration;
@@ -111,13 +111,13 @@ void train_epochs(job const& j, tessera::host_exec const& step_exec, Model const
     auto const epoch = reader.position().epoch;
     auto const before = reader.epoch_samples();  // not 0 where a run goes on in the midst of an epoch
     auto samples = before;
-    tessera::progress bar(stdout, isatty(STDOUT_FILENO) != 0, j.train->rows(), before);
+    tessera::progress bar(stdout, isatty(STDOUT_FILENO) != 0, j.train_rows(), before);
     auto const started = std::chrono::steady_clock::now();
     for (tessera::batch_view batch; reader.next(step_exec, batch);) {
       auto const step = reader.position().batch;
       set_learning_rates(j.s, run, tessera::step_count{step});
       double loss = 0;
-      if constexpr (requires { reader.prepared(); })
+      if constexpr (requires { run.step(step_exec, batch, reader.prepared()); })
         loss = run.step(step_exec, batch, reader.prepared());
       else
         loss = run.step(step_exec, batch);
@@ -157,33 +157,33 @@ void train_epochs(job const& j, tessera::host_exec const& step_exec, Model const
   print_test(result);
 }
 
-template <class Model>
-void train(job const& j) {
+template <class Model, class Job>
+void train(Job const& j) {
   tessera::system_memory memory;
   tessera::arena workspace(memory);
   auto const rows = choose_row_optimizer(j.s);
-  auto model = make_model<Model>(j, rows);
+  auto model = j.template make_model<Model>(rows);
   tessera::trainer run(j.exec, model, rows, choose_dense_optimizer(j.s), {.clip_norm = j.s.clip_norm});
-  tessera::batch_reader reader(j.exec, *j.train, *j.preprocess,
-                               {.batch_size = j.s.batch_size, .seed = tessera::random_seed{j.s.seed}, .shuffle = !j.s.progressive});
+  auto reader = j.train_reader();
   if (j.start) resume(j, run, reader);
   if (j.s.threads < 2 || j.s.pipeline == "off") return train_epochs(j, j.exec.with_memory(workspace), model, run, reader);
   tessera::serial_team alone;
   tessera::thread_pool others(j.s.threads - 1);
-  tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), reader, {}, tessera::sort_ahead(model));
+  tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), reader, {}, j.ahead(model));
   train_epochs(j, tessera::host_exec(others, workspace), model, run, ahead);
 }
 
+template <class Model, class Job>
+void run_model(Job const& j) {
+  j.s.eval_only ? evaluate_only<Model>(j) : train<Model>(j);
+}
+
 template <class Element>
-void run_job(job const& j) {
+void run_job(click_job const& j) {
   using store = tessera::dense_table<Element>;
-  auto const run = [&](auto model) {
-    using model_type = typename decltype(model)::type;
-    j.s.eval_only ? evaluate_only<model_type>(j) : train<model_type>(j);
-  };
-  if (j.s.model == "dcn") return run(std::type_identity<tessera::dcn<store, TESSERA_TRAIN_GEMM>>());
-  if (j.s.model == "deepfm") return run(std::type_identity<tessera::deepfm<store, TESSERA_TRAIN_GEMM>>());
-  run(std::type_identity<tessera::dlrm<store, TESSERA_TRAIN_GEMM>>());
+  if (j.s.model == "dcn") return run_model<tessera::dcn<store, TESSERA_TRAIN_GEMM>>(j);
+  if (j.s.model == "deepfm") return run_model<tessera::deepfm<store, TESSERA_TRAIN_GEMM>>(j);
+  run_model<tessera::dlrm<store, TESSERA_TRAIN_GEMM>>(j);
 }
 
 }  // namespace examples

@@ -2,4 +2,4 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../support/training_run.hpp"
 
-template void examples::run_job<float>(examples::job const&);
+template void examples::run_job<float>(examples::click_job const&);

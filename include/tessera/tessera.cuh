@@ -18,6 +18,8 @@
 #include <tessera/core/unique.cuh>
 #include <tessera/embed/bag_units.cuh>
 #include <tessera/embed/bucket_table.cuh>
+#include <tessera/embed/deduplicated_lookup.cuh>
+#include <tessera/embed/deduplicated_lookup_backward.cuh>
 #include <tessera/embed/dense_table.cuh>
 #include <tessera/embed/pooled_lookup.cuh>
 #include <tessera/embed/pooled_lookup_backward.cuh>
@@ -30,8 +32,12 @@
 #include <tessera/embed/sequence_lookup_backward.cuh>
 #include <tessera/tensor/bucketize.cuh>
 #include <tessera/tensor/concat.cuh>
+#include <tessera/tensor/deduplicate.cuh>
+#include <tessera/tensor/distinct_rows.cuh>
+#include <tessera/tensor/expand.cuh>
 #include <tessera/tensor/expand_rows.cuh>
 #include <tessera/tensor/gather_backward.cuh>
+#include <tessera/tensor/gather_vectors.cuh>
 #include <tessera/tensor/jagged_products.cuh>
 #include <tessera/tensor/jagged_softmax.cuh>
 #include <tessera/tensor/jagged_vectors.cuh>
@@ -45,5 +51,6 @@
 #include <tessera/tensor/select_rows.cuh>
 #include <tessera/tensor/select_vectors.cuh>
 #include <tessera/tensor/slice_rows.cuh>
+#include <tessera/tensor/transform_ids.cuh>
 #include <tessera/tensor/truncate_rows.cuh>
 #include <tessera/tensor/vector_arithmetic.cuh>

@@ -15,6 +15,9 @@ int blas(tessera::host_exec const& exec);
 #ifdef CONSUMER_DNNL
 int dnnl_product(tessera::host_exec const& exec);
 #endif
+#ifdef CONSUMER_PARQUET
+int parquet_files(tessera::host_exec const& exec);
+#endif
 
 // A forward of the smallest model, so that each layer of the library is compiled, linked and run.
 int main() {
@@ -39,6 +42,9 @@ int main() {
 #endif
 #ifdef CONSUMER_DNNL
   status += dnnl_product(exec);
+#endif
+#ifdef CONSUMER_PARQUET
+  status += parquet_files(exec);
 #endif
   return status;
 }

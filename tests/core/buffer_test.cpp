@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
@@ -29,9 +30,42 @@ struct alignas(256) wide {
   float lanes[64];
 };
 
+// An execution on a stream of some device, and memory that notes on which stream each piece goes back.
+struct stream_exec {
+  using execution_concept = tessera::device_execution_tag;
+  tessera::memory_ref<stream_exec> resource;
+  int stream;
+
+  tessera::memory_ref<stream_exec> const& memory() const noexcept { return resource; }
+  stream_exec with_memory(tessera::memory_ref<stream_exec> other) const noexcept { return {other, stream}; }
+};
+struct noting_memory {
+  std::vector<int> given_back;
+
+  void* allocate(stream_exec const&, std::size_t bytes, std::size_t) { return ::operator new (bytes, std::align_val_t{64}); }
+  void deallocate(stream_exec const& exec, void* pointer, std::size_t, std::size_t) noexcept {
+    given_back.push_back(exec.stream);
+    ::operator delete (pointer, std::align_val_t{64});
+  }
+};
+
 bool aligned(void const* pointer, std::size_t alignment) { return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0; }
 
 }  // namespace
+
+TEST_CASE("on a device, storage that is too small goes back on the stream that asks for more, to the memory it came from") {
+  noting_memory first, second;
+  stream_exec const early{tessera::memory_ref<stream_exec>(first), 1}, late{tessera::memory_ref<stream_exec>(second), 2};
+  {
+    buffer<float, stream_exec> values(early, 10);
+    values.resize(late, 5);
+    CHECK(first.given_back.empty());
+    values.resize(late, 100);
+    CHECK(first.given_back == std::vector<int>{2});
+    CHECK(second.given_back.empty());
+  }
+  CHECK(second.given_back == std::vector<int>{2});
+}
 
 TEST_CASE("an empty buffer holds no memory") {
   serial_host host;

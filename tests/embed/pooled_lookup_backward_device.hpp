@@ -105,7 +105,8 @@ void refuses_other_batches(Exec const& exec, std::vector<Store>& tables, Optimiz
   auto const batch_of = [&](rows_of_key const& rows) {
     return device_batch<Exec>::copy_of(exec, tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", rows}}));
   };
-  auto const three = batch_of({{1, 2}, {3}}), four = batch_of({{1, 2}, {3, 4}}), two = batch_of({{1}, {4}}), none = batch_of({});
+  auto const three = batch_of({{1, 2}, {3}}), four = batch_of({{1, 2}, {3, 4}}), two = batch_of({{1}, {4}}), one_row = batch_of({{5}}),
+             none = batch_of({});
   std::vector<float> storage(8, 0.5F);
   device_matrices<Exec> const vectors(exec, {{storage.data(), 2, 4}}, 0), gradients(exec, {{storage.data(), 2, 4}}, 0),
       no_rows(exec, {{storage.data(), 0, 4}}, 0);
@@ -153,6 +154,14 @@ void refuses_other_batches(Exec const& exec, std::vector<Store>& tables, Optimiz
   mixed.order = std::move(saved.order);
   CHECK(refusal([&] { backward(mixed); }) ==
         "pooled_lookup_backward: the order was prepared for another batch (values 4, values of the order 3)");
+  if constexpr (Store::slots_are_ids) {  // of a batch that does not say its room, the rows at least are known
+    auto unsaid = forward(three);
+    tessera::prepare_backward(exec, tables, features, unsaid);
+    unsaid.batch = one_row.view();
+    unsaid.batch.room = -1;
+    CHECK(refusal([&] { backward(unsaid); }) ==
+          "pooled_lookup_backward: the order was prepared for another batch (rows 1, rows of the order 2)");
+  }
   CHECK(tables[0].steps() == tessera::step_count(0));
   CHECK(same_bits(held(), before));
 

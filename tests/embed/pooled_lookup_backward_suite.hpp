@@ -464,6 +464,7 @@ void pooled_lookup_backward_suite() {
             {{"table", "100"}, {"state a row", "0"}, {"needed", "1"}});
     refused(tessera::adam{}, two, out.in(), saved, errc::incompatible, {{"table", "100"}, {"needed", "2"}});
     refused(sgd, std::vector<tessera::pooled_feature>{{4}}, out.in(), saved, errc::shape_mismatch, {{"keys", "2"}, {"features", "1"}});
+    refused(sgd, two, out.in(), tessera::lookup_saved{}, errc::shape_mismatch, {{"keys", "0"}, {"features", "2"}});
     refused(sgd, std::vector<tessera::pooled_feature>{{4}, {11}}, out.in(), saved, errc::out_of_range, {{"feature", "1"}, {"table", "11"}});
     refused(sgd, two, std::vector<tessera::matrix_view<float const>>{out.in()[0]}, saved, errc::shape_mismatch, {{"matrices", "1"}});
     auto wrong = out.in();

@@ -410,7 +410,7 @@ TEST_CASE_TEMPLATE("rows of fewer bits: each element is rounded by its own rando
     auto const gradients = random_gradients(random, options, features, std::as_const(batch).view());
     auto values = values_of_row(tables[0], id);
     for (std::size_t c = 0; c < values.size(); ++c) values[c] -= gradients.in()[0](0, static_cast<std::int64_t>(c));
-    auto const scale = tessera::row_scale<Element>::covering(tessera::detail::largest_magnitude(values.data(), dim));
+    auto const scale = tessera::row_scale<Element>::for_values(values.data(), dim);
     std::vector<float> expected;
     for (std::uint32_t c = 0; c < values.size(); ++c) {
       auto const words = tessera::rounding_block(options[0], tessera::step_count{1}, id, c / 4);

@@ -21,8 +21,10 @@
 #include <tessera/nn/loss.hpp>
 #include <tessera/tensor/bucketize.hpp>
 #include <tessera/tensor/concat.hpp>
+#include <tessera/tensor/expand.hpp>
 #include <tessera/tensor/expand_rows.hpp>
 #include <tessera/tensor/gather_backward.hpp>
+#include <tessera/tensor/gather_vectors.hpp>
 #include <tessera/tensor/jagged_products.hpp>
 #include <tessera/tensor/jagged_softmax.hpp>
 #include <tessera/tensor/masked_select.hpp>
@@ -33,6 +35,7 @@
 #include <tessera/tensor/select_rows.hpp>
 #include <tessera/tensor/select_vectors.hpp>
 #include <tessera/tensor/slice_rows.hpp>
+#include <tessera/tensor/transform_ids.hpp>
 #include <tessera/tensor/truncate_rows.hpp>
 #include <tessera/tensor/vector_arithmetic.hpp>
 
@@ -55,6 +58,7 @@ using constants = tessera::vector_view<float const>;
 using matrix = tessera::matrix_view<float>;
 using rows = tessera::jagged_view<std::int64_t const>;
 using batch = tessera::keyed_jagged_view<std::int64_t const>;
+using inverse_batch = tessera::inverse_keyed_jagged_view<std::int64_t const>;
 using vectors = tessera::jagged_vectors_view<float>;
 using tables = std::vector<tessera::dense_table<>>&;
 using features = std::vector<tessera::pooled_feature>;
@@ -64,6 +68,10 @@ using gradients = std::vector<tessera::matrix_view<float const>>;
 #if CASE != 1
 using saved = tessera::basic_lookup_saved<my_exec>&;
 #endif
+
+struct next_id {
+  std::int64_t operator()(std::int64_t id) const { return id + 1; }
+};
 
 struct my_gemm {
   void multiply(tessera::gemm_operand, tessera::gemm_operand, matrix, float*) const {}
@@ -122,10 +130,14 @@ void use(my_exec const& exec) {
   tessera::bucketize(exec, any<batch>(), 2, tessera::hashed_buckets{});
   // CASE == 2 says: concat: no back end for this execution; for CUDA include <tessera/tensor/concat.cuh>
   tessera::concat_keys(exec, any<std::vector<batch>>());
+  // CASE == 2 says: expand: no back end for this execution; for CUDA include <tessera/tensor/expand.cuh>
+  tessera::expand(exec, any<inverse_batch>());
   // CASE == 2 says: expand_rows: no back end for this execution; for CUDA include <tessera/tensor/expand_rows.cuh>
   tessera::expand_rows(exec, any<rows>(), any<ids>());
   // CASE == 2 says: gather_backward: no back end for this execution; for CUDA include <tessera/tensor/gather_backward.cuh>
   tessera::gather_backward(exec, any<ids>(), any<constants>(), any<floats>());
+  // CASE == 2 says: gather_vectors: no back end for this execution; for CUDA include <tessera/tensor/gather_vectors.cuh>
+  tessera::gather_vectors(exec, any<matrix>(), any<ids>(), any<matrix>());
   // CASE == 2 says: jagged_dense_product, jagged_jagged_product: no back end for this execution; for CUDA include <tessera/tensor/jagged_products.cuh>
   tessera::jagged_dense_product(exec, any<vectors>(), any<matrix>(), any<vectors>());
   // CASE == 2 says: jagged_softmax: no back end for this execution; for CUDA include <tessera/tensor/jagged_softmax.cuh>
@@ -146,6 +158,8 @@ void use(my_exec const& exec) {
   tessera::select_vectors(exec, any<vectors>(), any<ids>(), any<vectors>());
   // CASE == 2 says: slice_rows: no back end for this execution; for CUDA include <tessera/tensor/slice_rows.cuh>
   tessera::slice_rows(exec, any<batch>(), 0, 1);
+  // CASE == 2 says: transform_ids: no back end for this execution; for CUDA include <tessera/tensor/transform_ids.cuh>
+  tessera::transform_ids(exec, any<tessera::keyed_jagged_view<std::int64_t>>(), next_id{});
   // CASE == 2 says: truncate_rows: no back end for this execution; for CUDA include <tessera/tensor/truncate_rows.cuh>
   tessera::truncate_rows(exec, any<rows>(), 1, tessera::kept_values::first);
   // CASE == 2 says: add_vectors, multiply_vectors: no back end for this execution; for CUDA include <tessera/tensor/vector_arithmetic.cuh>

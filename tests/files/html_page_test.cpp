@@ -131,3 +131,34 @@ TEST_CASE("html_page: ranges too wide or too narrow for an axis have one all the
   CHECK(count(drawn({-1e308, 1e308}), "<circle") == 0);
   CHECK_FALSE(has(drawn({-1e308, 1e308}), "nan"));
 }
+
+TEST_CASE("html_page: bars are as high as their parts") {
+  html_page page("p");
+  page.bars({{"<t>", "s", {"a", "b"}, {{"x", {1, 3}}, {"y", {1, 1}}}}});
+  auto const text = page.text();
+  // The plot lies in [20, 260]; the highest bar, 4, fills it.
+  CHECK(count(text, "<rect") == 4);
+  CHECK(has(text, "height=\"180.0\"><title>b, x: 3<"));
+  CHECK(has(text, "y=\"20.0\""));
+  CHECK(has(text, "height=\"60.0\"><title>a, y: 1<"));
+  CHECK(has(text, "&lt;t&gt;"));
+  CHECK(count(text, "class=\"k") == 2);
+  html_page empty("p");
+  empty.bars({{"t", "s", {}, {}}, {"t", "s", {"a"}, {{"x", {0}}}}});
+  CHECK(count(empty.text(), "<svg") == 2);
+}
+
+TEST_CASE("html_page: bars that cannot be drawn are refused by name") {
+  html_page page("p");
+  auto const refusal = [&](tessera::bar_chart const& chart) -> std::string {
+    try {
+      page.bars({chart});
+    } catch (tessera::error const& e) {
+      return e.what();
+    }
+    return {};
+  };
+  CHECK(refusal({"t", "s", {"a", "b"}, {{"x", {1}}}}) == "html_page: a part has one value a bar (part x, values 1, bars 2)");
+  CHECK(refusal({"t", "s", {"a"}, {{"x", {-1}}}}) == "html_page: a bar's value (part x, bar a, value -1)");
+  CHECK(refusal({"t", "s", {"a"}, {{"x", {std::nan("")}}}}).find("html_page: a bar's value (part x, bar a, value") == 0);
+}

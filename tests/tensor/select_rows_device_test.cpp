@@ -3,9 +3,15 @@
 #include <tessera/tensor/select_rows.cuh>
 
 #include "../support/emulated_verbs.hpp"
+#include "inverse_device.hpp"
 #include "select_rows_suite.hpp"
 
 TEST_CASE("select_rows on an emulated device") {
   tessera_tests::emulated_device device;
   select_rows_suite(tensor_tests::rows_on_device(device.exec()));
+}
+
+TEST_CASE("samples of an IKJT on an emulated device") {
+  tessera_tests::emulated_device device;
+  tensor_tests::select_samples_on_device(tensor_tests::rows_on_device(device.exec()));
 }

@@ -65,7 +65,7 @@ std::vector<double> train(host_exec const& exec, Store& table, std::mt19937_64& 
     auto* const row = table.row(slots[i]);
     std::vector<float> values;
     for (std::int64_t c = 0; c < table.dim(); ++c) values.push_back(scale::of(row).value(row[c]) + 0.25F * static_cast<float>(c + 1));
-    auto const next = scale::covering(detail::largest_magnitude(values.data(), table.dim()));
+    auto const next = scale::for_values(values.data(), table.dim());
     std::transform(values.begin(), values.end(), row, [&](float value) { return next.nearest(value); });
     next.write_to(row);
     for (std::int64_t c = 0; c < table.dim(); ++c) seen.push_back(static_cast<double>(scale::of(row).value(row[c])));

@@ -138,7 +138,7 @@ struct copy_in_kernel {  // unproven
 class cuda_device {
  public:
   /// @throws tessera::error device_error for a device that is not there or has no pools.
-  explicit cuda_device(int ordinal) : ordinal_(ordinal) {
+  explicit cuda_device(int ordinal) : cuda_device(ordinal, nothing_yet{}) {  // so that what is there is given back where a call throws
     cuda_device_scope const scope(ordinal);
     cudaMemPoolProps properties{};
     properties.allocType = cudaMemAllocationTypePinned;
@@ -185,6 +185,9 @@ class cuda_device {
   int most_shared_bytes() const noexcept { return most_shared_bytes_; }
 
  private:
+  struct nothing_yet {};
+  cuda_device(int ordinal, nothing_yet) noexcept : ordinal_(ordinal) {}
+
   std::size_t attribute(cudaMemPoolAttr which) const {
     std::uint64_t bytes = 0;
     check_cuda(cudaMemPoolGetAttribute(pool_, which, &bytes), "cudaMemPoolGetAttribute");

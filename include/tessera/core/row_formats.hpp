@@ -63,6 +63,9 @@ namespace detail {
 inline constexpr std::uint32_t float_magnitude = 0x7FFFFFFF;
 inline constexpr std::uint32_t float_infinity = 0x7F800000;
 
+/// As bits: of numbers in their order, infinity above them, NaN above that.
+TESSERA_HOST_DEVICE constexpr std::uint32_t magnitude_of(float value) noexcept { return float_bits(value) & float_magnitude; }
+
 // The sixteen bits of a float's upper half, after what rounding added below. A NaN keeps its upper bits and turns quiet.
 TESSERA_HOST_DEVICE constexpr bfloat16 bfloat16_of(std::uint32_t bits, std::uint32_t rounded) noexcept {
   bool const nan = (bits & float_magnitude) > float_infinity;
@@ -187,7 +190,8 @@ TESSERA_HOST_DEVICE constexpr E round_to(float value, std::uint32_t random) noex
 
 /// How the elements of a row are read and written: each by itself, or, of `scaled_int8`, in steps of a size that the row chose.
 /// - `row_scale<E>::lead`: so many elements in front of a row hold its scale; `extent(dim)`: elements from one row to the next, with those.
-/// - `of(row)`: the scale of a row that is there; `covering(magnitude)`: of one whose elements' magnitudes, as bits, are not above this.
+/// - `of(row)`: the scale of a row that is there; `for_values(values, n)`: of one that will hold these; `covering(magnitude)`: of one whose
+///   elements' magnitudes, as bits, are not above this.
 /// - `value(element)`; `nearest(value)`, `stochastic(value, random)`: as `to_float` and `round_to`. @pre the scale covers the value.
 /// - `write_to(row)`.
 template <row_element E>
@@ -197,6 +201,7 @@ struct row_scale {
   static TESSERA_HOST_DEVICE constexpr std::int64_t extent(std::int64_t dim) noexcept { return dim; }
   static TESSERA_HOST_DEVICE constexpr row_scale of(E const*) noexcept { return {}; }
   static TESSERA_HOST_DEVICE constexpr row_scale covering(std::uint32_t) noexcept { return {}; }
+  static constexpr row_scale for_values(float const*, std::int64_t) noexcept { return {}; }
   TESSERA_HOST_DEVICE constexpr void write_to(E*) const noexcept {}
 
   TESSERA_HOST_DEVICE constexpr float value(E element) const noexcept { return to_float(element); }
@@ -222,6 +227,14 @@ struct row_scale<scaled_int8> {
     // A fraction above that of 127 = 1.984375 * 2^6 takes the next power.
     auto const exponent = (magnitude + 0x1FFFF) >> 23, least = detail::select(exponent > 6, exponent - 6, 1);
     return {detail::float_of_bits(detail::select(magnitude <= largest, least << 23, 0x7FC00000))};
+  }
+  static constexpr row_scale for_values(float const* values, std::int64_t n) noexcept {
+    std::uint32_t largest = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      auto const magnitude = detail::magnitude_of(values[i]);
+      largest = magnitude > largest ? magnitude : largest;
+    }
+    return covering(largest);
   }
   TESSERA_HOST_DEVICE void write_to(scaled_int8* row) const noexcept { *reinterpret_cast<float_in_row*>(row - lead) = step; }
 
@@ -256,18 +269,6 @@ template <class Element>
 TESSERA_HOST_DEVICE constexpr Element* row_at(Element* memory, std::int64_t slot, std::int64_t dim) noexcept {
   using scale = row_scale<std::remove_const_t<Element>>;
   return memory + (slot * scale::extent(dim) + scale::lead);
-}
-
-TESSERA_HOST_DEVICE constexpr std::uint32_t magnitude_of(float value) noexcept { return float_bits(value) & float_magnitude; }
-
-/// The greatest magnitude of n floats, as bits: of numbers in their order, infinity above them, NaN above that.
-constexpr std::uint32_t largest_magnitude(float const* values, std::int64_t n) noexcept {
-  std::uint32_t largest = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    auto const magnitude = magnitude_of(values[i]);
-    largest = magnitude > largest ? magnitude : largest;
-  }
-  return largest;
 }
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
 namespace tessera::inline TESSERA_ABI {
@@ -18,15 +19,20 @@ enum class batch_class : std::uint8_t { mixed, hot, cold };
 struct batch_view {
   matrix_view<float const> dense;                 // (samples, dense features), preprocessed
   vector_view<float const> labels;                // (samples,), 0 or 1
-  keyed_jagged_view<std::int64_t const> sparse;   // one key a sparse feature; its rows: a sample each unless deduplicated
+  keyed_jagged_view<std::int64_t const> sparse;   // one key a sparse feature; its rows: a sample each, distinct ones of keys in groups
   vector_view<std::int64_t const> sample_ids;     // (samples,): row number of the sample in its data set
   vector_view<std::int64_t const> session_ids{};  // (samples,), or empty where samples belong to no session
   std::int64_t id = 0;                            // batches of the run before this one
   std::int64_t epoch = 0;
   batch_class kind = batch_class::mixed;
-  vector_view<float const> weights{};  // (samples,): what a sample counts in loss and metrics, finite, not negative; empty: 1 each
+  vector_view<row_group const> groups{};  // of the first keys, whose repeated rows are there once; none: a row a sample in every key
+  vector_view<float const> weights{};     // (samples,): what a sample counts in loss and metrics, finite, not negative; empty: 1 each
 
   TESSERA_HOST_DEVICE constexpr std::int64_t samples() const noexcept { return dense.rows(); }
+  /// The sparse features with what says which row each sample has.
+  TESSERA_HOST_DEVICE constexpr inverse_keyed_jagged_view<std::int64_t const> inverse_keyed() const noexcept {
+    return {sparse, groups, samples()};
+  }
 };
 static_assert(std::is_trivially_copyable_v<batch_view>);
 

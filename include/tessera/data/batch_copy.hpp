@@ -36,6 +36,13 @@ class batch_copy {
     first_row_.resize(exec, sparse.keys + 1);
     first_row_[0] = 0;
     for (std::int64_t key = 0; key < sparse.keys; ++key) first_row_[key + 1] = first_row_[key] + sparse.rows(key);
+    auto const samples = batch.samples(), groups = batch.groups.size();
+    inverses_.resize(exec, groups * samples);
+    groups_.resize(exec, groups);
+    for (std::int64_t g = 0; g < groups; ++g) {
+      std::copy_n(batch.groups[g].inverse, samples, inverses_.data() + g * samples);
+      groups_[g] = {batch.groups[g].first_key, batch.groups[g].keys, inverses_.data() + g * samples};
+    }
 
     view_ = batch;
     view_.dense = {dense_.data(), batch.dense.rows(), columns};
@@ -43,6 +50,7 @@ class batch_copy {
     view_.sparse = {ids_.data(), sparse.weighted() ? weights_.data() : nullptr, offsets_.data(), first_row_.data(), sparse.keys};
     view_.sample_ids = sample_ids_.view();
     view_.session_ids = session_ids_.view();
+    view_.groups = groups_.view();
     view_.weights = sample_weights_.view();
   }
 
@@ -51,7 +59,7 @@ class batch_copy {
   std::size_t bytes() const noexcept {
     return dense_.capacity_bytes() + labels_.capacity_bytes() + sample_ids_.capacity_bytes() + session_ids_.capacity_bytes() +
            sample_weights_.capacity_bytes() + ids_.capacity_bytes() + weights_.capacity_bytes() + offsets_.capacity_bytes() +
-           first_row_.capacity_bytes();
+           first_row_.capacity_bytes() + inverses_.capacity_bytes() + groups_.capacity_bytes();
   }
 
  private:
@@ -65,6 +73,8 @@ class batch_copy {
   buffer<float> dense_, labels_, sample_weights_;
   buffer<float> weights_;  // of the ids
   buffer<std::int64_t> ids_, offsets_, first_row_, sample_ids_, session_ids_;
+  buffer<std::int64_t> inverses_;  // (groups, samples)
+  buffer<row_group> groups_;
 };
 
 }  // namespace tessera::inline TESSERA_ABI

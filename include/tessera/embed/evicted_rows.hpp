@@ -23,7 +23,7 @@ struct evicted_rows_view {
 /// Owns such rows.
 class evicted_rows {
  public:
-  /// Puts a row behind the others. When there is no memory for it, nothing changes.
+  /// Puts a row behind the others: `row` (dim,), where a store has it, `state` (state width,). When there is no memory for it, nothing changes.
   template <row_element Element>
   void push_back(host_exec const& exec, std::int64_t id, vector_view<Element const> row, vector_view<float const> state) {
     dim_ = row.size();

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -49,6 +50,40 @@ struct order_of<host_exec> {
 };
 }  // namespace detail
 
+namespace detail {
+/// Of each bag and column of the features that pool by maximum: which row of the bag has it, -1 of an empty bag.
+class largest_rows {
+ public:
+  /// Makes room for a batch, in which perhaps no feature pools so; `dim_of(key)`: of its table.
+  template <class Feature, class DimOf>
+  void resize(host_exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
+              DimOf const& dim_of) {
+    bool const any = std::any_of(features.begin(), features.end(), [](Feature const& feature) { return feature.is_largest(); });
+    first_.resize(exec, any ? batch.keys + 1 : 0);
+    rows_.resize(exec, 0);
+    if (!any) return;
+    first_[0] = 0;
+    for (std::int64_t key = 0; key < batch.keys; ++key)
+      first_[key + 1] = first_[key] + (features[key].is_largest() ? batch.rows(key) * dim_of(key) : 0);
+    rows_.resize(exec, first_[batch.keys]);
+  }
+  /// (bags of the key, dim); nullptr: the key pools otherwise.
+  std::int32_t* of(std::int64_t key) noexcept { return has(key) ? rows_.data() + first_[key] : nullptr; }
+  std::int32_t const* of(std::int64_t key) const noexcept { return has(key) ? rows_.data() + first_[key] : nullptr; }
+  /// Of all keys, one after the other.
+  std::int32_t* of_all() noexcept { return rows_.data(); }
+  std::int32_t const* of_all() const noexcept { return rows_.data(); }
+  std::int64_t size() const noexcept { return rows_.size(); }
+  std::size_t bytes() const noexcept { return first_.capacity_bytes() + rows_.capacity_bytes(); }
+
+ private:
+  bool has(std::int64_t key) const noexcept { return !first_.empty() && first_[key + 1] > first_[key]; }
+
+  buffer<std::int64_t> first_;  // (keys + 1,), or none
+  buffer<std::int32_t> rows_;
+};
+}  // namespace detail
+
 /// What a backward needs of its forward. The caller owns it; any number may be in flight. The batch's memory must outlive it, and so
 /// must the rows: a store may evict only what no lookup in flight names. `lookup_saved` is that of the host.
 template <execution Exec>
@@ -56,8 +91,9 @@ struct basic_lookup_saved {
   keyed_jagged_view<std::int64_t const> batch;
   buffer<std::int64_t, Exec> slots;                  // one a value of the batch; unused where slots are ids
   typename detail::order_of<Exec>::type order = {};  // made by `prepare_backward` for this batch; else each backward makes its own
+  detail::largest_rows largest = {};                 // of features that pool by maximum
 
-  std::size_t bytes() const noexcept { return slots.capacity_bytes() + order.bytes(); }
+  std::size_t bytes() const noexcept { return slots.capacity_bytes() + order.bytes() + largest.bytes(); }
 
   /// The slot of each value of the batch, from its first value on.
   template <row_store Store>
@@ -146,8 +182,11 @@ inline void check_lookup_matrix(char const* call, std::int64_t feature, std::int
 }
 
 /// What a backward is given fits what a forward saved.
-template <class Store, class Exec>
-void check_saved(char const* call, basic_lookup_saved<Exec> const& saved) {
+template <class Store, class Feature, class Exec>
+void check_saved(char const* call, vector_view<Feature const> features, basic_lookup_saved<Exec> const& saved) {
+  if (saved.batch.keys == 0 && !features.empty())
+    throw error(errc::shape_mismatch, std::string(call) + ": nothing is saved: no lookup went before, or it threw",
+                {{"keys", saved.batch.keys}, {"features", features.size()}});
   auto const values = [&] {
     if constexpr (device_execution<Exec>) {  // as many as there is room for: how many there are, only the device knows
       if (saved.batch.rows() == 0) return std::int64_t{0};
@@ -303,8 +342,8 @@ struct prepare_backward_fn {
     expect_tables_of<Exec, store>();
     vector_view<store const> const held(tables);
     vector_view<element_in<Features const> const> const of_keys(features);
+    check_saved<store>("prepare_backward", of_keys, saved);
     check_lookup_call("prepare_backward", held, of_keys, saved.batch, saved.batch.keys);
-    check_saved<store>("prepare_backward", saved);
     if constexpr (device_execution<Exec>)
       sort_rows_impl<Exec>::run(exec, held, of_keys, saved, saved.order);
     else

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include <tessera/core/error.hpp>
@@ -24,7 +25,18 @@ namespace tessera::inline TESSERA_ABI {
 enum class pooling : std::uint8_t {
   sum,
   mean,  ///< the sum over the bag's length; weights do not change the divisor
+  max,   ///< the largest element of each column, of an unweighted batch on the host; its gradient goes to the first row that has it
 };
+
+/// As a checkpoint has it.
+constexpr std::string_view name(pooling mode) noexcept {
+  switch (mode) {
+    case pooling::sum: return "sum";
+    case pooling::mean: return "mean";
+    case pooling::max: return "max";
+  }
+  return "pooling";
+}
 
 /// What a bag's sum is multiplied by.
 TESSERA_HOST_DEVICE constexpr float pooling_scale(pooling mode, std::int64_t length) noexcept {
@@ -35,6 +47,9 @@ TESSERA_HOST_DEVICE constexpr float pooling_scale(pooling mode, std::int64_t len
 struct pooled_feature {
   std::int64_t table = 0;  // index into the tables of the call; several features may share a table
   tessera::pooling pooling = tessera::pooling::sum;
+
+  /// Whether a bag's vector is the maximum of its rows.
+  constexpr bool is_largest() const noexcept { return pooling == tessera::pooling::max; }
 };
 
 namespace detail {
@@ -98,7 +113,7 @@ class row_queue {
   static constexpr std::int64_t slots_ahead = 128;
 
   std::int64_t dim() const noexcept { return Dim == 0 ? table_.dim() : Dim; }
-  std::int64_t distance() const noexcept { return prefetch_distance(dim() * static_cast<std::int64_t>(sizeof(element))); }
+  std::int64_t distance() const noexcept { return prefetch_distance<element>(dim()); }
   [[gnu::always_inline]] bool ask() {
     __builtin_prefetch(slots_ + asked_ + slots_ahead);
     auto const slot = slots_[asked_++];
@@ -129,12 +144,14 @@ struct bag_reader {
   std::int64_t feature;
   bool streams;  // past the caches, as far as vectors are whole lines
   lookup_options const& options;
+  std::int32_t* winners = nullptr;  // (bags, dim), of a maximum: which row of the bag has it; nullptr: nobody asks
 
   std::int64_t slot(std::int64_t position) const noexcept { return held_slot(table, slots[position - first_position]); }
   float weight_of(std::int64_t position) const noexcept { return weights == nullptr ? 1.0F : weights[position]; }
 
   // Bags [first, last).
   void pool(std::int64_t first, std::int64_t last, matrix_view<float> out) const {
+    if (mode == pooling::max) return pool_largest(first, last, out);
     bool const is_whole = pool_complete(first, last, out);
     if (streams) finish_streams();
     if (!is_whole) pool_incomplete(first, last, out);
@@ -202,7 +219,7 @@ struct bag_reader {
       if (options.out_of_range == out_of_range_ids::refuse) refuse(first_bag);
     std::int64_t lacking = 0;
     auto const dim = table.dim(), last_position = bags.end_of(last_bag - 1);
-    auto const distance = prefetch_distance(dim * static_cast<std::int64_t>(sizeof(element)));
+    auto const distance = prefetch_distance<element>(dim);
     for (auto bag = first_bag; bag < last_bag; ++bag) {
       float* __restrict const sum = out.row(bag);
       std::fill_n(sum, dim, 0.0F);
@@ -224,6 +241,43 @@ struct bag_reader {
     if constexpr (Store::slots_are_ids) count_out_of_range(options, lacking);
   }
 
+  // Bags [first, last): the largest element of each column, and whose it is. A NaN stays.
+  void pool_largest(std::int64_t first_bag, std::int64_t last_bag, matrix_view<float> out) const {
+    auto const dim = table.dim(), last_position = bags.end_of(last_bag - 1);
+    auto const distance = prefetch_distance<element>(dim);
+    std::int64_t lacking = 0;
+    for (auto bag = first_bag; bag < last_bag; ++bag) {
+      float* __restrict const largest = out.row(bag);
+      std::int32_t* __restrict const winner = winners == nullptr ? nullptr : winners + bag * dim;
+      std::fill_n(largest, dim, 0.0F);
+      if (winner != nullptr) std::fill_n(winner, dim, -1);
+      for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) {
+        if (p + distance < last_position && slot(p + distance) >= 0) prefetch_row(table.row(slot(p + distance)), dim);
+        auto const place = static_cast<std::int32_t>(p - bags.begin_of(bag));
+        auto const take = [&](std::int64_t c, float value) {
+          bool const wins = place == 0 || value > largest[c] || value != value;
+          largest[c] = wins ? value : largest[c];
+          if (winner != nullptr) winner[c] = wins ? place : winner[c];
+        };
+        if (slot(p) >= 0) {
+          auto const* const row = opaque(table.row(slot(p)));
+          auto const scale = row_scale<element>::of(row);
+          for (std::int64_t c = 0; c < dim; ++c) take(c, scale.value(row[c]));
+          continue;
+        }
+        if constexpr (Store::slots_are_ids) {
+          if (options.out_of_range == out_of_range_ids::refuse) refuse(bag);
+          ++lacking;
+          for (std::int64_t c = 0; c < dim; ++c) take(c, 0.0F);
+        } else {
+          for_each_initial_element(table.options(), bags.values[p],
+                                   [&](std::int64_t c, float value) { take(c, stored_initial<element>(table.options(), value)); });
+        }
+      }
+    }
+    if constexpr (Store::slots_are_ids) count_out_of_range(options, lacking);
+  }
+
   // The row that the id would get. Apart, as its call costs the others their registers.
   [[gnu::noinline]] void add_initial(std::int64_t position, float* sum) const {
     float const weight = weight_of(position);
@@ -238,7 +292,8 @@ struct pooled_lookup_impl<host_exec> {
   template <class Store>
   static void run(host_exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                   keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
-                  lookup_options const& options) {
+                  lookup_options const& options, largest_rows* largest = nullptr) {
+    if (largest != nullptr) largest->resize(exec, features, batch, [&](std::int64_t key) { return tables[features[key].table].dim(); });
     auto const base = first_value(batch);
     bool const is_large = exceeds_caches(out);
     auto const rows = [&](std::int64_t key) { return batch.rows(key); };
@@ -255,7 +310,8 @@ struct pooled_lookup_impl<host_exec> {
                                      features[key].pooling,
                                      key,
                                      is_large && starts_lines(out[key]),
-                                     options};
+                                     options,
+                                     largest == nullptr ? nullptr : largest->of(key)};
       reader.pool(first, last, out[key]);
     });
   }
@@ -270,8 +326,12 @@ struct pooled_lookup_fn {
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
     check(exec, held, features, batch, out);
-    training_lookup(exec, stores, features, batch, saved,
-                    [&](std::int64_t const* slots) { pooled_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options); });
+    training_lookup(exec, stores, features, batch, saved, [&](std::int64_t const* slots) {
+      if constexpr (device_execution<Exec>)
+        pooled_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options);
+      else
+        pooled_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options, &saved.largest);
+    });
   }
 
   template <execution Exec, row_stores Tables>
@@ -293,8 +353,12 @@ struct pooled_lookup_fn {
                     keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out) {
     check_lookup_call("pooled_lookup", tables, features, batch, out.size());
     validate_batch(exec, batch);
-    for (std::int64_t key = 0; key < batch.keys; ++key)
+    for (std::int64_t key = 0; key < batch.keys; ++key) {
       check_lookup_matrix("pooled_lookup", key, batch.rows(key), tables[features[key].table].dim(), out[key]);
+      if (features[key].pooling == pooling::max && (device_execution<Exec> || batch.weighted()))
+        throw error(errc::invalid_argument, "pooled_lookup: a maximum is of an unweighted batch, on the host",
+                    {{"feature", key}, {"weighted", batch.weighted()}});
+    }
   }
 };
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <string>
 #include <utility>
 
 #include <tessera/core/buffer.hpp>
@@ -32,17 +34,34 @@ struct pooled_lookup_backward_impl {
 
 template <>
 struct pooled_lookup_backward_impl<host_exec> {
-  // What each position of the batch adds to its row's gradient.
-  static void contributions(host_exec const& exec, vector_view<pooled_feature const> features, keyed_jagged_view<std::int64_t const> batch,
-                            vector_view<matrix_view<float const> const> gradients, vector_view<row_contribution> out) {
+  // What each position of the batch adds to its row's gradient. `maxima`: of each bag of a maximum its gradient, and behind it the rows that
+  // have won; lives as long as the contributions.
+  static void contributions(host_exec const& exec, vector_view<pooled_feature const> features, lookup_saved const& saved,
+                            vector_view<matrix_view<float const> const> gradients, buffer<float>& maxima,
+                            vector_view<row_contribution> out) {
+    auto const batch = saved.batch;
     auto const base = first_value(batch);
+    maxima.resize(exec, 2 * saved.largest.size());
     for_each_bag_piece(exec, batch, [&](std::int64_t key, std::int64_t first, std::int64_t last) {
       auto const bags = batch.key(key);
+      if (features[key].is_largest()) {
+        auto const* const winners = saved.largest.of(key);
+        auto const dim = gradients[key].columns();
+        auto* const pairs = maxima.data() + 2 * (winners - saved.largest.of_all());
+        for (auto bag = first; bag < last; ++bag) {
+          auto* const pair = pairs + 2 * bag * dim;
+          std::copy_n(gradients[key].row(bag), dim, pair);
+          std::memcpy(pair + dim, winners + bag * dim, static_cast<std::size_t>(dim) * sizeof(float));
+          for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
+            out[p - base] = {pair, 1.0F, static_cast<std::int32_t>(p - bags.begin_of(bag))};
+        }
+        return;
+      }
       for (auto bag = first; bag < last; ++bag) {
         auto const scale = pooling_scale(features[key].pooling, bags.length(bag));
         auto const* const gradient = gradients[key].row(bag);
         for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
-          out[p - base] = {gradient, batch.weighted() ? scale * batch.weights[p] : scale};
+          out[p - base] = {gradient, batch.weighted() ? scale * batch.weights[p] : scale, -1};
       }
     });
   }
@@ -104,13 +123,16 @@ struct pooled_lookup_backward_impl<host_exec> {
 template <class Store, class Exec>
 void check_pooled_backward(char const* call, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                            basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients) {
-  if (saved.batch.keys == 0 && features.size() > 0)
-    throw error(errc::shape_mismatch, std::string(call) + ": nothing is saved: no lookup went before, or it threw",
-                {{"keys", saved.batch.keys}, {"features", features.size()}});
+  check_saved<Store>(call, features, saved);
   check_lookup_call(call, tables, features, saved.batch, gradients.size());
-  check_saved<Store>(call, saved);
-  for (std::int64_t key = 0; key < saved.batch.keys; ++key)
+  std::int64_t largest = 0;
+  for (std::int64_t key = 0; key < saved.batch.keys; ++key) {
     check_lookup_matrix(call, key, saved.batch.rows(key), tables[features[key].table].dim(), gradients[key]);
+    if (features[key].is_largest()) largest += gradients[key].rows() * gradients[key].columns();
+  }
+  if (largest != saved.largest.size())
+    throw error(errc::shape_mismatch, std::string(call) + ": the features pooled otherwise when this was saved",
+                {{"maxima", largest}, {"maxima saved", saved.largest.size()}});
 }
 
 struct pooled_lookup_backward_fn {
@@ -126,10 +148,12 @@ struct pooled_lookup_backward_fn {
     check_optimizers("pooled_lookup_backward", held, each);
     if constexpr (device_execution<Exec>)
       pooled_lookup_backward_impl<Exec>::update(exec, stores, features, saved, gradients, each);
-    else
+    else {
+      buffer<float> maxima;
       update_rows_of(exec, "pooled_lookup_backward", stores, features, saved, each, [&](vector_view<row_contribution> out) {
-        pooled_lookup_backward_impl<Exec>::contributions(exec, features, saved.batch, gradients, out);
+        pooled_lookup_backward_impl<Exec>::contributions(exec, features, saved, gradients, maxima, out);
       });
+    }
   }
 };
 
@@ -143,10 +167,12 @@ struct pooled_lookup_gradients_fn {
     check_pooled_backward("pooled_lookup_gradients", held, features, saved, gradients);
     if constexpr (device_execution<Exec>)
       pooled_lookup_backward_impl<Exec>::sum(exec, held, features, saved, gradients, out);
-    else
+    else {
+      buffer<float> maxima;
       sum_rows_of(exec, "pooled_lookup_gradients", held, features, saved, out, [&](vector_view<row_contribution> contributions) {
-        pooled_lookup_backward_impl<Exec>::contributions(exec, features, saved.batch, gradients, contributions);
+        pooled_lookup_backward_impl<Exec>::contributions(exec, features, saved, gradients, maxima, contributions);
       });
+    }
   }
 };
 
@@ -158,6 +184,8 @@ struct pooled_lookup_weight_gradient_fn {
     expect_tables_of<Exec, store>();
     vector_view<store const> const held(tables);
     check_pooled_backward("pooled_lookup_weight_gradient", held, features, saved, gradients);
+    if (saved.largest.size() > 0)
+      throw error(errc::invalid_argument, "pooled_lookup_weight_gradient: a maximum has no weights", {{"maxima", saved.largest.size()}});
     if constexpr (!device_execution<Exec>)
       if (weight_gradient.size() != saved.batch.size())
         throw error(errc::shape_mismatch, "pooled_lookup_weight_gradient: one gradient a value",
@@ -174,9 +202,9 @@ struct pooled_lookup_weight_gradient_fn {
 /// `saved`; `gradients` (keys,): matrices (rows of the key, dim), any stride; `optimizers`: one for all tables, or a container of one a
 /// table (each with its own learning rate); every table was built with this kind of optimizer. Rows that the batch does not name do not
 /// change; each table's step count grows by one, whether or not the batch names it. An id without a row gets no gradient. Rows of 16 bits
-/// an element are rounded stochastically (`rounding_block`).
+/// an element are rounded stochastically (`rounding_block`). Of a maximum, every row of the bag counts as named.
 /// @post a row's gradient is summed in canonical order (`canonical_sum_chunk`): the thread count changes nothing.
-/// Workspace: 24 bytes a value, from `exec`'s memory, and 8 a value of the tables sorted at once; 8 of the 24 lie in `saved` where
+/// Workspace: 24 bytes a value, 8 an element pooled by maximum, from `exec`'s memory, and 8 a value of the tables sorted at once; 8 of the 24 lie in `saved` where
 /// `prepare_backward` went before.
 /// @throws tessera::error shape_mismatch, out_of_range, incompatible: no row has changed then; nor has it when memory runs out. A checked
 /// build refuses, with feature, position and id, a row that has left its table since the forward, and an order prepared for another batch.

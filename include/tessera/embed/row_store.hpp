@@ -91,7 +91,9 @@ void initialise_row(table_options const& table, row_state_layout layout, std::in
 }
 
 /// How many rows ahead of its use a row is asked for: about 4 KiB of them.
-constexpr std::int64_t prefetch_distance(std::int64_t row_bytes) noexcept {
+template <row_element Element>
+constexpr std::int64_t prefetch_distance(std::int64_t dim) noexcept {
+  auto const row_bytes = row_scale<Element>::extent(dim) * static_cast<std::int64_t>(sizeof(Element));
   return std::clamp<std::int64_t>(4096 / std::max<std::int64_t>(row_bytes, 1), 4, 32);
 }
 

@@ -85,7 +85,7 @@ struct row_transfer_impl<host_exec> {
     for (std::int64_t i = 0; i < ids.size(); ++i) {
       if (slots[i] < 0) continue;
       auto const* const row = weights.row(i);
-      auto const scale = row_scale<element>::covering(largest_magnitude(row, row_scale<element>::lead > 0 ? store.dim() : 0));
+      auto const scale = row_scale<element>::for_values(row, store.dim());
       std::transform(row, row + store.dim(), store.row(slots[i]), [&](float value) { return scale.nearest(value); });
       scale.write_to(store.row(slots[i]));
       if (states.columns() > 0) std::copy_n(states.row(i), states.columns(), store.state(slots[i]));

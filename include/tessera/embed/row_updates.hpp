@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -40,8 +41,21 @@ namespace detail {
 
 /// What one position of the batch adds to the gradient of its row.
 struct row_contribution {
-  float const* gradient;  // (dim,), of the position's bag
-  float scale;            // weight, over the bag's length for a mean
+  float const* gradient;    // (dim,), of the position's bag
+  float scale;              // weight, over the bag's length for a mean
+  std::int32_t place = -1;  // of a maximum: the position in its bag; behind the gradient stands whose each column is, (dim,) std::int32_t
+
+  /// Calls add(column, scale, gradient) for each column. Those that another row of the bag has won add zero.
+  template <class Add>
+  [[gnu::always_inline]] void for_each(std::int64_t n, Add const& add) const noexcept {
+    auto const* const from = opaque(gradient);
+    if (place < 0) [[likely]] {
+      for (std::int64_t c = 0; c < n; ++c) add(c, scale, from[c]);
+    } else {
+      auto const* const winners = from + n;
+      for (std::int64_t c = 0; c < n; ++c) add(c, scale, std::bit_cast<std::int32_t>(winners[c]) == place ? from[c] : 0.0F);
+    }
+  }
 };
 
 /// The summed gradient of a row over its sorted positions, in canonical order. `Dim` 0: any dim; `sum`, `chunk_sum` (dim,).
@@ -53,13 +67,10 @@ void sum_contributions(row_contribution const* contributions, Position const* po
     constexpr bool in_registers = Dim > 0 && Dim <= 64;
     float lanes[in_registers ? std::size_t{Dim} : 1];
     float* const chunk = in_registers ? lanes : to;
-    auto const& head = contributions[positions[first]];
-    for (std::int64_t c = 0; c < n; ++c) chunk[c] = head.scale * head.gradient[c];
-    for (auto i = first + 1; i < last; ++i) {
-      auto const scale = contributions[positions[i]].scale;
-      auto const* const gradient = opaque(contributions[positions[i]].gradient);
-      for (std::int64_t c = 0; c < n; ++c) chunk[c] = multiply_add(scale, gradient[c], chunk[c]);
-    }
+    contributions[positions[first]].for_each(n, [&](std::int64_t c, float scale, float gradient) { chunk[c] = scale * gradient; });
+    for (auto i = first + 1; i < last; ++i)
+      contributions[positions[i]].for_each(
+          n, [&](std::int64_t c, float scale, float gradient) { chunk[c] = multiply_add(scale, gradient, chunk[c]); });
     if (in_registers) std::copy(chunk, chunk + n, to);
   };
   add_chunk(0, std::min(count, canonical_sum_chunk), sum);
@@ -132,7 +143,7 @@ void update_row(Optimizer const& optimizer, Store& table, std::int64_t slot, std
   for (std::int64_t c = 0; c < n; ++c)
     optimizer.update(weights[c], elements + (Optimizer::element_state > 0 ? c : 0), n, gradient[c], factor);
   if constexpr (rounded) {  // in braces for nvcc's front end
-    auto const scale = row_scale<element>::covering(row_scale<element>::lead > 0 ? largest_magnitude(weights, n) : 0);
+    auto const scale = row_scale<element>::for_values(weights, n);
     scale.write_to(row);
     round_row(scale, table.options(), table.steps(), id, weights, row, n);
   }
@@ -274,7 +285,7 @@ class shared_runs {
         });
     for (auto const& of : runs)
       for (std::int64_t chunk = 0; chunk < divide_up(of.count, canonical_sum_chunk); ++chunk)
-        contributions[of.positions[chunk]] = {of.sums + chunk * of.dim, 1.0F};
+        contributions[of.positions[chunk]] = {of.sums + chunk * of.dim, 1.0F, -1};
   }
 
  private:
@@ -332,7 +343,7 @@ void update_sorted_rows(host_exec const& exec, vector_view<Store> tables, run_pi
       alignas(64) float on_stack[dim() > 0 ? 3 * dim() : 1];
       auto const width = dim() > 0 ? std::int64_t{dim()} : pieces.width;
       float* const sum = dim() > 0 ? on_stack : pieces.scratch.data() + 3 * width * piece;
-      auto const distance = prefetch_distance(table.dim() * static_cast<std::int64_t>(sizeof(typename Store::element)));
+      auto const distance = prefetch_distance<typename Store::element>(table.dim());
       std::int64_t ahead = 0;
       pieces.for_each_run(piece, [&](slot_run<Index> const& run, table_order<Index> const& order, std::int64_t end) {
         for (ahead = std::max(ahead, end); ahead < std::min(order.count, end + distance); ++ahead)

@@ -39,7 +39,7 @@ struct value_reader {
   lookup_options const& options;
 
   void read(std::int64_t first, std::int64_t last, matrix_view<float> out) const {
-    auto const distance = prefetch_distance(table.dim() * static_cast<std::int64_t>(sizeof(element)));
+    auto const distance = prefetch_distance<element>(table.dim());
     for (auto i = first; i < std::min(last, first + distance); ++i) ask_for(i);
     for (auto i = first; i < last; ++i) {
       if (i + distance < last) ask_for(i + distance);

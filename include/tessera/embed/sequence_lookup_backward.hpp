@@ -35,7 +35,7 @@ struct sequence_lookup_backward_impl<host_exec> {
     auto const grain = [](std::int64_t) { return values_per_piece; };
     for_each_piece_of(exec, batch.keys, values, grain, [&](std::int64_t key, std::int64_t first, std::int64_t last) {
       auto const before = batch.key(key).offsets[0] - first_value(batch);
-      for (auto i = first; i < last; ++i) out[before + i] = {gradients[key].row(i), 1.0F};
+      for (auto i = first; i < last; ++i) out[before + i] = {gradients[key].row(i), 1.0F, -1};
     });
   }
 };
@@ -49,8 +49,8 @@ struct sequence_lookup_backward_fn {
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
     auto const each = per_table(optimizers);
+    check_saved<store>("sequence_lookup_backward", features, saved);
     check_sequence_call(exec, "sequence_lookup_backward", held, features, saved.batch, gradients);
-    check_saved<store>("sequence_lookup_backward", saved);
     check_optimizers("sequence_lookup_backward", held, each);
     if constexpr (device_execution<Exec>)
       sequence_lookup_backward_impl<Exec>::update(exec, stores, features, saved, gradients, each);
@@ -68,8 +68,8 @@ struct sequence_lookup_gradients_fn {
     using store = element_in<Tables const>;
     expect_tables_of<Exec, store>();
     vector_view<store const> const held(tables);
+    check_saved<store>("sequence_lookup_gradients", features, saved);
     check_sequence_call(exec, "sequence_lookup_gradients", held, features, saved.batch, gradients);
-    check_saved<store>("sequence_lookup_gradients", saved);
     if constexpr (device_execution<Exec>)
       sequence_lookup_backward_impl<Exec>::sum(exec, held, features, saved, gradients, out);
     else

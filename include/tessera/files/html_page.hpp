@@ -14,6 +14,8 @@
 
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
+#include <tessera/files/bar_chart.hpp>
+#include <tessera/files/chart_text.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -39,42 +41,6 @@ struct line_chart {
 };
 
 namespace detail {
-
-/// Text as it stands between tags or in an attribute.
-inline std::string html_text(std::string_view text) {
-  std::string result;
-  for (char const c : text) switch (c) {
-      case '&': result += "&amp;"; break;
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '"': result += "&quot;"; break;
-      default: result += c;
-    }
-  return result;
-}
-
-// A number with a point, whatever the program's locale; |value| <= 1e300.
-inline std::string number_text(double value, std::chars_format format, int precision) {
-  char digits[400];
-  return {digits, std::to_chars(digits, digits + sizeof digits, value, format, precision).ptr};
-}
-
-inline std::string short_number(double value) {
-  auto const of = [](double part, char const* unit) { return number_text(part, std::chars_format::general, 4) + unit; };
-  auto const size = std::abs(value);
-  return size >= 1e9 ? of(value / 1e9, "G") : size >= 1e6 ? of(value / 1e6, "M") : size >= 1e4 ? of(value / 1e3, "k") : of(value, "");
-}
-
-/// Round numbers from `least` to `most`, about `count` of them: steps of 1, 2 or 5 times a power of ten.
-inline std::vector<double> axis_ticks(double least, double most, int count) {
-  auto const raw = (most - least) / count;
-  auto const power = std::pow(10.0, std::floor(std::log10(raw)));
-  auto const step = power * (raw / power <= 1.5 ? 1 : raw / power <= 3.5 ? 2 : raw / power <= 7.5 ? 5 : 10);
-  std::vector<double> ticks;
-  for (auto i = static_cast<std::int64_t>(std::ceil(least / step - 1e-9)); static_cast<double>(i) * step <= most + 1e-9 * step; ++i)
-    ticks.push_back(static_cast<double>(i) * step);
-  return ticks;
-}
 
 /// One chart as SVG, drawn in the page's colours.
 class chart_drawing {
@@ -188,6 +154,7 @@ h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem}p{color:var(--soft);m
 svg{width:100%;height:auto}svg text{font-size:12px;fill:var(--soft)}.grid{stroke:var(--rule);stroke-width:1}
 path{fill:none;stroke-width:2}.dashed{stroke-dasharray:5 5;stroke-width:1.5}
 .s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}.s4{stroke:var(--c4)}.s5{stroke:var(--c5)}
+.b0{fill:var(--c0)}.b1{fill:var(--c1)}.b2{fill:var(--c2)}.b3{fill:var(--c3)}.b4{fill:var(--c4)}.b5{fill:var(--c5)}
 circle{fill:var(--paper);stroke-width:2}.legend{margin:.2rem 0;font-size:13px}.legend span{margin-right:1.2rem}
 .legend span::before{content:"";display:inline-block;width:.8rem;height:.2rem;margin-right:.4rem;vertical-align:middle;background:currentColor}
 .k0::before{color:var(--c0)}.k1::before{color:var(--c1)}.k2::before{color:var(--c2)}.k3::before{color:var(--c3)}
@@ -230,6 +197,14 @@ class html_page {
                       {{"series", s.name}, {"x", s.x.size()}, {"y", s.y.size()}});
       text += detail::chart_drawing(chart).svg();
     }
+    body_ += text + "</div>\n";
+  }
+
+  /// Likewise, of bars. @throws tessera::error shape_mismatch for a part of other bars, invalid_argument for a value that is negative or no
+  /// number.
+  void bars(std::vector<bar_chart> const& charts) {
+    std::string text = "<div class=\"figures\">\n";
+    for (auto const& chart : charts) text += detail::bar_drawing(chart).svg();
     body_ += text + "</div>\n";
   }
 

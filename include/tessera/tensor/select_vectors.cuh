@@ -80,11 +80,13 @@ struct select_pack {
 
 struct number_indices {  // unproven
   std::int64_t const* indices;
-  std::int64_t* rows;
+  std::int64_t rows;
+  std::int64_t* keys;
   std::int64_t* positions;
 
   TESSERA_DEVICE void operator()(std::int64_t i) const {
-    rows[i] = indices[i];
+    auto const row = indices[i];
+    keys[i] = row >= 0 && row < rows ? row : rows;
     positions[i] = i;
   }
 };
@@ -97,11 +99,39 @@ struct first_source {  // unproven
   TESSERA_DEVICE void operator()(std::int64_t row) const { first_of[row] = count_below(sorted, n, row); }
 };
 
+/// The positions at which each row is selected, ascending: those of row r are positions()[first_of()[r], first_of()[r + 1]). Indices that
+/// name no row are nobody's.
+template <device_execution Exec>
+class sources_by_row {
+ public:
+  sources_by_row(Exec const& exec, vector_view<std::int64_t const> indices, std::int64_t rows)
+      : keys_(exec, indices.size()),
+        positions_(exec, indices.size()),
+        other_keys_(exec, indices.size()),
+        other_positions_(exec, indices.size()),
+        first_of_(exec, rows + 1) {
+    auto const n = indices.size();
+    launch_for_each(exec, n, number_indices{indices.data(), rows, keys_.data(), positions_.data()});
+    auto const bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows)));
+    auto const sorted = radix_sort_impl<Exec>::run_between(exec, keys_.view(), positions_.view(), other_keys_.view(),
+                                                           other_positions_.view(), radix_bits{0, bits});
+    sorted_positions_ = sorted.second;
+    launch_for_each(exec, rows + 1, first_source{sorted.first, n, first_of_.data()});
+  }
+
+  std::int64_t const* positions() const noexcept { return sorted_positions_; }
+  std::int64_t const* first_of() const noexcept { return first_of_.data(); }
+
+ private:
+  buffer<std::int64_t, Exec> keys_, positions_, other_keys_, other_positions_, first_of_;
+  std::int64_t const* sorted_positions_ = nullptr;
+};
+
 // The sum of a pack's sources in ascending order of their positions: those of row r are positions[first_of[r], first_of[r + 1]).
-template <class Offset, class Pack>
+template <class Gradient, class Pack>
 struct add_sources_pack {
   using pack_type = Pack;
-  jagged_vectors_view<float const, Offset> gradient;
+  Gradient gradient;  // rows of vectors
   std::int64_t const* positions;
   std::int64_t const* first_of;
   matrix_view<float> out;
@@ -159,20 +189,13 @@ struct select_vectors_impl<Exec> {
   static void backward(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> gradient,
                        vector_view<std::int64_t const> indices, jagged_vectors_view<float, Offset> in_gradient) {
     auto const* const unsound = rows.verdict();
-    auto const n = indices.size();
-    buffer<std::int64_t, Exec> keys(exec, n), positions(exec, n), other_keys(exec, n), other_positions(exec, n);
-    buffer<std::int64_t, Exec> first_of(exec, in_gradient.rows + 1);
-    launch_for_each(exec, n, number_indices{indices.data(), keys.data(), positions.data()});
-    // An index out of range is sorted by its low bits; nobody looks at the outcome then.
-    auto const bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(in_gradient.rows)));
-    auto const sorted = radix_sort_impl<Exec>::run_between(exec, keys.view(), positions.view(), other_keys.view(), other_positions.view(),
-                                                           radix_bits{0, bits});
-    launch_for_each(exec, in_gradient.rows + 1, first_source{sorted.first, n, first_of.data()});
+    sources_by_row<Exec> const sources(exec, indices, in_gradient.rows);
     with_packs(
         [&](auto pack, std::int64_t packs) {
           launch_for_packs<1>(exec, rows_by_offsets<Offset>{in_gradient.offsets, in_gradient.rows}, in_gradient.values.rows(), packs,
                               unsound,
-                              add_sources_pack<Offset, decltype(pack)>{gradient, sorted.second, first_of.data(), in_gradient.values});
+                              add_sources_pack<jagged_vectors_view<float const, Offset>, decltype(pack)>{
+                                  gradient, sources.positions(), sources.first_of(), in_gradient.values});
         },
         gradient.values, in_gradient.values);
   }

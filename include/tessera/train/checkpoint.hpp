@@ -61,15 +61,25 @@ void read_parameters(safetensors_reader const& in, Model& model) {
   for (auto const& b : model.blocks()) in.read(b.name, 0, b.values);
 }
 
+template <class Model>
+concept pools_sequences = requires(Model const& model) {
+  model.sequence_groups();
+};
+
 // What is not in the tensors and yet decides what a model predicts.
 template <class Model>
 nlohmann::json describe_model(Model const& model) {
   auto tables = nlohmann::json::array(), features = nlohmann::json::array();
   for (auto const& table : model.tables())
     tables.push_back({{"id", table.options().id.value}, {"init_bound", table.options().init_bound}, {"seed", table.options().seed.value}});
-  for (auto const& feature : model.features())
-    features.push_back({{"table", feature.table}, {"pooling", feature.pooling == pooling::sum ? "sum" : "mean"}});
-  return {{"tables", std::move(tables)}, {"features", std::move(features)}, {"interaction", Model::interaction_type::name}};
+  for (auto const& feature : model.features()) features.push_back({{"table", feature.table}, {"pooling", name(feature.pooling)}});
+  nlohmann::json all{{"tables", std::move(tables)}, {"features", std::move(features)}, {"interaction", Model::interaction_type::name}};
+  if constexpr (pools_sequences<Model>) {
+    auto& groups = all["sequence_groups"] = nlohmann::json::array();
+    for (auto const& group : model.sequence_groups())
+      groups.push_back({{"tables", group.tables}, {"pooling", Model::pooling_type::describe(group.pooling)}, {"target", group.target}});
+  }
+  return all;
 }
 
 // Whose states there are in the tensors.
@@ -108,6 +118,11 @@ void check_description(Model const& model, nlohmann::json const& state, std::str
     throw error(errc::incompatible, "checkpoint: a model of another kind",
                 {{"file", file}, {"interaction", interaction}, {"expected", Model::interaction_type::name}});
   for (char const* list : {"tables", "features"}) check_list(found, expected, list, "a model", file);
+  if constexpr (pools_sequences<Model>)
+    check_list(found, expected, "sequence_groups", "a model", file);
+  else if (found.contains("sequence_groups"))
+    throw error(errc::incompatible, "checkpoint: a model of another kind",
+                {{"file", file}, {"field", "sequence_groups"}, {"expected", "none"}});
 }
 
 template <class Trainer>
@@ -218,8 +233,8 @@ inline open_checkpoint open_newest_checkpoint(std::string const& directory) {
   }
 }
 
-/// Reads a checkpoint's parameters into a fresh model of the same shape, tables (id, seed, init_bound: what rows not yet seen will be)
-/// and features, whatever their optimizers and policies were; their states stay unread.
+/// Reads a checkpoint's parameters into a fresh model of the same shape, tables (id, seed, init_bound: what rows not yet seen will be),
+/// features and groups of sequences, whatever their optimizers and policies were; their states stay unread.
 /// @throws tessera::error incompatible naming the tensor or field that does not fit, or a table that may hold fewer rows; invalid_argument
 /// for a hashed table that has rows already. Nothing has changed then, but the model may be half read where an id has no place in a dense
 /// table or a file cannot be read.

@@ -6,6 +6,7 @@
 
 #include <tessera/core/execution.hpp>
 #include <tessera/data/batch.hpp>
+#include <tessera/embed/deduplicated_lookup_backward.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/row_order.hpp>
@@ -31,6 +32,7 @@ class sort_ahead {
   void operator()(host_exec const& exec, batch_view const& batch, row_order& order) const {
     order.clear();
     if constexpr (Model::store::slots_are_ids) {
+      if (!batch.groups.empty() && model_->sums() == shared_gradients::expanded) return;  // it sorts what the step expands
       lookup_saved ahead;
       ahead.batch = batch.sparse;
       std::swap(ahead.order, order);  // for its memory

@@ -195,6 +195,8 @@ class trainer {
   std::int64_t accumulated() const noexcept { return accumulated_; }
 
   vector_view<float const> logits() const noexcept { return saved_.logits.view(); }
+  /// What the last step's forward saved and its backward left.
+  typename Model::saved_type& saved() noexcept { return saved_; }
 
  private:
   static constexpr std::int64_t parameters_per_piece = 1 << 14;
@@ -210,8 +212,7 @@ class trainer {
   template <execution Exec>
   double backward(Exec const& exec, batch_view const& batch, float share, vector_view<float> gradient, row_order& sorted) {
     auto const logits = model_->forward(exec, batch, saved_);
-    std::swap(saved_.lookup.order, sorted);
-    sorted.clear();
+    model_->use_order(saved_, sorted);
     logit_gradient_.resize(exec, logits.size());
     auto const of_logits = logit_gradient_.view();
     auto const loss = bce_with_logits(exec, logits, batch.labels, of_logits, batch.weights);

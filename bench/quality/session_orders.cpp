@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+
+// Trains the same model on the same session-structured clicks in three orders: of inference, clustered by session, and clustered with the
+// sessions shuffled; prints the test AUC of each over seeds, beside the best that is possible. The clustered runs also train with repeated rows
+// kept once: with sums in the order of the expanded batch they must end with the same bits, and with merged sums nearly there.
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tessera/tessera.hpp>
+
+namespace {
+
+using namespace tessera;
+using session_dlrm = session_model<dense_table<>, eigen_gemm, dot_products, encoder_pooling>;
+
+struct settings {
+  std::int64_t rows = 200'000, test_rows = 50'000, batch = 512, scale = 10, seeds = 5, epochs = 1;
+  int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+};
+
+session_dlrm make_model(host_exec const& exec, session_clicks_options const& options, shared_gradients sums, std::uint64_t seed,
+                        rowwise_adagrad const& optimizer) {
+  std::vector<dense_table<>> tables;
+  std::vector<sequence_group<encoder_pooling>> groups;
+  std::vector<pooled_feature> features;
+  std::int64_t last = -1;
+  for (auto const& feature : options.features) {
+    auto const table = static_cast<std::int64_t>(tables.size());
+    tables.emplace_back(
+        exec, table_options{.id = table_id(table), .dim = 16, .rows = feature.ids, .init_bound = 0.05F, .seed = random_seed(seed)},
+        optimizer);
+    if (feature.kind != session_feature_kind::sequence) {
+      features.push_back({table, pooling::mean});
+      continue;
+    }
+    if (groups.empty() || feature.group != last)
+      groups.emplace_back(std::vector<std::int64_t>{}, transformer_encoder_options{.layers = 1, .heads = 2, .hidden = 32});
+    last = feature.group;
+    groups.back().tables.push_back(table);
+  }
+  click_model_options shape(options.dense_features, {64}, {64, 32}, random_seed(seed));
+  shape.sums = sums;
+  return {exec, shape, std::move(tables), std::move(groups), std::move(features)};
+}
+
+// Test logits after training. `groups`: repeated rows of these are kept once.
+std::vector<float> train(host_exec const& exec, settings const& s, session_clicks_options const& options, memory_log const& log,
+                         memory_log const& test, sample_order order, std::vector<std::vector<std::string>> const& groups,
+                         shared_gradients sums, std::uint64_t seed) {
+  system_memory memory;
+  arena workspace(memory);
+  auto const step_exec = exec.with_memory(workspace);
+  rowwise_adagrad const rows{.learning_rate = 0.03F};
+  auto model = make_model(exec, options, sums, seed, rows);
+  trainer run(exec, model, rows, adam{.learning_rate = 1e-3F});
+  stored_ids const as_they_are;
+  sample_reader_options how;
+  how.batch_size = s.batch;
+  how.order = order;
+  how.seed = random_seed(seed);
+  how.groups = groups;
+  sample_reader reader(exec, log, as_they_are, how);
+  batch_view batch;
+  for (std::int64_t epoch = 0; epoch < s.epochs; ++epoch)
+    while (reader.next(step_exec, batch)) run.step(step_exec, batch);
+  sample_reader_options stored;
+  sample_reader tests(exec, test, as_they_are, stored);
+  session_dlrm::saved_type saved;
+  std::vector<float> logits;
+  while (tests.next(step_exec, batch)) {
+    auto const more = model.predict(step_exec, batch, saved);
+    logits.insert(logits.end(), more.begin(), more.end());
+  }
+  return logits;
+}
+
+double auc_of(host_exec const& exec, std::vector<float> const& logits, vector_view<float const> labels) {
+  exact_auc auc;
+  auc.add(logits, labels);
+  return auc.value(exec);
+}
+
+void run(settings const& s) {
+  thread_pool team(s.threads);
+  system_memory memory;
+  host_exec const exec(team, memory);
+  auto options = scaled_down(rm1_sessions(), s.scale);
+  options.window_sessions = static_cast<std::int64_t>(static_cast<double>(s.rows) / options.mean_samples);
+  std::vector<std::vector<std::string>> groups;
+  std::int64_t last = -1;
+  for (auto const& feature : options.features) {
+    if (feature.kind != session_feature_kind::sequence) continue;
+    if (groups.empty() || feature.group != last) groups.emplace_back();
+    last = feature.group;
+    groups.back().push_back(feature.name);
+  }
+  for (auto const& feature : options.features)
+    if (feature.kind == session_feature_kind::user) groups.push_back({feature.name});
+
+  std::printf("seed  best    inference  clustered  sessions shuffled  merged  expanded sums\n");
+  for (std::int64_t seed = 1; seed <= s.seeds; ++seed) {
+    options.seed = random_seed(static_cast<std::uint64_t>(seed));
+    session_clicks clicks(exec, options);
+    auto const schema = clicks.schema();
+    sample_columns rows(schema), sorted(schema), more(schema);
+    clicks.next(exec, s.rows, rows);
+    std::vector<std::int64_t> order(static_cast<std::size_t>(rows.size()));
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [sessions = rows.view().sessions](std::int64_t a, std::int64_t b) { return sessions[a] < sessions[b]; });
+    sorted.append(exec, rows.view(), order);
+    clicks.seek(clicks.window() + 1);  // tested on sessions of another time
+    clicks.next(exec, s.test_rows, more);
+    auto const best = expected_auc(exec, clicks.logits());
+    std::vector<float> const labels(more.view().labels.begin(), more.view().labels.end());
+    memory_log const inference(schema, std::move(rows)), clustered(schema, std::move(sorted), s.rows), test(schema, std::move(more));
+    auto const number = static_cast<std::uint64_t>(seed);
+    auto const train_on = [&](memory_log const& log, sample_order in, std::vector<std::vector<std::string>> const& kept_once,
+                              shared_gradients sums) { return train(exec, s, options, log, test, in, kept_once, sums, number); };
+    auto const a = train_on(inference, sample_order::stored, {}, shared_gradients::merged);
+    auto const b = train_on(clustered, sample_order::stored, {}, shared_gradients::merged);
+    auto const c = train_on(clustered, sample_order::sessions, {}, shared_gradients::merged);
+    auto const d = train_on(clustered, sample_order::stored, groups, shared_gradients::merged);
+    auto const e = train_on(clustered, sample_order::stored, groups, shared_gradients::expanded);
+    std::printf("%4lld  %.4f  %.4f     %.4f     %.4f             %.4f  %s\n", static_cast<long long>(seed), best, auc_of(exec, a, labels),
+                auc_of(exec, b, labels), auc_of(exec, c, labels), auc_of(exec, d, labels), e == b ? "the same bits" : "OTHER BITS");
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  settings s;
+  CLI::App app("AUC of a model trained on session clicks in three orders, and with repeated rows kept once.");
+  app.add_option("--rows", s.rows, "Training samples")->capture_default_str();
+  app.add_option("--test-rows", s.test_rows, "Test samples")->capture_default_str();
+  app.add_option("--batch", s.batch, "Samples of a batch")->capture_default_str();
+  app.add_option("--scale", s.scale, "A by-th of the RM1-like set's features and sessions")->capture_default_str();
+  app.add_option("--seeds", s.seeds, "Runs, each with data and start of its own")->capture_default_str();
+  app.add_option("--epochs", s.epochs)->capture_default_str();
+  app.add_option("--threads", s.threads)->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  run(s);
+  return 0;
+}

@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tessera/data/dedupe_model.hpp>
+#include <tessera/data/sample_reader.hpp>
+#include <tessera/tensor/id_pipeline.hpp>
+#include <tessera/tessera_files.hpp>
+#include <tessera/train/pooling_choice.hpp>
+#include <tessera/train/session_model.hpp>
+
+#include "any_job.hpp"
+#include "session_log.hpp"
+#include "session_plan.hpp"
+
+namespace examples {
+
+/// Every kind of pooling that --pooling may name for sequences.
+using any_pooling = tessera::pooling_choice<tessera::encoder_pooling, tessera::target_pooling>;
+
+/// What becomes of ids: lists are cut, then ids hashed. It sees a list that repeats once.
+struct session_ids {
+  std::int64_t max_length;
+  tessera::id_pipeline<tessera::host_exec, tessera::truncate_ids> cut;
+  tessera::id_pipeline<tessera::host_exec, tessera::hash_ids> hash;
+
+  session_ids(tessera::host_exec const& exec, settings const& s, std::int64_t rows, column_list const& keys)
+      : max_length(s.max_length),
+        cut(exec, keys, tessera::truncate_ids{.most = s.max_length}),
+        hash(exec, keys, tessera::hash_ids{.size = rows, .seed = s.seed}) {}
+
+  template <class Batch>
+  Batch operator()(tessera::host_exec const& exec, Batch batch) const {
+    if (max_length > 0) batch = cut(exec, std::move(batch));
+    return hash(exec, std::move(batch));
+  }
+};
+
+/// A run on Parquet files whose samples come in sessions: the data, and which of their columns are deduplicated.
+class session_job : public any_job {
+ public:
+  using reader = tessera::sample_reader<session_log, session_ids>;
+
+  /// Opens the files, and finds out what to deduplicate.
+  explicit session_job(any_job base) : any_job(std::move(base)), plan_(checked_plan(s)), test_({s.test}, schema()) {
+    check_rows("--test", test_);
+    std::printf("test: %lld samples\n", static_cast<long long>(test_rows()));
+    if (!s.eval_only) {
+      train_.emplace(s.train, schema());
+      check_rows("--train", *train_);
+      std::printf("train: %lld samples\n", static_cast<long long>(train_rows()));
+    }
+    choose_groups();
+    ids_.emplace(exec, s, table_rows(), keys());
+  }
+  session_job(session_job const&) = delete;
+
+  std::int64_t train_rows() const { return train_->rows(); }
+  std::int64_t test_rows() const { return test_.rows(); }
+  std::uint32_t train_fingerprint() const { return train_->fingerprint(); }
+  std::string table_name(std::int64_t table) const { return plan_.columns()[static_cast<std::size_t>(table)]; }
+
+  reader train_reader() const { return {exec, *train_, *ids_, reader_options(groups_)}; }
+  reader test_reader() const {
+    auto options = reader_options(groups_);
+    options.batch_size = 2048;
+    options.order = tessera::sample_order::stored;
+    return {exec, test_, *ids_, std::move(options)};
+  }
+  template <class Model>
+  tessera::prepare_nothing ahead(Model const&) const {
+    return {};
+  }
+
+  std::vector<tessera::manifest_section> save_data(std::string const&) const { return {}; }
+
+  template <class Model>
+  Model make_model(row_optimizer_choice const& choice) const {
+    std::vector<typename Model::store> tables;
+    for (std::size_t t = 0; t < plan_.columns().size(); ++t) add_table(*this, tables, s.embedding_dim, table_rows(), choice);
+    std::vector<tessera::sequence_group<any_pooling>> groups;
+    std::int64_t table = 0;
+    for (auto const& sequence : plan_.sequences) {
+      std::vector<std::int64_t> own(sequence.columns.size());
+      std::iota(own.begin(), own.end(), table);
+      table += static_cast<std::int64_t>(own.size());
+      bool const attends = sequence.kind == session_plan::pooled_by::attention;
+      groups.emplace_back(std::move(own), pooling_options(attends), attends ? plan_.target : -1);
+    }
+    auto const first_bag = static_cast<std::size_t>(table);
+    std::vector<tessera::pooled_feature> features;
+    for (auto const pooling : plan_.poolings) features.push_back({table++, pooling});
+    std::vector<std::int64_t> bag_of_key;
+    auto const all = keys();
+    for (auto k = first_bag; k < all.size(); ++k)
+      bag_of_key.push_back(std::find(plan_.bags.begin(), plan_.bags.end(), all[k]) - plan_.bags.begin());
+    auto const dense = static_cast<std::int64_t>(schema().dense.size());
+    tessera::click_model_options options(dense, s.bottom, s.top, tessera::random_seed{s.seed});
+    options.sums = s.dedup_sums == "expanded" ? tessera::shared_gradients::expanded : tessera::shared_gradients::merged;
+    Model model(exec, options, std::move(tables), std::move(groups), std::move(features),
+                interaction_options<typename Model::interaction_type>(s), tessera::pooled_rows::distinct, std::move(bag_of_key));
+    print_model(model, dense);
+    return model;
+  }
+
+ private:
+  static session_plan checked_plan(settings const& s) {
+    if (s.dense_columns.empty() || s.sparse_columns.empty())
+      detail::refuse_option(s.dense_columns.empty() ? "--dense-columns" : "--sparse-columns", "names at least one column of the file",
+                            kinds_of_columns(s.test));
+    column_list all{s.label_column};
+    auto const add = [&](char const* option, column_list const& names) {
+      for (auto const& name : names) {
+        if (std::find(all.begin(), all.end(), name) != all.end()) detail::refuse_option(option, "a column twice", {{"column", name}});
+        all.push_back(name);
+      }
+    };
+    add("--dense-columns", split(s.dense_columns, ','));
+    add("--sparse-columns", split(s.sparse_columns, ','));
+    if (s.order == "sessions" && s.session_column.empty()) detail::refuse_option("--order", "sessions need a --session-column", {});
+    if (s.progressive && !s.order.empty() && s.order != "stored")
+      detail::refuse_option("--progressive", "samples are tested in the order of the files", {{"--order", s.order}});
+    return make_session_plan(s);
+  }
+
+  static void check_rows(char const* option, session_log const& log) {
+    if (log.rows() == 0) detail::refuse_option(option, "no samples", {});
+  }
+
+  tessera::sample_schema schema() const {
+    return {s.label_column, split(s.dense_columns, ','), plan_.columns(), s.session_column, s.time_column};
+  }
+  std::int64_t table_rows() const { return s.hash_size > 0 ? s.hash_size : 100'000; }
+
+  /// Of a batch, in its order.
+  column_list keys() const {
+    auto const columns = plan_.columns();
+    column_list ordered;
+    for (auto const k : tessera::group_keys(columns, groups_).order) ordered.push_back(columns[static_cast<std::size_t>(k)]);
+    return ordered;
+  }
+
+  any_pooling::options pooling_options(bool attends) const {
+    if (attends) return tessera::target_attention_options{};
+    tessera::transformer_encoder_options options;
+    options.heads = s.embedding_dim % 2 == 0 ? 2 : 1;
+    return options;
+  }
+
+  tessera::sample_reader_options reader_options(std::vector<column_list> const& groups) const {
+    using tessera::sample_order;
+    tessera::sample_reader_options options;
+    options.batch_size = s.batch_size;
+    options.seed = tessera::random_seed{s.seed};
+    options.dense = s.dense == "log" ? tessera::dense_values::log : tessera::dense_values::as_stored;
+    options.groups = groups;
+    options.order = s.progressive || s.order == "stored"                                    ? sample_order::stored
+                    : s.order == "samples" || (s.order.empty() && s.session_column.empty()) ? sample_order::samples
+                                                                                            : sample_order::sessions;
+    return options;
+  }
+
+  void choose_groups() {
+    std::vector<column_list> wanted;
+    if (s.dedup == "auto" && !s.session_column.empty())
+      wanted = recommended_groups(train_ ? *train_ : test_);
+    else if (s.dedup != "auto" && s.dedup != "off")
+      wanted = named_groups(s, plan_);
+    groups_ = batch_groups(plan_, wanted);
+    if (s.dedup == "auto" && s.session_column.empty()) return void(std::printf("dedup: off, there is no --session-column\n"));
+    column_list shown;
+    for (auto const& group : groups_) shown.push_back(join(group, "+"));
+    std::printf("dedup: %s\n", shown.empty() ? "off" : join(shown, ",").c_str());
+  }
+
+  /// What the first samples suggest for batches as they will come.
+  std::vector<column_list> recommended_groups(session_log const& log) const {
+    constexpr std::int64_t enough = 8192;
+    tessera::recommend_groups_options options;
+    options.samples_per_session = samples_per_session(log, enough);
+    tessera::sample_columns block, sample(log.schema());
+    log.read(exec, 0, block);
+    std::vector<std::int64_t> order(static_cast<std::size_t>(std::min(enough, block.size())));
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    if (auto const times = block.view().times; !times.empty())
+      std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return times[a] < times[b]; });
+    sample.append(exec, block.view(), order);
+    auto const found = tessera::recommend_groups(exec, sample.view(), options);
+
+    auto const columns = plan_.columns();
+    std::printf("%.1f samples a session in a batch; by column, how many times fewer ids without repeats:\n", options.samples_per_session);
+    for (std::size_t f = 0; f < columns.size(); ++f) {
+      auto const& reason = found.features[f];
+      std::printf("  %s %.2f%s\n", columns[f].c_str(), reason.factor,
+                  reason.group < 0 ? "" : text(" group %d", static_cast<int>(reason.group) + 1).c_str());
+    }
+    std::vector<column_list> groups;
+    for (auto const& group : found.groups) {
+      auto& names = groups.emplace_back();
+      for (auto const f : group) names.push_back(columns[static_cast<std::size_t>(f)]);
+    }
+    return groups;
+  }
+
+  double samples_per_session(session_log const& log, std::int64_t enough) const {
+    tessera::stored_ids const as_stored;
+    tessera::sample_reader batches(exec, log, as_stored, reader_options({}));
+    std::int64_t samples = 0, sessions = 0;
+    for (tessera::batch_view batch; samples < enough && batches.next(exec, batch);) {
+      samples += batch.samples();
+      sessions += static_cast<std::int64_t>(std::set<std::int64_t>(batch.session_ids.begin(), batch.session_ids.end()).size());
+    }
+    return static_cast<double>(samples) / static_cast<double>(sessions);
+  }
+
+  session_plan plan_;
+  session_log test_;
+  std::optional<session_log> train_;
+  std::vector<column_list> groups_;  // of the readers
+  std::optional<session_ids> ids_;
+};
+
+}  // namespace examples

@@ -1,0 +1,345 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <arrow/memory_pool.h>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/data/parquet_log.hpp>
+#include <tessera/data/parquet_writer.hpp>
+#include <tessera/data/sample_columns.hpp>
+#include <tessera/data/session_runs.hpp>
+#include <tessera/data/session_sampling.hpp>
+#include <tessera/files/atomic_folder.hpp>
+#include <tessera/files/json.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+struct session_clustering_options {
+  std::int64_t memory_bytes = std::int64_t{1} << 30;  ///< taken at once, as long as a block of the source takes a quarter of it at most
+  std::string work_folder = {};                       ///< for what is sorted in part; none: the output's name + ".work"
+  std::int64_t most_runs = 64;                        ///< merged at once, as far as the memory allows
+  bool whole_sessions = false;                        ///< row groups end with a session, though they become twice as large at most
+  sample_selection selection = {};                    ///< what of the source is kept
+  parquet_writer_options output = {};                 ///< row_group_bytes: an eighth of the memory at most
+};
+
+/// What `cluster_by_session` did.
+struct clustered_sessions {
+  parquet_written output;
+  std::int64_t rows_read = 0;  // of the source, in this call
+  std::int64_t runs = 0;       // files that were sorted in memory, in this call
+  std::int64_t merges = 0;     // of runs into one, the last among them, in this call
+  bool resumed = false;        // what an earlier call left was used
+};
+
+namespace detail {
+
+inline constexpr char const* clustering_format = "tessera session clustering 1";
+
+// Files of a sort that is under way, in a folder that other files may share.
+class clustering_work {
+ public:
+  struct run {
+    std::string file;
+    std::int64_t level = 0;  // merges behind it
+    std::uint32_t fingerprint = 0;
+  };
+  struct progress {
+    std::int64_t blocks = 0;         // of the source, which runs have
+    std::int64_t largest_block = 0;  // in bytes
+    std::int64_t next = 0;           // number of the next run
+    std::vector<run> runs;           // in the order of the source
+  };
+
+  /// `is_ours`: whether the folder goes too, as one does that is made here.
+  clustering_work(std::string folder, bool is_ours, nlohmann::json task)
+      : folder_(std::move(folder)), is_ours_(is_ours || !std::filesystem::exists(folder_)), task_(std::move(task)), lock_(open(folder_)) {
+    if (!lock_.lock()) throw_io_error("another process sorts in this folder", folder_, "locked");
+  }
+  clustering_work(clustering_work const&) = delete;
+  /// After an exception or at the end nothing of ours stays.
+  ~clustering_work() {
+    progress_.runs.clear();
+    remove_others();
+    std::error_code ignored;
+    std::filesystem::remove(path(progress_file), ignored);
+    if (is_ours_) std::filesystem::remove(folder_, ignored);  // where it is empty
+  }
+
+  std::string path(std::string const& file) const { return folder_ + "/" + file; }
+  progress& state() noexcept { return progress_; }
+  std::string new_name() { return "run-" + std::to_string(progress_.next++) + ".parquet"; }
+
+  /// Takes up what a killed process has left; false where that is nothing, or of another task. Removes what is of no use.
+  bool resume(sample_schema const& schema, arrow::MemoryPool* pool) {
+    bool const found = load(schema, pool);
+    if (!found) progress_ = {};
+    remove_others();
+    return found;
+  }
+
+  /// From here on a killed process resumes with what there is; files that are no longer of use go.
+  void save() const {
+    auto runs = nlohmann::json::array();
+    for (auto const& r : progress_.runs) runs.push_back({{"file", r.file}, {"level", r.level}, {"fingerprint", r.fingerprint}});
+    nlohmann::json const text{{"format", clustering_format}, {"task", task_},
+                              {"blocks", progress_.blocks},  {"largest_block", progress_.largest_block},
+                              {"next", progress_.next},      {"runs", runs}};
+    auto const aside = path(progress_file) + ".partial";
+    write_json(aside, text);
+    posix_file::open(aside).sync();
+    if (std::rename(aside.c_str(), path(progress_file).c_str()) != 0) throw_io_error("cannot rename file", path(progress_file), errno);
+    sync_folder(folder_);
+    remove_others();
+  }
+
+ private:
+  static constexpr char const* progress_file = "progress.json";
+
+  static folder_handle open(std::string const& folder) {
+    make_folders(folder);
+    folder_handle handle(folder);
+    if (!handle.is_open()) throw_io_error("cannot open folder", folder, errno);
+    return handle;
+  }
+
+  bool load(sample_schema const& schema, arrow::MemoryPool* pool) {
+    if (!std::filesystem::exists(path(progress_file))) return false;
+    try {
+      auto const text = read_json(path(progress_file));
+      if (json_string(text, "format", path(progress_file)) != clustering_format) return false;
+      if (json_object(text, "task", path(progress_file)) != task_) return false;
+      progress_ = {};
+      progress_.blocks = json_integer(text, "blocks", path(progress_file));
+      progress_.largest_block = json_integer(text, "largest_block", path(progress_file));
+      progress_.next = json_integer(text, "next", path(progress_file));
+      parquet_log_options options;
+      options.pool = pool;
+      for (auto const& r : json_array(text, "runs", path(progress_file))) {
+        run one{json_string(r, "file", path(progress_file)), json_integer(r, "level", path(progress_file)), 0};
+        one.fingerprint = parquet_log({path(one.file)}, schema, options).fingerprint();
+        if (one.fingerprint != json_integer(r, "fingerprint", path(progress_file))) return false;
+        progress_.runs.push_back(std::move(one));
+      }
+      return true;
+    } catch (error const&) {
+      return false;  // of no use, then
+    }
+  }
+
+  // Files with our names that the progress does not tell of.
+  void remove_others() const noexcept {
+    std::error_code failure;
+    std::vector<std::filesystem::path> found;
+    for (std::filesystem::directory_iterator entry(folder_, failure), end; !failure && entry != end; entry.increment(failure)) {
+      auto const name = entry->path().filename().string();
+      bool const is_run = name.starts_with("run-") && (name.ends_with(".parquet") || name.ends_with(".parquet.partial"));
+      bool const is_used = std::any_of(progress_.runs.begin(), progress_.runs.end(), [&](run const& r) { return r.file == name; });
+      if ((is_run && !is_used) || name == std::string(progress_file) + ".partial") found.push_back(entry->path());
+    }
+    for (auto const& file : found) std::filesystem::remove(file, failure);
+  }
+
+  std::string folder_;
+  bool is_ours_;
+  nlohmann::json task_;
+  folder_handle lock_;
+  progress progress_;
+};
+
+inline nlohmann::json clustering_task(sample_schema const& schema, std::uint32_t fingerprint, std::int64_t rows,
+                                      session_clustering_options const& options) {
+  return {{"fingerprint", fingerprint},
+          {"rows", rows},
+          {"label", schema.label},
+          {"dense", schema.dense},
+          {"sparse", schema.sparse},
+          {"session", schema.session},
+          {"time", schema.time},
+          {"memory_bytes", options.memory_bytes},
+          {"most_runs", options.most_runs},
+          {"rate", options.selection.rate},
+          {"by_session", options.selection.key == sample_key::session},
+          {"seed", options.selection.seed.value}};
+}
+
+template <class Source>
+class session_clusterer {
+ public:
+  session_clusterer(host_exec const& exec, Source const& source, std::string path, session_clustering_options const& options)
+      : exec_(exec),
+        source_(source),
+        schema_(source.schema()),
+        path_(std::move(path)),
+        options_(options),
+        sizes_(share_out(options.memory_bytes, options.most_runs, columns(schema_))),
+        work_(options.work_folder.empty() ? path_ + ".work" : options.work_folder, options.work_folder.empty(),
+              clustering_task(schema_, source.fingerprint(), source.rows(), options)),
+        held_(schema_) {}
+
+  clustered_sessions run() {
+    result_.resumed = work_.resume(schema_, options_.output.pool);
+    make_runs();
+    auto& runs = work_.state().runs;
+    if (runs.empty()) {  // all fits into memory
+      write_held(path_, output_options(), options_.whole_sessions);
+      return result_;
+    }
+    if (!held_.empty()) end_run();
+    while (static_cast<std::int64_t>(runs.size()) > sizes_.fan_in) merge_some();
+    merge(0, runs.size(), path_, output_options(), options_.whole_sessions);
+    return result_;
+  }
+
+ private:
+  static std::int64_t columns(sample_schema const& schema) noexcept {
+    return 3 + static_cast<std::int64_t>(schema.dense.size() + schema.sparse.size());
+  }
+
+  parquet_writer_options output_options() const {
+    auto options = options_.output;
+    options.row_group_bytes = std::min(options.row_group_bytes, sizes_.output_bytes / (options_.whole_sessions ? 2 : 1));
+    return options;
+  }
+  parquet_writer_options run_options() const {
+    parquet_writer_options options;
+    options.row_group_rows = std::int64_t{1} << 30;
+    options.row_group_bytes = sizes_.block_bytes;
+    options.zstd_level = 1;
+    options.pool = options_.output.pool;
+    return options;
+  }
+
+  // Reads the source from where the runs end. What is held at the end becomes a run only where there are others.
+  void make_runs() {
+    auto& state = work_.state();
+    for (auto block = state.blocks; block < source_.block_count(); ++block) {
+      if (!held_.empty() && held_.bytes() + state.largest_block > sizes_.held_bytes) {
+        state.blocks = block;
+        end_run();
+      }
+      sample_columns samples(schema_);
+      source_.read(exec_, block, samples);
+      result_.rows_read += samples.size();
+      state.largest_block = std::max(state.largest_block, held_samples::held_bytes(samples));
+      held_.add(options_.selection.rate < 1 ? selected(samples, source_.first_row(block)) : std::move(samples));
+    }
+    state.blocks = source_.block_count();
+  }
+
+  sample_columns selected(sample_columns const& samples, std::int64_t first_row) const {
+    auto const view = samples.view();
+    std::vector<std::int64_t> rows;
+    for (std::int64_t i = 0; i < view.size(); ++i)
+      if (options_.selection.keeps(view.sessions[i], first_row + i)) rows.push_back(i);
+    sample_columns result(schema_);
+    result.append(exec_, view, rows);
+    return result;
+  }
+
+  parquet_written write_held(std::string const& path, parquet_writer_options const& options, bool whole_sessions) {
+    session_output out(path, schema_, options, whole_sessions);
+    held_.write_sorted(exec_, out, sizes_.block_bytes / 2);
+    held_.clear();
+    return result_.output = out.finish();
+  }
+
+  void end_run() {
+    auto const file = work_.new_name();
+    write_held(work_.path(file), run_options(), false);
+    work_.state().runs.push_back(run_of(file, 0));
+    ++result_.runs;
+    work_.save();
+  }
+
+  clustering_work::run run_of(std::string const& file, std::int64_t level) const {
+    parquet_log_options options;
+    options.pool = options_.output.pool;
+    return {file, level, parquet_log({work_.path(file)}, schema_, options).fingerprint()};
+  }
+
+  void merge(std::size_t first, std::size_t count, std::string const& path, parquet_writer_options const& options, bool whole_sessions) {
+    std::vector<std::string> paths;
+    for (auto i = first; i < first + count; ++i) paths.push_back(work_.path(work_.state().runs[i].file));
+    run_merge sorted(exec_, paths, schema_, options_.output.pool);
+    session_output out(path, schema_, options, whole_sessions);
+    sorted.write(exec_, out, sizes_.block_bytes / 2);
+    result_.output = out.finish();
+    ++result_.merges;
+  }
+
+  // Merges neighbours of the lowest level, as many as there are and as may be, but no more than are too many.
+  void merge_some() {
+    auto& runs = work_.state().runs;
+    auto const by_level = [](clustering_work::run const& a, clustering_work::run const& b) { return a.level < b.level; };
+    auto const lowest = std::min_element(runs.begin(), runs.end(), by_level)->level;
+    auto const is_lowest = [&](clustering_work::run const& r) { return r.level == lowest; };
+    auto const first = std::find_if(runs.begin(), runs.end(), is_lowest);
+    auto const too_many = static_cast<std::int64_t>(runs.size()) - sizes_.fan_in + 1;
+    auto const together = std::find_if_not(first, runs.end(), is_lowest) - first;
+    auto const count = std::min({std::int64_t{together}, too_many, sizes_.fan_in});
+    if (count < 2) {
+      ++first->level;  // alone: as if it were merged
+      return;
+    }
+    auto const file = work_.new_name();
+    merge(static_cast<std::size_t>(first - runs.begin()), static_cast<std::size_t>(count), work_.path(file), run_options(), false);
+    *first = run_of(file, lowest + 1);
+    runs.erase(first + 1, first + count);
+    work_.save();
+  }
+
+  host_exec exec_;
+  Source const& source_;
+  sample_schema schema_;
+  std::string path_;
+  session_clustering_options const& options_;
+  run_sizes sizes_;
+  clustering_work work_;
+  held_samples held_;
+  clustered_sessions result_;
+};
+
+}  // namespace detail
+
+/// Writes the samples of a source as one Parquet file in the order of sessions, within a session by time, and where that is the same or
+/// there is none, in the order of the source.
+///
+/// Sorts in bounded memory: sorted runs in a work folder, then merges of as many as memory allows, in several passes where there are more.
+/// `memory_bytes` counts what is taken from `exec`'s memory and from the pool that `output` names; without a name that is the system's heap,
+/// which gives back what is not used. The output appears whole or not at all, with the same bytes on any number of threads.
+///
+/// After an exception the work folder is as it was. After the process was killed, the next call with the same source, options and work
+/// folder goes on behind the last finished run, to the same bytes, and one with others begins anew. Source: Zhao et al., "RecD", MLSys 2023,
+/// section 4.1, "Clustering by session"; section 7 for the selection.
+///
+/// @throws tessera::error invalid_argument for a schema without a session and for options out of their range; io_error when another process
+/// sorts in the work folder; and what the source and `parquet_writer` throw.
+template <sample_source Source>
+clustered_sessions cluster_by_session(host_exec const& exec, Source const& source, std::string const& path,
+                                      session_clustering_options const& options = {}) {
+  validate(options.selection);
+  sample_schema const& schema = source.schema();
+  if (schema.session.empty()) throw error(errc::invalid_argument, "cluster_by_session: the schema has no session", {{"file", path}});
+  if (options.memory_bytes < 1 || options.most_runs < 2)
+    throw error(errc::invalid_argument, "cluster_by_session: options",
+                {{"file", path}, {"memory_bytes", options.memory_bytes}, {"most_runs", options.most_runs}});
+  auto with_pool = options;
+  if (with_pool.output.pool == nullptr) with_pool.output.pool = arrow::system_memory_pool();
+  return detail::session_clusterer<Source>(exec, source, path, with_pool).run();
+}
+
+}  // namespace tessera::inline TESSERA_ABI

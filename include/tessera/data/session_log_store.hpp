@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <arrow/result.h>
+#include <arrow/util/compression.h>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/data/sample_columns.hpp>
+#include <tessera/data/session_sampling.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+struct session_log_store_options {
+  std::int64_t shards = 8;
+  sample_key key = sample_key::session;  ///< what messages are spread by
+  random_seed seed{0};
+  std::int64_t block_bytes = std::int64_t{1} << 18;  ///< of messages: what a shard compresses at once
+  int zstd_level = 1;
+};
+
+/// What went through a store.
+struct session_log_bytes {
+  std::int64_t messages = 0;
+  std::int64_t raw = 0;
+  std::int64_t compressed = 0;
+  std::int64_t blocks = 0;
+
+  double ratio() const noexcept { return compressed == 0 ? 1 : static_cast<double>(raw) / static_cast<double>(compressed); }
+};
+
+/// A model of the store that buffers logs between servers and tables, to measure what its compression gains when messages are spread by
+/// session: each sample is a message, of one row's bytes; each shard takes its messages in their order and compresses them by zstd, block
+/// after block. Nothing is kept but counts. A message is label and dense values in 4 bytes each, session and time in 8, and of each list
+/// the number of ids in 4 and the ids in 8 bytes each. Source: RecD (see `sample_selection`), section 4.1, "Log sharding".
+class session_log_store {
+ public:
+  /// @throws tessera::error invalid_argument for options below 1.
+  explicit session_log_store(session_log_store_options options = {}) : options_(options) {
+    if (options.shards < 1 || options.block_bytes < 1)
+      throw error(errc::invalid_argument, "session_log_store: options", {{"shards", options.shards}, {"block_bytes", options.block_bytes}});
+    for (std::int64_t i = 0; i < options.shards; ++i) {
+      auto& shard = shards_.emplace_back();
+      auto codec = arrow::util::Codec::Create(arrow::Compression::ZSTD, options.zstd_level);
+      if (!codec.ok())
+        throw error(errc::invalid_argument, "session_log_store: no such compression",
+                    {{"zstd_level", options.zstd_level}, {"reason", codec.status().message()}});
+      shard.codec = std::move(*codec);
+    }
+  }
+
+  /// Sends samples, a shard a thread. `first_row`: the number of the first, where messages are spread by sample.
+  void append(host_exec const& exec, sample_columns_view samples, std::int64_t first_row) {
+    exec.run(options_.shards, [&](std::int64_t number) {
+      auto& shard = shards_[static_cast<std::size_t>(number)];
+      for (std::int64_t i = 0; i < samples.size(); ++i) {
+        auto const session = samples.sessions.empty() ? 0 : samples.sessions[i];
+        if (shard_of(options_.key, session, first_row + i, options_.shards, options_.seed) != number) continue;
+        add_message(shard, samples, i);
+        if (static_cast<std::int64_t>(shard.block.size()) >= options_.block_bytes) compress(shard);
+      }
+    });
+  }
+
+  /// Compresses what is left and tells of all that was sent.
+  session_log_bytes finish(host_exec const& exec) {
+    exec.run(options_.shards, [&](std::int64_t number) {
+      if (auto& shard = shards_[static_cast<std::size_t>(number)]; !shard.block.empty()) compress(shard);
+    });
+    session_log_bytes sum;
+    for (auto const& shard : shards_) {
+      sum.messages += shard.bytes.messages;
+      sum.raw += shard.bytes.raw;
+      sum.compressed += shard.bytes.compressed;
+      sum.blocks += shard.bytes.blocks;
+    }
+    return sum;
+  }
+
+ private:
+  struct shard_state {
+    std::unique_ptr<arrow::util::Codec> codec;
+    std::vector<char> block;
+    std::vector<std::uint8_t> compressed;
+    session_log_bytes bytes;
+  };
+
+  template <class T>
+  static void add(std::vector<char>& block, T const* values, std::int64_t count) {
+    auto const* const bytes = reinterpret_cast<char const*>(values);
+    block.insert(block.end(), bytes, bytes + count * static_cast<std::int64_t>(sizeof(T)));
+  }
+
+  static void add_message(shard_state& shard, sample_columns_view samples, std::int64_t row) {
+    auto& block = shard.block;
+    auto const before = block.size();
+    add(block, &samples.labels[row], 1);
+    for (std::int64_t c = 0; c < samples.dense.rows(); ++c) add(block, samples.dense.row(c) + row, 1);
+    if (!samples.sessions.empty()) add(block, &samples.sessions[row], 1);
+    if (!samples.times.empty()) add(block, &samples.times[row], 1);
+    for (auto const& rows : samples.sparse) {
+      auto const ids = rows.row(row);
+      auto const count = static_cast<std::uint32_t>(ids.size());
+      add(block, &count, 1);
+      add(block, ids.data(), ids.size());
+    }
+    ++shard.bytes.messages;
+    shard.bytes.raw += static_cast<std::int64_t>(block.size() - before);
+  }
+
+  static void compress(shard_state& shard) {
+    auto const bytes = static_cast<std::int64_t>(shard.block.size());
+    auto const* const input = reinterpret_cast<std::uint8_t const*>(shard.block.data());
+    auto const room = shard.codec->MaxCompressedLen(bytes, input);
+    shard.compressed.resize(static_cast<std::size_t>(room));
+    auto const written = shard.codec->Compress(bytes, input, room, shard.compressed.data());
+    if (!written.ok()) throw error(errc::io_error, "session_log_store: cannot compress", {{"reason", written.status().message()}});
+    shard.bytes.compressed += *written;
+    ++shard.bytes.blocks;
+    shard.block.clear();
+  }
+
+  session_log_store_options options_;
+  std::vector<shard_state> shards_;
+};
+
+}  // namespace tessera::inline TESSERA_ABI

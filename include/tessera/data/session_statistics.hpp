@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/id_map.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/data/list_hash.hpp>
+#include <tessera/data/sample_columns.hpp>
+#include <tessera/tensor/jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// What comes again of one feature's lists within sessions. "Before" is the order in which samples were added.
+struct feature_repeats {
+  std::int64_t samples = 0;
+  std::int64_t ids = 0;                   ///< in all their lists
+  std::int64_t repeated_samples = 0;      ///< whose list some sample of the session before had
+  std::int64_t repeated_samples_ids = 0;  ///< in those lists
+  std::int64_t repeated_ids = 0;          ///< that stand in some list of the session before; counted with options().partial
+  std::int64_t pairs = 0;                 ///< samples that are not their session's first
+  std::int64_t same_pairs = 0;            ///< whose list is that of the session's sample just before
+  std::int64_t elsewhere_samples = 0;     ///< not repeated ones whose list another session had before; with options().across
+  std::int64_t elsewhere_ids = 0;         ///< in those lists
+
+  double mean_length() const noexcept { return ratio(ids, samples); }
+  /// Share of exact duplicates, as 15.5 of 16.5 where a session's samples are all alike.
+  double exact() const noexcept { return ratio(repeated_samples, samples); }
+  /// Share of ids that are partial duplicates, as 99 of 200 where of two lists of 100 the second has one id of its own.
+  double partial() const noexcept { return ratio(repeated_ids, ids); }
+  /// d(f): how probably a list stays from one sample of the session to the next; 0 where there is no next.
+  double stays() const noexcept { return ratio(same_pairs, pairs); }
+  /// Ids that are left when every session keeps each list once.
+  std::int64_t kept_ids() const noexcept { return ids - repeated_samples_ids; }
+
+  friend bool operator==(feature_repeats const&, feature_repeats const&) = default;
+
+ private:
+  static double ratio(std::int64_t a, std::int64_t b) noexcept { return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b); }
+};
+
+/// Means over features, and means weighted by their mean lengths, so by bytes.
+struct repeat_means {
+  double exact = 0, partial = 0;
+  double exact_by_bytes = 0, partial_by_bytes = 0;
+};
+
+struct session_statistics_options {
+  std::int64_t batch_size = 4096;   ///< samples in a row whose sessions are counted
+  bool partial = true;              ///< compare ids as well as lists
+  bool across = true;               ///< find lists that other sessions have
+  std::int64_t one_session_in = 1;  ///< features are looked at in so many sessions only, chosen by a hash of their ids: takes as much less
+};
+
+/// How samples and repeats are distributed over the sessions of a log: the measures of RecD's section 3.
+///
+/// Lists are compared by hashes of 128 bits, and so are (session, id) pairs. Memory: 16 bytes · 5/3 to 10/3 for every different list of a
+/// session and feature, every different list of a feature, every different id of a session and feature; 8 bytes a session and feature.
+/// One thread at a time.
+class session_statistics {
+ public:
+  /// @throws tessera::error invalid_argument for features < 0, batch_size < 1 or one_session_in < 1.
+  explicit session_statistics(std::int64_t features, session_statistics_options options = {}) : options_(options) {
+    if (features < 0 || options.batch_size < 1 || options.one_session_in < 1)
+      throw error(errc::invalid_argument, "session_statistics: options",
+                  {{"features", features}, {"batch_size", options.batch_size}, {"one_session_in", options.one_session_in}});
+    features_.resize(at(features));
+  }
+
+  /// Adds samples behind those before, one chunk of work a feature: `features` (features,) of a row a sample, `sessions` (samples,).
+  /// Allocates within chunks: `exec`'s memory must be thread-safe when it has several threads, and outlive this object.
+  /// @throws tessera::error shape_mismatch for another number of features or of rows, before anything is added.
+  void add(host_exec const& exec, vector_view<jagged_view<std::int64_t const> const> features, vector_view<std::int64_t const> sessions) {
+    check(features, sessions);
+    slots_.resize(exec, sessions.size());
+    for (std::int64_t i = 0; i < sessions.size(); ++i) {
+      auto const [slot, is_new] = numbers_.insert(exec, sessions[i]);
+      slots_[i] = slot;
+      if (is_new) grow(exec, counts_, slot + 1);
+      if (is_new) counts_[slot] = {};
+      ++counts_[slot].samples;
+      if (counts_[slot].batch_samples++ == 0) grow(exec, in_batch_, batch_sessions_ + 1), in_batch_[batch_sessions_++] = slot;
+      if (++samples_ % options_.batch_size == 0) end_batch();
+    }
+    exec.run(features.size(), [&](std::int64_t f) { add(exec, features_[at(f)], features[f], sessions); });
+  }
+  void add(host_exec const& exec, sample_columns_view samples) { add(exec, samples.sparse, samples.sessions); }
+
+  session_statistics_options const& options() const noexcept { return options_; }
+  std::int64_t samples() const noexcept { return samples_; }
+  std::int64_t sessions() const noexcept { return numbers_.size(); }
+  double samples_per_session() const noexcept { return ratio(samples_, sessions()); }
+  /// The share of exact duplicates of a feature that never changes: (S - 1) / S.
+  double most_exact() const noexcept { return samples_ == 0 ? 0 : 1 - ratio(sessions(), samples_); }
+  /// How many sessions have so many samples.
+  std::map<std::int64_t, std::int64_t> histogram() const {
+    std::map<std::int64_t, std::int64_t> result;
+    for (std::int64_t s = 0; s < sessions(); ++s) ++result[counts_[s].samples];
+    return result;
+  }
+  /// How often a session has so many samples of a batch: of batches of batch_size samples in the order of adding, without a rest at the end.
+  std::map<std::int64_t, std::int64_t> const& batch_histogram() const noexcept { return batch_histogram_; }
+  /// Samples of a batch over its sessions, over all whole batches; 0 where there is none.
+  double samples_per_session_in_batch() const noexcept {
+    std::int64_t samples = 0, sessions = 0;
+    for (auto const& [n, count] : batch_histogram_) {
+      samples += n * count;
+      sessions += count;
+    }
+    return ratio(samples, sessions);
+  }
+
+  std::int64_t feature_count() const noexcept { return static_cast<std::int64_t>(features_.size()); }
+  /// Of the sessions looked at.
+  feature_repeats const& feature(std::int64_t f) const noexcept { return features_[at(f)].repeats; }
+  repeat_means means() const noexcept {
+    repeat_means m;
+    double lengths = 0;
+    for (auto const& f : features_) {
+      auto const& r = f.repeats;
+      auto const count = static_cast<double>(features_.size());
+      m.exact += r.exact() / count;
+      m.partial += r.partial() / count;
+      m.exact_by_bytes += r.exact() * r.mean_length();
+      m.partial_by_bytes += r.partial() * r.mean_length();
+      lengths += r.mean_length();
+    }
+    if (lengths > 0) m.exact_by_bytes /= lengths, m.partial_by_bytes /= lengths;
+    return m;
+  }
+
+  std::size_t bytes() const noexcept {
+    auto sum = sizeof(*this) + numbers_.bytes() + counts_.capacity_bytes() + in_batch_.capacity_bytes() + slots_.capacity_bytes();
+    for (auto const& f : features_) sum += sizeof(f) + f.last.capacity_bytes() + f.lists.bytes() + f.all_lists.bytes() + f.ids.bytes();
+    return sum;
+  }
+
+ private:
+  struct session_counts {
+    std::int64_t samples = 0, batch_samples = 0;
+  };
+  struct feature_state {
+    feature_repeats repeats;
+    buffer<std::uint64_t> last;  // by session: half the hash of the list that came last; 0: none came
+    detail::hash_set lists;      // of a session
+    detail::hash_set all_lists;
+    detail::hash_set ids;  // of a session
+  };
+
+  static constexpr std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
+  static double ratio(std::int64_t a, std::int64_t b) noexcept { return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b); }
+
+  void check(vector_view<jagged_view<std::int64_t const> const> features, vector_view<std::int64_t const> sessions) const {
+    if (features.size() != feature_count())
+      throw error(errc::shape_mismatch, "session_statistics: number of features",
+                  {{"features", features.size()}, {"expected", feature_count()}});
+    for (std::int64_t f = 0; f < features.size(); ++f)
+      if (features[f].rows != sessions.size())
+        throw error(errc::shape_mismatch, "session_statistics: rows of a feature",
+                    {{"feature", f}, {"rows", features[f].rows}, {"sessions", sessions.size()}});
+  }
+
+  void end_batch() {
+    for (std::int64_t i = 0; i < batch_sessions_; ++i) {
+      ++batch_histogram_[counts_[in_batch_[i]].batch_samples];
+      counts_[in_batch_[i]].batch_samples = 0;
+    }
+    batch_sessions_ = 0;
+  }
+
+  bool looks_at(std::int64_t session) const noexcept {
+    return options_.one_session_in == 1 ||
+           mix_bits(static_cast<std::uint64_t>(session) ^ 0x73616d70) % static_cast<std::uint64_t>(options_.one_session_in) == 0;
+  }
+
+  void add(host_exec const& exec, feature_state& into, jagged_view<std::int64_t const> rows,
+           vector_view<std::int64_t const> sessions) const {
+    if (auto const before = into.last.size(); before < this->sessions()) {
+      grow(exec, into.last, this->sessions());
+      std::fill(into.last.begin() + before, into.last.end(), std::uint64_t{0});
+    }
+    auto& r = into.repeats;
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      if (!looks_at(sessions[i])) continue;
+      auto const list = rows.row(i);
+      auto const context = static_cast<std::uint64_t>(slots_[i]);
+      list_hash const hash(list);
+      auto const name = std::max<std::uint64_t>(hash.low, 1);
+      auto const last = std::exchange(into.last[slots_[i]], name);
+      bool const is_same = last == name;
+      ++r.samples;
+      r.ids += list.size();
+      r.pairs += last != 0;
+      r.same_pairs += is_same;
+      if (is_same || !into.lists.insert(exec, hash.within(context))) {
+        ++r.repeated_samples;
+        r.repeated_samples_ids += list.size();
+        r.repeated_ids += options_.partial ? list.size() : 0;
+        continue;
+      }
+      if (options_.across && !into.all_lists.insert(exec, hash)) {
+        ++r.elsewhere_samples;
+        r.elsewhere_ids += list.size();
+      }
+      if (!options_.partial) continue;
+      // All are looked up before any goes in: what an id repeats is an earlier list.
+      auto const named = [&](std::int64_t id) {
+        return list_hash(static_cast<std::uint64_t>(id), ~static_cast<std::uint64_t>(id)).within(context);
+      };
+      for (auto const id : list) r.repeated_ids += into.ids.contains(named(id));
+      for (auto const id : list) into.ids.insert(exec, named(id));
+    }
+  }
+
+  session_statistics_options options_;
+  std::int64_t samples_ = 0;
+  id_map numbers_;  // sessions, in the order of their first samples
+  buffer<session_counts> counts_;
+  buffer<std::int64_t> in_batch_;  // sessions of the present batch
+  std::int64_t batch_sessions_ = 0;
+  std::map<std::int64_t, std::int64_t> batch_histogram_;
+  std::vector<feature_state> features_;
+  buffer<std::int64_t> slots_;  // of the samples of a call
+};
+
+}  // namespace tessera::inline TESSERA_ABI

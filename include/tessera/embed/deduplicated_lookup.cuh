@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/device.hpp>
+#include <tessera/embed/deduplicated_lookup.hpp>
+#include <tessera/embed/pooled_lookup.cuh>
+#include <tessera/tensor/gather_vectors.cuh>
+#include <tessera/tensor/inverse_keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI::detail {
+
+template <device_execution Exec>
+struct deduplicated_lookup_impl<Exec> {
+  static void check(inverse_keyed_jagged_view<std::int64_t const>) {}  // kernels look at the inverses
+};
+
+}  // namespace tessera::inline TESSERA_ABI::detail

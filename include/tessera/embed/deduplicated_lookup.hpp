@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/pooled_lookup.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/sequence_lookup.hpp>
+#include <tessera/tensor/gather_vectors.hpp>
+#include <tessera/tensor/inverse_keyed_jagged.hpp>
+#include <tessera/tensor/jagged_vectors.hpp>
+#include <tessera/tensor/select_vectors.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// What the backward of a lookup in an IKJT needs. The caller owns it; any number may be in flight. The batch's memory, its groups and
+/// inverses too, must outlive it. `deduplicated_saved` is that of the host.
+template <execution Exec>
+struct basic_deduplicated_saved {
+  basic_lookup_saved<Exec> lookup;  // of the distinct rows
+  vector_view<row_group const> groups;
+  std::int64_t samples = 0;
+
+  /// The batch that was looked up.
+  inverse_keyed_jagged_view<std::int64_t const> batch() const noexcept { return {lookup.batch, groups, samples}; }
+  std::size_t bytes() const noexcept { return lookup.bytes(); }
+};
+using deduplicated_saved = basic_deduplicated_saved<host_exec>;
+
+namespace detail {
+
+/// What a lookup of an IKJT does otherwise on a device: all else is of primitives that are there.
+template <class Exec>
+struct deduplicated_lookup_impl {
+  static_assert(dependent_false<Exec>,
+                "deduplicated_lookup: no back end for this execution; for CUDA include <tessera/embed/deduplicated_lookup.cuh>");
+};
+
+template <>
+struct deduplicated_lookup_impl<host_exec> {
+  static void check(inverse_keyed_jagged_view<std::int64_t const> batch) { check_inverses("deduplicated_lookup", batch); }
+};
+
+/// A list that a call makes in the host's memory: of the host's execution, whose memory it takes, a buffer.
+template <class T, class Exec>
+class call_list {
+ public:
+  call_list(Exec const& exec, std::int64_t size) {
+    if constexpr (device_execution<Exec>)
+      items_.resize(static_cast<std::size_t>(size));
+    else
+      items_.resize(exec, size);
+  }
+  T& operator[](std::int64_t i) noexcept { return items_.data()[i]; }
+  vector_view<T> view() noexcept { return {items_.data(), static_cast<std::int64_t>(items_.size())}; }
+
+ private:
+  std::conditional_t<device_execution<Exec>, std::vector<T>, buffer<T>> items_;
+};
+
+/// Matrices of a batch's distinct rows, one a key: of keys in groups in memory of their own, of the others those of the samples.
+/// `rows_of(key)`: how many rows its matrix has.
+template <class Exec>
+class distinct_matrices {
+ public:
+  template <class Matrix, class RowsOf>
+  distinct_matrices(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<Matrix const> of_samples,
+                    RowsOf const& rows_of)
+      : list_(exec, batch.keys()), of_gradients_(exec, batch.keys()) {
+    std::int64_t floats = 0;
+    for (std::int64_t key = 0; key < batch.grouped_keys(); ++key) floats += room_of_matrix(rows_of(key), of_samples[key].columns());
+    memory_.resize(exec, floats);
+    floats = 0;
+    for (std::int64_t key = 0; key < batch.keys(); ++key) {
+      auto const dim = of_samples[key].columns();
+      if (key < batch.grouped_keys()) {
+        list_[key] = {memory_.data() + floats, rows_of(key), dim};
+        floats += room_of_matrix(rows_of(key), dim);
+        of_gradients_[key] = list_[key];
+      } else {
+        if constexpr (std::is_same_v<Matrix, matrix_view<float>>) list_[key] = of_samples[key];
+        of_gradients_[key] = of_samples[key];
+      }
+    }
+  }
+
+  /// (keys,); those without a group are not written where the samples' are not.
+  vector_view<matrix_view<float>> view() noexcept { return list_.view(); }
+  /// (keys,), to be read.
+  vector_view<matrix_view<float const>> filled() noexcept { return of_gradients_.view(); }
+
+ private:
+  // Each begins on a cache line, whatever the dims before.
+  static constexpr std::int64_t room_of_matrix(std::int64_t rows, std::int64_t dim) noexcept { return divide_up(rows * dim, 16) * 16; }
+
+  buffer<float, Exec> memory_;
+  call_list<matrix_view<float>, Exec> list_;
+  call_list<matrix_view<float const>, Exec> of_gradients_;
+};
+
+template <class Matrix>
+void check_sample_matrices(char const* call, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<Matrix const> matrices) {
+  check_groups(call, batch);
+  if (matrices.size() != batch.keys())
+    throw error(errc::shape_mismatch, std::string(call) + ": one feature and one matrix a key of the batch",
+                {{"keys", batch.keys()}, {"matrices", matrices.size()}});
+}
+
+// Each sample's row, of keys in groups.
+template <class Exec>
+void expand_pooled(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch,
+                   vector_view<matrix_view<float const> const> distinct, vector_view<matrix_view<float> const> out) {
+  for (auto const& group : batch.groups)
+    gather_vectors(exec, distinct.slice(group.first_key, group.keys), {group.inverse, batch.samples},
+                   out.slice(group.first_key, group.keys));
+}
+
+struct deduplicated_lookup_fn {
+  template <execution Exec, row_stores Tables>
+  void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
+                  inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                  basic_deduplicated_saved<Exec>& saved, lookup_options const& options = {}) const {
+    saved.groups = {};
+    run(exec, batch, out, [&](vector_view<matrix_view<float> const> distinct) {
+      pooled_lookup(exec, tables, features, batch.distinct, distinct, saved.lookup, options);
+    });
+    saved.groups = batch.groups;
+    saved.samples = batch.samples;
+  }
+
+  template <execution Exec, row_stores Tables>
+  void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                  inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                  lookup_options const& options = {}) const {
+    run(exec, batch, out,
+        [&](vector_view<matrix_view<float> const> distinct) { pooled_lookup(exec, tables, features, batch.distinct, distinct, options); });
+  }
+
+ private:
+  template <class Exec, class LookUp>
+  static void run(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                  LookUp const& look_up) {
+    check_sample_matrices("deduplicated_lookup", batch, out);
+    for (std::int64_t key = 0; key < batch.keys(); ++key)
+      if (out[key].rows() != batch.samples)
+        throw error(errc::shape_mismatch, "deduplicated_lookup: a row a sample",
+                    {{"feature", key}, {"rows", out[key].rows()}, {"samples", batch.samples}});
+    if (batch.groups.empty()) return look_up(out);
+    deduplicated_lookup_impl<Exec>::check(batch);
+    distinct_matrices<Exec> pooled(exec, batch, out, [&](std::int64_t key) { return batch.distinct.rows(key); });
+    look_up(pooled.view());
+    expand_pooled(exec, batch, pooled.filled(), out);
+  }
+};
+
+}  // namespace detail
+
+/// Looks up and pools an IKJT as `pooled_lookup` does its expanded batch, each distinct row once: row i of out[k] is the pooled row of
+/// sample i of key k, same bits. Source: RecD, Section 5 (deduplicated EMB).
+///
+/// - training: `deduplicated_lookup(exec, tables, features, batch, out, saved, options)`; `saved` is for `deduplicated_lookup_backward` and
+///   its sibling. Evaluation: the same without `saved`, which changes nothing.
+///
+/// `out` (keys,): matrices (samples, dim of the key's table), any row stride. Workspace: the pooled vectors of the distinct rows of keys in
+/// groups. All else, errors too, as `pooled_lookup`, which numbers distinct rows; and out_of_range where an inverse names no row. On a device it
+/// waits for what `pooled_lookup` of the distinct rows waits for; samples whose inverse names no row get zeros, which `synchronize()` tells as
+/// `gather_vectors` does.
+///
+/// Vectors of single ids need no call of their own: `sequence_lookup` of `batch.distinct`, then `select_vectors` with the inverse, where they
+/// are to be expanded at all.
+inline constexpr detail::deduplicated_lookup_fn deduplicated_lookup{};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/core/device.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/deduplicated_lookup.cuh>
+#include <tessera/embed/deduplicated_lookup_backward.hpp>
+#include <tessera/embed/pooled_lookup_backward.cuh>
+#include <tessera/tensor/expand.cuh>
+#include <tessera/tensor/gather_vectors.cuh>
+#include <tessera/tensor/keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI::detail {
+
+template <device_execution Exec>
+struct expanded_lookup_impl<Exec> {
+  static std::int64_t first_value(Exec const& exec, keyed_jagged_view<std::int64_t const> batch) {
+    return batch.rows() == 0 ? 0 : read_one(exec, batch.flat().offsets);
+  }
+  static void copy(Exec const& exec, vector_view<std::int64_t const> from, std::int64_t* to) {
+    exec.copy(to, from.data(), static_cast<std::size_t>(from.size()) * sizeof(std::int64_t));
+  }
+};
+
+template <device_execution Exec>
+struct deduplicated_backward_impl<Exec> {
+  template <class... Arguments>
+  static void expand_largest(Arguments const&...) {}  // no lookup on a device pools by maximum
+};
+
+}  // namespace tessera::inline TESSERA_ABI::detail

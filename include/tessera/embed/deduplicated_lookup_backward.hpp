@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/deduplicated_lookup.hpp>
+#include <tessera/embed/expanded_lookup.hpp>
+#include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/pooled_lookup_backward.hpp>
+#include <tessera/embed/row_gradients.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/tensor/gather_vectors.hpp>
+#include <tessera/tensor/inverse_keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// In which order the gradients of what several samples share are summed.
+enum class shared_gradients : std::uint8_t {
+  merged,  ///< first over the samples of a distinct row, then over what names a table's row: as few additions as there are distinct values
+  expanded,  ///< over the samples and positions of the expanded batch, to its bits; sorts and reads as much as its backward
+};
+
+struct deduplicated_backward_options {
+  shared_gradients sums = shared_gradients::merged;
+};
+
+namespace detail {
+
+template <class Exec>
+struct deduplicated_backward_impl {
+  static_assert(dependent_false<Exec>,
+                "deduplicated_lookup_backward: no back end for this execution; for CUDA include "
+                "<tessera/embed/deduplicated_lookup_backward.cuh>");
+};
+
+template <>
+struct deduplicated_backward_impl<host_exec> {
+  // Of bags that pool by maximum: whose each column is, for every sample.
+  static void expand_largest(host_exec const& exec, vector_view<pooled_feature const> features, deduplicated_saved const& saved,
+                             vector_view<matrix_view<float const> const> gradients, lookup_saved& expanded) {
+    auto const batch = saved.batch();
+    expanded.largest.resize(exec, features, expanded.batch, [&](std::int64_t key) { return gradients[key].columns(); });
+    for (std::int64_t key = 0; key < batch.keys(); ++key) {
+      if (!features[key].is_largest() || batch.samples == 0) continue;
+      auto const* const from = saved.lookup.largest.of(key);
+      auto* const to = expanded.largest.of(key);
+      auto const inverse = batch.inverse(key);
+      auto const dim = gradients[key].columns();
+      for_each_piece(exec, batch.samples, vectors_per_piece(dim), [&](std::int64_t first, std::int64_t last) {
+        for (auto i = first; i < last; ++i) std::copy_n(from + (inverse.empty() ? i : inverse[i]) * dim, dim, to + i * dim);
+      });
+    }
+  }
+};
+
+// Calls f(lookup saved, gradients): those of the distinct rows, or of the expanded batch.
+template <class Exec, class Tables, class F>
+void with_shared_gradients(Exec const& exec, char const* call, Tables const& tables, vector_view<pooled_feature const> features,
+                           basic_deduplicated_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
+                           deduplicated_backward_options options, F const& f) {
+  auto const batch = saved.batch();
+  if (batch.groups.empty()) return f(saved.lookup, gradients);
+  check_sample_matrices(call, batch, gradients);
+  for (std::int64_t key = 0; key < batch.keys(); ++key)
+    if (gradients[key].rows() != batch.samples)
+      throw error(errc::shape_mismatch, std::string(call) + ": a row a sample",
+                  {{"feature", key}, {"rows", gradients[key].rows()}, {"samples", batch.samples}});
+  if (options.sums == shared_gradients::expanded) {
+    auto expanded = basic_expanded_lookup<Exec>::of(exec, tables, batch, saved.lookup);
+    deduplicated_backward_impl<Exec>::expand_largest(exec, features, saved, gradients, expanded.saved());
+    return f(std::as_const(expanded).saved(), gradients);
+  }
+  distinct_matrices<Exec> sums(exec, batch, gradients, [&](std::int64_t key) { return batch.distinct.rows(key); });
+  for (auto const& group : batch.groups)
+    gather_vectors_backward(exec, gradients.slice(group.first_key, group.keys), {group.inverse, batch.samples},
+                            vector_view<matrix_view<float> const>(sums.view()).slice(group.first_key, group.keys));
+  f(saved.lookup, vector_view<matrix_view<float const> const>(sums.filled()));
+}
+
+struct deduplicated_lookup_backward_fn {
+  template <execution Exec, row_stores Tables, row_optimizers Optimizers>
+  void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features, basic_deduplicated_saved<Exec> const& saved,
+                  vector_view<matrix_view<float const> const> gradients, Optimizers const& optimizers,
+                  deduplicated_backward_options options = {}) const {
+    with_shared_gradients(
+        exec, "deduplicated_lookup_backward", tables, features, saved, gradients, options,
+        [&](auto const& lookup, auto of_rows) { pooled_lookup_backward(exec, tables, features, lookup, of_rows, optimizers); });
+  }
+};
+
+struct deduplicated_lookup_gradients_fn {
+  template <execution Exec, row_stores Tables>
+  void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                  basic_deduplicated_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
+                  basic_row_gradients<Exec>& out, deduplicated_backward_options options = {}) const {
+    with_shared_gradients(exec, "deduplicated_lookup_gradients", tables, features, saved, gradients, options,
+                          [&](auto const& lookup, auto of_rows) { pooled_lookup_gradients(exec, tables, features, lookup, of_rows, out); });
+  }
+};
+
+}  // namespace detail
+
+/// Turns the gradients of pooled vectors into updates of rows, as `pooled_lookup_backward` does for the expanded batch:
+/// `deduplicated_lookup_backward(exec, tables, features, saved, gradients, optimizers, options)`: `gradients` (keys,): matrices (samples, dim).
+///
+/// Merged sums differ from those of the expanded batch by rounding alone: of n terms of magnitudes that sum to m by at most about
+/// 2 n m 2^-24. Expanded sums have its bits. Workspace: merged, a gradient vector a distinct row of keys in groups, and 32 bytes a sample;
+/// expanded, the ids of all samples; and what `pooled_lookup_backward` takes. A `prepare_backward` of `saved.lookup` serves merged sums alone.
+/// Errors as `pooled_lookup_backward`.
+///
+/// On a device it waits for what `pooled_lookup_backward` waits for, and for expanded sums once more, of hashed tables twice. Samples whose
+/// inverse names no row get no gradient, which `synchronize()` tells as `gather_vectors` or `expand` does.
+inline constexpr detail::deduplicated_lookup_backward_fn deduplicated_lookup_backward{};
+
+/// The summed gradients, handed out instead of an update, as `pooled_lookup_gradients`: `deduplicated_lookup_gradients(exec, tables, features,
+/// saved, gradients, out, options)`.
+inline constexpr detail::deduplicated_lookup_gradients_fn deduplicated_lookup_gradients{};
+
+}  // namespace tessera::inline TESSERA_ABI

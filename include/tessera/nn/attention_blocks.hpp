@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/nn/register_tiles.hpp>
+
+/// Attention of one row and one head on one thread, block by block: what jagged_attention cuts its work into.
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+/// Blocks of queries lie across registers and keys below each other, so that the softmax over keys goes lane by lane.
+struct attention_blocks {
+  static constexpr std::int64_t lanes = register_lanes;
+  static constexpr std::int64_t queries = 4 * lanes;  // of a block
+  static constexpr std::int64_t keys = 128;           // at once, a multiple of `queries`
+  static_assert(keys % queries == 0);
+
+  template <std::int64_t N>
+  using constant = std::integral_constant<std::int64_t, N>;
+  using by_key = tile_factor<constant<queries>, constant<1>>;    // rows are the keys of a block
+  using by_query = tile_factor<constant<1>, constant<queries>>;  // rows are its queries
+  using from_memory = tile_factor<std::int64_t, constant<1>>;    // rows of vectors
+
+  /// Of a thread: scores, their gradients, two blocks of vectors turned to lie across registers, each aligned to a register.
+  static constexpr std::int64_t workspace(std::int64_t head_dim) noexcept { return 2 * queries * (keys + head_dim); }
+
+  /// One head of one row: vectors (length, head_dim) each.
+  struct head {
+    matrix_view<float const> q, k, v;
+    float scale;
+    bool causal;
+
+    std::int64_t length() const noexcept { return q.rows(); }
+    std::int64_t head_dim() const noexcept { return q.columns(); }
+    /// How many of the keys the queries before `last_query` see.
+    std::int64_t keys_seen(std::int64_t last_query) const noexcept { return causal ? last_query : length(); }
+  };
+
+  // Which steps count: keys that the last query of a tile sees, and queries that see the first key.
+  struct seen_keys {
+    std::int64_t count, ahead;  // how many, if they are not all: by how much the first query is ahead of the first key
+    bool causal;
+    constexpr std::pair<std::int64_t, std::int64_t> operator()(std::int64_t, std::int64_t last) const noexcept {
+      return {0, causal ? std::clamp<std::int64_t>(last + ahead, 0, count) : count};
+    }
+  };
+  struct seeing_queries {
+    std::int64_t count, ahead;
+    bool causal;
+    constexpr std::pair<std::int64_t, std::int64_t> operator()(std::int64_t first, std::int64_t) const noexcept {
+      return {causal ? std::clamp<std::int64_t>(first - ahead, 0, count) : 0, count};
+    }
+  };
+
+  template <class F>
+  static void with_registers(std::int64_t count, F const& f) {
+    switch (divide_up(count, lanes)) {
+      case 1: return f(constant<1>{});
+      case 2: return f(constant<2>{});
+      case 3: return f(constant<3>{});
+      default: return f(constant<4>{});
+    }
+  }
+
+  /// to(j, i) = vectors(j) * turned(:, i) for N registers of queries.
+  template <int N>
+  static void products(matrix_view<float const> vectors, float const* turned, float* to) noexcept {
+    multiply_columns<register_lanes, N, 8>(vectors.rows(), from_memory{vectors.data(), vectors.stride(), {}}, turned, queries,
+                                           all_steps{vectors.columns()}, to, queries, false);
+  }
+
+  /// The same for the block of queries from `first` and vectors from `key`; `hidden` where the key comes after the query and is not seen.
+  template <int N>
+  static void products(head const& h, matrix_view<float const> vectors, std::int64_t key, std::int64_t count, std::int64_t first,
+                       float const* turned, float* to, float hidden) noexcept {
+    auto const seen_by_all = h.causal ? std::clamp<std::int64_t>(first + 1 - key, 0, count) : count;
+    products<N>(rows(vectors, key, seen_by_all), turned, to);
+    for (auto done = seen_by_all; done < count;) {
+      auto const ahead = key + done - first, skipped = ahead / lanes;  // registers of queries that see none of these keys
+      auto const some = std::min((skipped + 1) * lanes - ahead, count - done);
+      with_registers((N - skipped) * lanes, [&](auto registers) {
+        products<static_cast<int>(decltype(registers)::value)>(rows(vectors, key + done, some), turned + skipped * lanes,
+                                                               to + done * queries + skipped * lanes);
+      });
+      for (auto const end = done + some; done < end; ++done) std::fill_n(to + done * queries, key + done - first, hidden);
+    }
+  }
+
+  /// Of each query of a block: the largest score yet, and the sum of all powers relative to it.
+  struct running {
+    alignas(64) float largest[queries];
+    alignas(64) float sum[queries];
+    alignas(64) float correction[queries];  // of what was summed before the last block
+  };
+
+  /// Turns scores into powers relative to the largest.
+  template <int N>
+  static void softmax(float* scores, std::int64_t key_count, bool first, running& state) noexcept {
+    for_registers<N>([&](auto... i) {
+      using floats = register_floats<>;
+      floats before[] = {load_register<register_lanes>(state.largest + i * lanes)...};
+      floats largest[] = {(first ? load_register<register_lanes>(scores + i * lanes) : before[i])...};
+      for (std::int64_t j = 0; j < key_count; ++j)
+        ((largest[i] = larger<register_lanes>(largest[i], load_register<register_lanes>(scores + j * queries + i * lanes))), ...);
+      floats correction[] = {power_of_two<register_lanes>(before[i] - largest[i])...};
+      floats sum[] = {(first ? floats{} : load_register<register_lanes>(state.sum + i * lanes) * correction[i])...};
+      for (std::int64_t j = 0; j < key_count; ++j) {
+        auto* const row = scores + j * queries;
+        floats const power[] = {power_of_two<register_lanes>(load_register<register_lanes>(row + i * lanes) - largest[i])...};
+        ((sum[i] += power[i]), ...);
+        (store_register<register_lanes>(row + i * lanes, power[i]), ...);
+      }
+      (store_register<register_lanes>(state.largest + i * lanes, largest[i]), ...);
+      (store_register<register_lanes>(state.correction + i * lanes, correction[i]), ...);
+      (store_register<register_lanes>(state.sum + i * lanes, sum[i]), ...);
+    });
+  }
+
+  /// Attention of the block of queries from `first`: out (length, head_dim), and where `log_sums` (length,) is given the logarithm to base
+  /// two of the sum of e^score.
+  static void forward(head const& h, std::int64_t first, matrix_view<float> out, float* log_sums, float* workspace) noexcept {
+    auto const count = std::min(queries, h.length() - first);
+    float* const powers = workspace;                // (keys, queries)
+    float* const turned = powers + keys * queries;  // (head_dim, queries)
+    transpose_scaled(rows(h.q, first, count), h.scale * log2_of_e, turned, queries);
+    running state{};
+    auto* const to = out.data() + first * out.stride();
+    auto const last_key = h.keys_seen(first + count);
+    with_registers(count, [&](auto registers) {
+      constexpr auto n = static_cast<int>(decltype(registers)::value);
+      for (std::int64_t key = 0; key < last_key; key += keys) {
+        auto const key_count = std::min(keys, last_key - key);
+        products<n>(h, h.k, key, key_count, first, turned, powers, -std::numeric_limits<float>::infinity());
+        softmax<n>(powers, key_count, key == 0, state);
+        if (key > 0) scale_rows(to, out.stride(), count, h.head_dim(), state.correction);
+        multiply_any_columns(count, h.head_dim(), by_query{powers, {}, {}}, h.v.data() + key * h.v.stride(), h.v.stride(),
+                             seen_keys{key_count, first - key, h.causal}, to, out.stride(), key > 0);
+      }
+    });
+    if (log_sums != nullptr)
+      for (std::int64_t i = 0; i < count; ++i) log_sums[first + i] = state.largest[i] + std::log2(state.sum[i]);
+    for (std::int64_t i = 0; i < count; ++i) state.correction[i] = 1.0F / state.sum[i];
+    scale_rows(to, out.stride(), count, h.head_dim(), state.correction);
+  }
+
+  /// What a backward adds to, each (length, head_dim); of no memory: not wanted.
+  struct gradients {
+    matrix_view<float> q, k, v;
+  };
+
+  /// What a backward reads of its forward, and the gradient of what that made.
+  struct outcome {
+    matrix_view<float const> out, gradient;  // (length, head_dim)
+    float const* log_sums;                   // (length,)
+  };
+
+  /// Gradients of the queries from `first_query` as far as their keys from `first_key` make them: those of queries added up over all keys,
+  /// those of keys and values over all queries, in order and overwritten by the first.
+  static void backward(head const& h, outcome const& forward, std::int64_t first_query, std::int64_t last_query, std::int64_t first_key,
+                       std::int64_t last_key, gradients const& to, float* workspace) noexcept {
+    for (auto first = first_query; first < last_query; first += queries) {
+      auto const count = std::min(queries, h.length() - first);
+      float* const powers = workspace;                                 // (keys, queries)
+      float* const slopes = powers + keys * queries;                   // (keys, queries)
+      float* const turned = slopes + keys * queries;                   // (head_dim, queries)
+      float* const turned_gradient = turned + h.head_dim() * queries;  // (head_dim, queries)
+      alignas(64) float means[queries], log_sums[queries];
+      auto const gradient = rows(forward.gradient, first, count);
+      transpose_scaled(rows(h.q, first, count), h.scale * log2_of_e, turned, queries);
+      transpose_scaled(gradient, h.scale, turned_gradient, queries);
+      row_products(gradient, rows(forward.out, first, count), h.scale, means);
+      std::fill(std::copy_n(forward.log_sums + first, count, log_sums), log_sums + queries, 0.0F);
+      with_registers(count, [&](auto registers) {
+        constexpr auto n = static_cast<int>(decltype(registers)::value);
+        auto const end = std::min(last_key, h.keys_seen(first + count));
+        for (auto key = first_key; key < end; key += keys) {
+          auto const key_count = std::min(keys, end - key);
+          products<n>(h, h.k, key, key_count, first, turned, powers, -std::numeric_limits<float>::infinity());
+          products<n>(h, h.v, key, key_count, first, turned_gradient, slopes, 0.0F);
+          differentiate<n>(powers, slopes, key_count, log_sums, means);
+          bool const adds = first > (h.causal ? key : 0);
+          if (!adds) clear_rows(to, key + key_count, std::min(key + keys, last_key));
+          seeing_queries const seeing{count, first - key, h.causal};
+          if (to.v.data() != nullptr)
+            multiply_any_columns(key_count, h.head_dim(), by_key{powers, {}, {}}, gradient.data(), gradient.stride(), seeing,
+                                 to.v.data() + key * to.v.stride(), to.v.stride(), adds);
+          if (to.k.data() != nullptr)
+            multiply_any_columns(key_count, h.head_dim(), by_key{slopes, {}, {}}, h.q.data() + first * h.q.stride(), h.q.stride(), seeing,
+                                 to.k.data() + key * to.k.stride(), to.k.stride(), adds);
+          if (to.q.data() != nullptr)
+            multiply_any_columns(count, h.head_dim(), by_query{slopes, {}, {}}, h.k.data() + key * h.k.stride(), h.k.stride(),
+                                 seen_keys{key_count, first - key, h.causal}, to.q.data() + first * to.q.stride(), to.q.stride(), key > 0);
+        }
+      });
+    }
+  }
+
+ private:
+  static constexpr float log2_of_e = 1.44269504088896341F;
+
+  // Without the checks of an index: what calls it keeps to the row.
+  static matrix_view<float const> rows(matrix_view<float const> m, std::int64_t first, std::int64_t count) noexcept {
+    return {m.data() + first * m.stride(), count, m.columns(), m.stride()};
+  }
+
+  template <int... I, class F>
+  static void for_registers_of(std::integer_sequence<int, I...>, F const& f) {
+    f(constant<I>{}...);
+  }
+  // f(0, …, N - 1), each a constant.
+  template <int N, class F>
+  static void for_registers(F const& f) {
+    for_registers_of(std::make_integer_sequence<int, N>{}, f);
+  }
+
+  static void scale_rows(float* to, std::int64_t stride, std::int64_t count, std::int64_t columns, float const* factors) noexcept {
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t c = 0; c < columns; ++c) to[i * stride + c] *= factors[i];
+  }
+
+  // Gradients of keys, and their values, that the first queries do not see.
+  static void clear_rows(gradients const& to, std::int64_t first, std::int64_t last) noexcept {
+    for (auto const& m : {to.k, to.v})
+      for (auto key = first; key < last && m.data() != nullptr; ++key) std::fill_n(m.data() + key * m.stride(), m.columns(), 0.0F);
+  }
+
+  /// Scores become powers, those relative to the sum; products with the gradient become the scores' gradients.
+  template <int N>
+  static void differentiate(float* powers, float* slopes, std::int64_t key_count, float const* log_sums, float const* means) noexcept {
+    for_registers<N>([&](auto... i) {
+      using floats = register_floats<>;
+      floats const log_sum[] = {load_register<register_lanes>(log_sums + i * lanes)...};
+      floats const mean[] = {load_register<register_lanes>(means + i * lanes)...};
+      for (std::int64_t j = 0; j < key_count; ++j) {
+        auto* const power_row = powers + j * queries;
+        auto* const slope_row = slopes + j * queries;
+        floats const power[] = {power_of_two<register_lanes>(load_register<register_lanes>(power_row + i * lanes) - log_sum[i])...};
+        (store_register<register_lanes>(power_row + i * lanes, power[i]), ...);
+        (store_register<register_lanes>(slope_row + i * lanes, power[i] * (load_register<register_lanes>(slope_row + i * lanes) - mean[i])),
+         ...);
+      }
+    });
+  }
+
+  /// to[r] = factor * the product of rows r, 0 for rows up to a full register.
+  static void row_products(matrix_view<float const> a, matrix_view<float const> b, float factor, float* to) noexcept {
+    for (std::int64_t first = 0; first < a.rows(); first += lanes) {
+      register_floats<> partial[register_lanes]{};
+      for (std::int64_t r = 0; r < std::min(lanes, a.rows() - first); ++r) {
+        auto const* const x = a.data() + (first + r) * a.stride();
+        auto const* const y = b.data() + (first + r) * b.stride();
+        std::int64_t c = 0;
+        for (; c + lanes <= a.columns(); c += lanes)
+          partial[r] += load_register<register_lanes>(x + c) * load_register<register_lanes>(y + c);
+        for (; c < a.columns(); ++c) partial[r][c % lanes] += x[c] * y[c];
+      }
+      transpose_registers<register_lanes>(partial);
+      register_floats<> sum{};
+      for (auto const& p : partial) sum += p;
+      store_register<register_lanes>(to + first, factor * sum);
+    }
+  }
+};
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

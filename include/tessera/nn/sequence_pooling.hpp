@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/for_each_index.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged_vectors.hpp>
+#include <tessera/tensor/pool_segments.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// How the vectors of a sequence become one; of a row of length 0 become zeros.
+enum class sequence_pooling : std::uint8_t { mean, sum, last };
+
+namespace detail {
+
+inline constexpr std::int64_t pooled_rows_per_piece = 64;
+
+constexpr segment_pooling as_segments(sequence_pooling mode) noexcept {
+  return mode == sequence_pooling::mean ? segment_pooling::mean : segment_pooling::sum;
+}
+
+inline void check_pool_sequences(char const* call, std::int64_t rows, std::int64_t dim, matrix_view<float const> pooled) {
+  if (pooled.rows() != rows || pooled.columns() != dim)
+    throw error(errc::shape_mismatch, std::string(call) + ": pooled vectors (rows, dim) of another shape",
+                {{"matrix rows", pooled.rows()}, {"rows", rows}, {"columns", pooled.columns()}, {"dim", dim}});
+}
+
+struct pool_sequences_fn {
+  template <execution Exec, class Offset>
+  void operator()(Exec const& exec, jagged_vectors_view<float const, Offset> in, sequence_pooling mode, matrix_view<float> out) const {
+    if (mode != sequence_pooling::last) return pool_segments(exec, in, as_segments(mode), out);
+    check_jagged_vectors("pool_sequences", "in", in);
+    check_pool_sequences("pool_sequences", in.rows, in.dim(), out);
+    for_each_index(exec, in.rows, pooled_rows_per_piece, [=](std::int64_t row) {
+      if (in.length(row) == 0)
+        std::fill_n(out.row(row), out.columns(), 0.0F);
+      else
+        std::copy_n(in.values.row(in.end_of(row) - 1), out.columns(), out.row(row));
+    });
+  }
+};
+
+struct pool_sequences_backward_fn {
+  template <execution Exec, class Offset>
+  void operator()(Exec const& exec, matrix_view<float const> gradient, sequence_pooling mode,
+                  jagged_vectors_view<float, Offset> in_gradient) const {
+    if (mode != sequence_pooling::last)
+      return pool_segments_backward(exec, jagged_vectors_view<float const, Offset>(in_gradient), as_segments(mode), gradient, in_gradient);
+    check_jagged_vectors("pool_sequences_backward", "in_gradient", in_gradient);
+    check_pool_sequences("pool_sequences_backward", in_gradient.rows, in_gradient.dim(), gradient);
+    for_each_index(exec, in_gradient.rows, pooled_rows_per_piece, [=](std::int64_t row) {
+      for (auto i = in_gradient.begin_of(row); i < in_gradient.end_of(row); ++i)
+        if (i + 1 < in_gradient.end_of(row))
+          std::fill_n(in_gradient.values.row(i), in_gradient.dim(), 0.0F);
+        else
+          std::copy_n(gradient.row(row), in_gradient.dim(), in_gradient.values.row(i));
+    });
+  }
+};
+
+}  // namespace detail
+
+/// One vector a row: `pool_sequences(exec, in, mode, out)`, out (rows, dim). Sums in float, in order. @throws tessera::error shape_mismatch,
+/// out_of_range for offsets past the values.
+inline constexpr detail::pool_sequences_fn pool_sequences{};
+
+/// The gradient by the vectors, overwritten, from that of what was pooled: `pool_sequences_backward(exec, gradient, mode, in_gradient)`.
+inline constexpr detail::pool_sequences_backward_fn pool_sequences_backward{};
+
+}  // namespace tessera::inline TESSERA_ABI

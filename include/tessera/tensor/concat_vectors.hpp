@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/scan.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged_vectors.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+template <class Exec>
+struct concat_vectors_impl {
+  static_assert(dependent_false<Exec>, "concat_vectors: no back end for this execution");
+};
+
+template <>
+struct concat_vectors_impl<host_exec> {
+  static constexpr std::int64_t rows_per_piece = 512;
+
+  template <class Offset>
+  static void offsets(host_exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in, vector_view<Offset> offsets) {
+    auto const rows = offsets.size() - 1;
+    buffer<Offset> lengths(exec, rows);
+    for_each_piece(exec, rows, rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      std::fill(lengths.data() + first, lengths.data() + last, Offset{0});
+      for (auto const& part : in)
+        for (auto row = first; row < last; ++row) lengths[row] = static_cast<Offset>(lengths[row] + part.length(row));
+    });
+    lengths_to_offsets(exec, lengths.view(), offsets);
+  }
+
+  // Calls copy(part's vectors, vectors of the whole) for each part of each row.
+  template <class Part, class Whole, class Copy>
+  static void for_each_part(host_exec const& exec, vector_view<Part const> parts, Whole whole, Copy const& copy) {
+    for_each_row_block(exec, whole.offsets, whole.rows, vectors_per_piece(whole.dim()), [&](std::int64_t first, std::int64_t last) {
+      for (auto row = first; row < last; ++row) {
+        std::int64_t at = whole.begin_of(row);
+        for (auto const& part : parts) {
+          copy(part.row(row), whole.values.rows_from(at, part.length(row)));
+          at += part.length(row);
+        }
+      }
+    });
+  }
+};
+
+template <class Part, class Whole>
+void check_concat_vectors(char const* call, vector_view<Part const> parts, Whole whole) {
+  check_jagged_vectors(call, "whole", whole);
+  std::int64_t vectors = 0;
+  for (auto const& part : parts) {
+    check_jagged_vectors(call, "part", part);
+    check_extent(call, "rows", part.rows, whole.rows);
+    check_extent(call, "dim", part.dim(), whole.dim());
+    vectors += part.size();
+  }
+  check_extent(call, "vectors", whole.size(), vectors);
+}
+
+struct concat_vectors_offsets_fn {
+  template <execution Exec, class Offset>
+  void operator()(Exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in,
+                  std::type_identity_t<vector_view<Offset>> offsets) const {
+    if (offsets.empty()) throw error(errc::shape_mismatch, "concat_vectors_offsets: an offset more than rows", {{"offsets", 0}});
+    for (auto const& part : in) {
+      check_jagged_vectors("concat_vectors_offsets", "part", part);
+      check_extent("concat_vectors_offsets", "rows", part.rows, offsets.size() - 1);
+    }
+    concat_vectors_impl<Exec>::offsets(exec, in, offsets);
+  }
+};
+
+struct concat_vectors_fn {
+  template <execution Exec, class Offset>
+  void operator()(Exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in,
+                  jagged_vectors_view<float, Offset> out) const {
+    check_concat_vectors("concat_vectors", in, out);
+    concat_vectors_impl<Exec>::for_each_part(exec, in, out,
+                                             [](matrix_view<float const> part, matrix_view<float> whole) { copy_vectors(part, whole); });
+  }
+};
+
+struct split_vectors_fn {
+  template <execution Exec, class Offset>
+  void operator()(Exec const& exec, std::type_identity_t<jagged_vectors_view<float const, Offset>> in,
+                  vector_view<jagged_vectors_view<float, Offset> const> out) const {
+    check_concat_vectors("split_vectors", out, in);
+    concat_vectors_impl<Exec>::for_each_part(exec, out, in,
+                                             [](matrix_view<float> part, matrix_view<float const> whole) { copy_vectors(whole, part); });
+  }
+};
+
+}  // namespace detail
+
+/// The offsets of rows put together: those of `concat_vectors`, from 0. `concat_vectors_offsets(exec, in, offsets)`: `in` (parts,), jagged
+/// vectors of the same number of rows; `offsets` (rows + 1,). @throws tessera::error shape_mismatch.
+inline constexpr detail::concat_vectors_offsets_fn concat_vectors_offsets{};
+
+/// Puts rows of vectors together: row r of the result is row r of the first part, then of the second, …: one sequence of several features.
+/// `concat_vectors(exec, in, out)`: `in` (parts,), of one dim and number of rows; `out` with the offsets that `concat_vectors_offsets` gives.
+/// @throws tessera::error shape_mismatch.
+inline constexpr detail::concat_vectors_fn concat_vectors{};
+
+/// The way back, and the backward: `split_vectors(exec, in, out)`: `in` as concat_vectors made it, `out` (parts,).
+inline constexpr detail::split_vectors_fn split_vectors{};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+#include <tessera/tensor/partial_inverse_keyed_jagged.hpp>
+#include <tessera/tensor/row_copies.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+struct expand_partial_fn {
+  template <class T, class Offset>
+  keyed_jagged<std::remove_const_t<T>, Offset> operator()(host_exec const& exec, partial_inverse_keyed_jagged_view<T, Offset> in,
+                                                          result_room room = {}) const {
+    return run(exec, in, nullptr, room);
+  }
+  template <class T, class Offset>
+  keyed_jagged<T, Offset> operator()(host_exec const& exec, partial_inverse_keyed_jagged<T, Offset> const& in,
+                                     result_room room = {}) const {
+    return run(exec, in.view(), &in.keys(), room).named(in.keys());
+  }
+
+ private:
+  template <class T, class Offset>
+  static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, partial_inverse_keyed_jagged_view<T, Offset> in,
+                                                          std::vector<std::string> const* names, result_room room) {
+    check_rows("expand_partial", "in", in.runs);
+    if constexpr (checked) check_slices("expand_partial", in, names);
+    auto const n = in.samples, keys = in.keys();
+    row_ranges<Offset> ranges(exec, keys * n);
+    for_each_piece(exec, keys * n, copied_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto key = first / n; key * n < last; ++key) {
+        auto const runs = in.runs.key(key);
+        std::int64_t const begin = runs.first_value(), end = begin + runs.size();
+        for (auto i = std::max(first, key * n); i < std::min(last, (key + 1) * n); ++i) {
+          auto const slice = in.slices[i];
+          if (slice.length < 0 || (slice.length > 0 && (slice.begin < begin || slice.begin > end - slice.length)))
+            throw error(errc::out_of_range, "expand_partial: a slice that no run holds",
+                        {{"key", key_label(names, key)},
+                         {"sample", i - key * n},
+                         {"begin", slice.begin},
+                         {"length", slice.length},
+                         {"runs", runs.rows}});
+          ranges.begins[i] = slice.begin;
+          ranges.lengths[i] = slice.length;
+        }
+      }
+    });
+    buffer<std::int64_t> rows_per_key(exec, keys);
+    std::fill(rows_per_key.begin(), rows_per_key.end(), n);
+    return batch_of_ranges(exec, "expand_partial", in.runs, ranges, std::as_const(rows_per_key).view(), room);
+  }
+};
+
+}  // namespace detail
+
+/// Every sample's lists again: the KJT that `deduplicate_partial` made this partial IKJT of, bit for bit, with its weights.
+///
+/// `expand_partial(exec, partial_inverse_keyed_jagged_view, room)`, `expand_partial(exec, partial_inverse_keyed_jagged, room) -> keyed_jagged`,
+/// unnamed and named, of a row a sample in every key. On the host. @throws tessera::error out_of_range naming key and sample of a slice that
+/// reaches past the runs of its key (in a checked build, past any run), or where the values become more than an Offset counts.
+/// Vectors of the runs' ids are expanded by `select_slices`.
+inline constexpr detail::expand_partial_fn expand_partial{};
+
+}  // namespace tessera::inline TESSERA_ABI

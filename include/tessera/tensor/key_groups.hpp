@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/core/error.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// An order of keys in which those of a group lie side by side, and all grouped ones first, as an IKJT has them.
+struct key_groups {
+  std::vector<std::int64_t> order;           // (keys,): key i of the result is key order[i]; for `permute_keys`
+  std::vector<std::int64_t> keys_per_group;  // (groups,): for `deduplicate`
+};
+
+/// From groups by name: groups in their order, then the other keys in theirs.
+/// @throws tessera::error invalid_argument naming the group and a key that is unknown or comes twice, or an empty group.
+inline key_groups group_keys(std::vector<std::string> const& keys, std::vector<std::vector<std::string>> const& groups) {
+  key_groups result;
+  std::vector<bool> is_grouped(keys.size());
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].empty()) throw error(errc::invalid_argument, "group_keys: a group without keys", {{"group", g}});
+    for (auto const& name : groups[g]) {
+      auto const key = static_cast<std::size_t>(std::find(keys.begin(), keys.end(), name) - keys.begin());
+      if (key == keys.size()) throw error(errc::invalid_argument, "group_keys: no such key", {{"group", g}, {"key", name}});
+      if (is_grouped[key]) throw error(errc::invalid_argument, "group_keys: a key twice", {{"group", g}, {"key", name}});
+      is_grouped[key] = true;
+      result.order.push_back(static_cast<std::int64_t>(key));
+    }
+    result.keys_per_group.push_back(static_cast<std::int64_t>(groups[g].size()));
+  }
+  for (std::size_t key = 0; key < keys.size(); ++key)
+    if (!is_grouped[key]) result.order.push_back(static_cast<std::int64_t>(key));
+  return result;
+}
+
+}  // namespace tessera::inline TESSERA_ABI

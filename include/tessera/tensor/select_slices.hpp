@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/radix_sort.hpp>
+#include <tessera/core/scan.hpp>
+#include <tessera/core/streamed_copy.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/jagged_vectors.hpp>
+#include <tessera/tensor/partial_inverse_keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+inline constexpr std::int64_t slices_per_piece = 4096;
+
+template <class Offset>
+using slices_view = vector_view<run_slice<Offset> const>;
+
+// That slices lie within the vectors, and that `lengths` has theirs.
+template <class Offset>
+void check_vector_slices(host_exec const& exec, char const* call, std::int64_t vectors, std::int64_t first_value,
+                         std::type_identity_t<slices_view<Offset>> slices, Offset const* offsets) {
+  for_each_piece(exec, slices.size(), slices_per_piece, [&](std::int64_t first, std::int64_t last) {
+    for (auto i = first; i < last; ++i) {
+      auto const slice = slices[i];
+      std::int64_t const begin = slice.begin - first_value, length = slice.length;
+      if (length < 0 || (length > 0 && (begin < 0 || begin > vectors - length)))
+        throw error(errc::out_of_range, std::string(call) + ": a slice that reaches past the vectors",
+                    {{"slice", i}, {"begin", slice.begin}, {"length", length}, {"first value", first_value}, {"vectors", vectors}});
+      if (std::int64_t const is = offsets[i + 1] - offsets[i]; is != length)
+        throw error(errc::shape_mismatch, std::string(call) + ": a row of another length than its slice",
+                    {{"slice", i}, {"length", is}, {"length expected", length}});
+    }
+  });
+}
+
+struct select_slices_offsets_fn {
+  template <class Offset>
+  void operator()(host_exec const& exec, std::type_identity_t<slices_view<Offset>> slices, vector_view<Offset> offsets) const {
+    buffer<Offset> lengths(exec, slices.size());
+    for_each_piece(exec, slices.size(), slices_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto i = first; i < last; ++i) lengths[i] = slices[i].length;
+    });
+    lengths_to_offsets(exec, lengths.view(), offsets);
+  }
+};
+
+struct select_slices_fn {
+  template <class T, class Offset>
+  void operator()(host_exec const& exec, std::type_identity_t<matrix_view<T const>> in, std::type_identity_t<slices_view<Offset>> slices,
+                  jagged_vectors_view<T, Offset> out, std::int64_t first_value = 0) const {
+    check_jagged_vectors("select_slices", "out", out);
+    check_extent("select_slices", "rows of the result", out.rows, slices.size());
+    check_extent("select_slices", "dim", out.dim(), in.columns());
+    check_vector_slices(exec, "select_slices", in.rows(), first_value, slices, out.offsets);
+    bool const streamed = are_streamed(out.values, out.size());
+    for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim(), streamed),
+                     [&](auto row, std::int64_t first, std::int64_t last, streamed_copies& streams) {
+                       auto const from = slices[row].begin - first_value + (first - out.begin_of(row));
+                       copy_vectors(in.rows_from(from, last - first), out.values.rows_from(first, last - first),
+                                    streamed ? &streams : nullptr);
+                     });
+  }
+};
+
+struct select_slices_backward_fn {
+  template <class T, class Offset>
+  void operator()(host_exec const& exec, jagged_vectors_view<T, Offset> gradient, std::type_identity_t<slices_view<Offset>> slices,
+                  matrix_view<float> in_gradient, std::int64_t first_value = 0) const {
+    static_assert(std::is_same_v<T const, float const>, "select_slices_backward: gradients are floats");
+    check_jagged_vectors("select_slices_backward", "gradient", gradient);
+    check_extent("select_slices_backward", "rows of the gradient", gradient.rows, slices.size());
+    check_extent("select_slices_backward", "dim", gradient.dim(), in_gradient.columns());
+    check_vector_slices(exec, "select_slices_backward", in_gradient.rows(), first_value, slices, gradient.offsets);
+
+    // Each piece of the vectors has the list of the slices that reach into it, and adds them up in order.
+    auto const grain = vectors_per_piece(in_gradient.columns());
+    auto const pieces = divide_up(in_gradient.rows(), grain), n = slices.size();
+    auto const begin_of = [&](std::int64_t i) { return static_cast<std::int64_t>(slices[i].begin) - first_value; };
+    auto const first_piece = [&](std::int64_t i) { return begin_of(i) / grain; };
+    auto const reached = [&](std::int64_t i) {
+      return slices[i].length == 0 ? 0 : (begin_of(i) + slices[i].length - 1) / grain - first_piece(i) + 1;
+    };
+    buffer<std::int64_t> starts(exec, n + 1);
+    for_each_piece(exec, n, slices_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto i = first; i < last; ++i) starts[i] = reached(i);
+    });
+    starts[n] = exclusive_scan(exec, starts.view().slice(0, n), starts.view().slice(0, n));
+    buffer<std::int64_t> piece_of(exec, starts[n]), slice_of(exec, starts[n]);
+    for_each_piece(exec, n, slices_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto i = first; i < last; ++i)
+        for (auto at = starts[i]; at < starts[i + 1]; ++at) {
+          piece_of[at] = first_piece(i) + (at - starts[i]);
+          slice_of[at] = i;
+        }
+    });
+    radix_sort_pairs(exec, piece_of.view(), slice_of.view(), {0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(pieces)))});
+    exec.run(pieces, [&](std::int64_t piece) {
+      auto const first = piece * grain, last = std::min(in_gradient.rows(), first + grain);
+      fill_vectors(in_gradient.rows_from(first, last - first), 0.0F);
+      auto const [low, high] = std::equal_range(piece_of.begin(), piece_of.end(), piece);
+      for (auto at = low - piece_of.begin(); at < high - piece_of.begin(); ++at) {
+        auto const i = slice_of[at];
+        auto const begin = std::max(first, begin_of(i)), end = std::min(last, begin_of(i) + slices[i].length);
+        add(gradient.row(i).rows_from(begin - begin_of(i), end - begin), in_gradient.rows_from(begin, end - begin));
+      }
+    });
+  }
+
+ private:
+  static void add(matrix_view<float const> from, matrix_view<float> to) noexcept(!checks_indices) {
+    for (std::int64_t r = 0; r < to.rows(); ++r) {
+      auto const* const source = opaque_vector(from.row(r));
+      auto* const sum = to.row(r);
+      for (std::int64_t c = 0; c < to.columns(); ++c) sum[c] += source[c];
+    }
+  }
+};
+
+}  // namespace detail
+
+/// The offsets of rows that are slices, from 0. `select_slices_offsets(exec, slices, offsets)`: `slices` (n,), `offsets` (n + 1,).
+/// @throws tessera::error as `lengths_to_offsets`.
+inline constexpr detail::select_slices_offsets_fn select_slices_offsets{};
+
+/// Gathers slices of vectors: row i of the result is in[slices[i].begin - first_value, + slices[i].length). So a sequence lookup of the runs of
+/// a partial IKJT becomes that of its samples; slices overlap.
+///
+/// `select_slices(exec, in, slices, out, first_value)`: `in` (vectors, dim), such as the embeddings of a key's runs, whose first one is that
+/// of value `first_value` in the slices' count; `slices` (n,); `out` of n rows, with the lengths that `select_slices_offsets` gives, is not
+/// `in`. On the host. @throws tessera::error out_of_range naming a slice that reaches past `in`, shape_mismatch; nothing is written then.
+inline constexpr detail::select_slices_fn select_slices{};
+
+/// The gradient by the vectors, overwritten: each becomes the sum, from 0, of its gradients in the slices that have it, ascending by slice, on
+/// any number of threads.
+///
+/// `select_slices_backward(exec, gradient, slices, in_gradient, first_value)`: float, shapes of the forward. On the host. Workspace: 8 bytes
+/// a slice, and 32 for each piece of about 64 KiB of vectors that it reaches into. Errors as the forward.
+inline constexpr detail::select_slices_backward_fn select_slices_backward{};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/device.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/inverse_keyed_jagged.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+#include <tessera/tensor/row_copies.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// A function of ids, `f(id)`, or of a key's number and ids, `f(key, id)`. On a device it is plain data, called there.
+template <class F>
+concept id_function = std::is_invocable_r_v<std::int64_t, F const&, std::int64_t> ||
+    std::is_invocable_r_v<std::int64_t, F const&, std::int64_t, std::int64_t>;
+
+namespace detail {
+
+template <class Exec>
+struct transform_ids_impl {
+  static_assert(dependent_false<Exec>,
+                "transform_ids: no back end for this execution; for CUDA include <tessera/tensor/transform_ids.cuh>");
+};
+
+/// What becomes of a key's ids, for all keys or some; all in the execution's memory.
+template <class F>
+struct key_functions {
+  F const* functions;
+  std::int64_t stride;           // 1: one a key; 0: one for all
+  std::uint8_t const* selected;  // (keys,): whether a key's ids change; nullptr: all do
+};
+
+/// What becomes of them first, and then, …
+template <class... Fs>
+struct id_chain {};
+template <class F, class... Rest>
+struct id_chain<F, Rest...> {
+  key_functions<F> first;
+  id_chain<Rest...> rest;
+};
+
+inline id_chain<> chain_of() noexcept { return {}; }
+template <class F, class... Rest>
+id_chain<F, Rest...> chain_of(key_functions<F> first, key_functions<Rest>... rest) noexcept {
+  return {first, chain_of(rest...)};
+}
+
+inline constexpr char const* unfit_id = "transform_ids: what becomes of an id does not fit its type";
+
+template <>
+struct transform_ids_impl<host_exec> {
+  // Values that stay in the nearest cache from one function to the next.
+  static constexpr std::int64_t values_per_piece = 2048;
+
+  template <class T, class Offset, class... Fs>
+  static void run(host_exec const& exec, keyed_jagged_view<T, Offset> batch, id_chain<Fs...> const& chain) {
+    check_rows("transform_ids", "batch", batch);
+    buffer<std::int64_t> starts(exec, batch.keys + 1);
+    for (std::int64_t key = 0; key < batch.keys; ++key) starts[key] = batch.key(key).rows == 0 ? -1 : batch.key(key).first_value();
+    starts[batch.keys] = batch.first_value() + batch.size();
+    for (auto key = batch.keys; key-- > 0;)
+      if (starts[key] < 0) starts[key] = starts[key + 1];
+    for_each_piece(exec, batch.size(), values_per_piece, [&](std::int64_t first, std::int64_t last) {
+      auto at = batch.first_value() + first;
+      auto const end = batch.first_value() + last;
+      for (auto key = std::upper_bound(starts.begin(), starts.end(), at) - starts.begin() - 1; at < end; ++key) {
+        auto const stop = std::min(end, starts[key + 1]);
+        if (at < stop) apply(chain, key, batch.values + at, stop - at);
+        at = stop;
+      }
+    });
+  }
+
+ private:
+  template <class T>
+  static void apply(id_chain<> const&, std::int64_t, T*, std::int64_t) noexcept {}
+
+  template <class T, class F, class... Rest>
+  static void apply(id_chain<F, Rest...> const& chain, std::int64_t key, T* values, std::int64_t count) {
+    auto const& own = chain.first;
+    if (own.selected == nullptr || own.selected[key] != 0) {
+      auto const& f = own.functions[key * own.stride];
+      // A copy stays in registers, where the values might be what plain data is read from.
+      if constexpr (std::is_trivially_copyable_v<F>)
+        replace<T, F>(F(f), key, values, count);
+      else
+        replace<T, F const&>(f, key, values, count);
+    }
+    apply(chain.rest, key, values, count);
+  }
+
+  template <class T, class F>
+  static void replace(F f, std::int64_t key, T* values, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      auto const id = static_cast<std::int64_t>(values[i]);
+      std::int64_t result;
+      if constexpr (std::is_invocable_v<std::remove_reference_t<F> const&, std::int64_t, std::int64_t>)
+        result = std::as_const(f)(key, id);
+      else
+        result = std::as_const(f)(id);
+      values[i] = static_cast<T>(result);
+      if constexpr (sizeof(T) < sizeof(std::int64_t) || std::is_unsigned_v<T>)
+        if (static_cast<std::int64_t>(values[i]) != result)
+          throw error(errc::out_of_range, unfit_id, {{"key", key}, {"id", id}, {"result", result}});
+    }
+  }
+};
+
+struct transform_ids_fn {
+  template <execution Exec, class T, class Offset, id_function F>
+  void operator()(Exec const& exec, keyed_jagged_view<T, Offset> batch, F const& f) const {
+    static_assert(std::is_integral_v<T> && !std::is_const_v<T>, "transform_ids: ids are integers, and written in place");
+    if constexpr (device_execution<Exec>) {
+      auto const there = to_device(exec, std::vector<F>{f});
+      transform_ids_impl<Exec>::run(exec, batch, chain_of(key_functions<F>{there.data(), 0, nullptr}));
+    } else {
+      transform_ids_impl<Exec>::run(exec, batch, chain_of(key_functions<F>{&f, 0, nullptr}));
+    }
+  }
+  template <execution Exec, class T, class Offset, id_function F>
+  void operator()(Exec const& exec, inverse_keyed_jagged_view<T, Offset> batch, F const& f) const {
+    (*this)(exec, batch.distinct, f);
+  }
+};
+
+}  // namespace detail
+
+/// Puts f(id), or f(key, id), in the place of every id of a batch; keys are counted from the view's first.
+///
+/// `transform_ids(exec, keyed_jagged_view, f)`; `transform_ids(exec, inverse_keyed_jagged_view, f)`, which calls f once for each id of the
+/// distinct rows, however many samples have them. Distinct rows that become equal stay apart: the batch says the same, only longer. f is
+/// called on several threads, in any order. On a device it waits for the number of values where the view does not say its room.
+/// @throws tessera::error out_of_range naming key, id and result where the type of the ids does not hold the result; other ids of the batch
+/// may have changed then.
+inline constexpr detail::transform_ids_fn transform_ids{};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/deduplicated_lookup_backward.hpp>
+#include <tessera/nn/gemm.hpp>
+#include <tessera/nn/mlp.hpp>
+#include <tessera/nn/parameters.hpp>
+#include <tessera/train/feature_interaction.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// The dense shape of a click model; its tables and its interaction's options come separately.
+struct click_model_options {
+  std::int64_t dense_features = 0;
+  std::vector<std::int64_t> bottom_hidden;  // ReLU layers between the dense features and a last ReLU layer of the tables' dim
+  std::vector<std::int64_t> top_hidden;     // ReLU layers between the interaction and the logit
+  random_seed seed;
+  shared_gradients sums = shared_gradients::merged;  // of batches whose repeated rows are there once
+
+  click_model_options(std::int64_t dense_features, std::vector<std::int64_t> bottom_hidden, std::vector<std::int64_t> top_hidden,
+                      random_seed seed = {})
+      : dense_features(dense_features), bottom_hidden(std::move(bottom_hidden)), top_hidden(std::move(top_hidden)), seed(seed) {}
+};
+
+namespace detail {
+
+/// The dim of a model's tables. @throws tessera::error where they are none, of several dims, or of one id.
+template <class Store>
+std::int64_t dim_of_tables(char const* model, std::vector<Store> const& tables) {
+  if (tables.empty()) throw error(errc::invalid_argument, std::string(model) + ": no tables");
+  for (auto table = tables.begin(); table != tables.end(); ++table) {
+    if (table->dim() != tables[0].dim())
+      throw error(errc::shape_mismatch, std::string(model) + ": tables of different dims",
+                  {{"table", table->options().id.value}, {"dim", table->dim()}, {"first table's dim", tables[0].dim()}});
+    if (std::any_of(tables.begin(), table, [&](Store const& other) { return other.options().id == table->options().id; }))
+      throw error(errc::invalid_argument, std::string(model) + ": two tables of one id would start with the same rows",
+                  {{"id", table->options().id.value}});
+  }
+  return tables[0].dim();
+}
+
+}  // namespace detail
+
+/// Dense parameters that live in one block.
+struct parameter_group {
+  std::string_view name;
+  vector_view<float> values;
+};
+
+/// What the dense part's backward needs of its forward. The caller owns it, any number may be in flight.
+template <feature_interaction Interaction>
+struct click_net_saved {
+  mlp_saved bottom, top;
+  typename Interaction::saved interaction;
+  buffer<float> vectors;           // (samples, vectors * dim): the bottom's output, then those that the model's lookups write
+  buffer<float> interacted;        // (samples, the interaction's output width)
+  buffer<float> logits;            // (samples,)
+  buffer<float> vector_gradients;  // as `vectors`, after the backward
+};
+
+/// The dense part of a click model: a bottom MLP makes a vector of the dense features, the interaction lets it meet the model's other vectors, and
+/// a top MLP makes one logit of that. Holds parameters only. Move-only.
+template <gemm_policy Gemm, feature_interaction Interaction>
+class click_net {
+ public:
+  using saved_type = click_net_saved<Interaction>;
+
+  /// `vectors` of `dim` elements meet, the bottom's among them. @throws tessera::error as `mlp` and the interaction.
+  click_net(host_exec const& exec, click_model_options const& options, std::int64_t vectors, std::int64_t dim,
+            typename Interaction::options const& interaction, Gemm policy)
+      : gemm_(policy),
+        vectors_(vectors),
+        bottom_(exec, mlp_options(widths(options.dense_features, options.bottom_hidden, dim), activation::relu, options.seed, 0)),
+        interaction_(exec, interaction, vectors, dim, options.seed),
+        top_(exec, mlp_options(widths(interaction_.output_width(), options.top_hidden, 1), activation::identity, options.seed, 1)) {}
+
+  Gemm const& policy() const noexcept { return gemm_; }
+  std::int64_t dense_features() const noexcept { return bottom_.input_width(); }
+  std::int64_t dim() const noexcept { return bottom_.output_width(); }
+  std::int64_t vector_count() const noexcept { return vectors_; }
+  std::size_t bytes() const noexcept { return bottom_.bytes() + interaction_.bytes() + top_.bytes(); }
+  mlp& bottom() noexcept { return bottom_; }
+  mlp const& bottom() const noexcept { return bottom_; }
+  Interaction& interaction() noexcept { return interaction_; }
+  Interaction const& interaction() const noexcept { return interaction_; }
+  mlp& top() noexcept { return top_; }
+  mlp const& top() const noexcept { return top_; }
+
+  /// A block each of the bottom, the interaction and the top; that of the interaction may be empty.
+  std::array<parameter_group, 3> groups() noexcept {
+    return {{{"bottom", bottom_.parameters()}, {"interaction", interaction_.parameters()}, {"top", top_.parameters()}}};
+  }
+  /// Of all groups together.
+  std::int64_t parameter_count() const noexcept {
+    return bottom_.parameters().size() + interaction_.parameters().size() + top_.parameters().size();
+  }
+  /// All by name, for checkpoints.
+  std::vector<parameter_block> blocks() {
+    auto all = bottom_.blocks("bottom");
+    for (auto& block : interaction_.blocks("interaction")) all.push_back(std::move(block));
+    for (auto& block : top_.blocks("top")) all.push_back(std::move(block));
+    return all;
+  }
+
+  /// Makes room for a batch.
+  void resize(host_exec const& exec, std::int64_t samples, saved_type& saved) const {
+    saved.vectors.resize(exec, samples * vectors_ * dim());
+    saved.interacted.resize(exec, samples * top_.input_width());
+    saved.logits.resize(exec, samples);
+  }
+  /// (samples, vector_count() * dim()).
+  matrix_view<float> vectors(saved_type& saved) const noexcept { return {saved.vectors.data(), saved.logits.size(), vectors_ * dim()}; }
+  matrix_view<float> vector_gradients(saved_type& saved) const noexcept {
+    return {saved.vector_gradients.data(), saved.logits.size(), vectors_ * dim()};
+  }
+
+  /// Logits, (samples,), which live in `saved`. `dense` (samples, dense_features()); all vectors but the first are written.
+  template <execution Exec>
+  vector_view<float> forward(Exec const& exec, matrix_view<float const> dense, saved_type& saved) const {
+    auto const samples = dense.rows();
+    auto const all = vectors(saved);
+    bottom_.forward(exec, gemm_, dense, all.columns_from(0, dim()), saved.bottom);
+    matrix_view<float> const interacted{saved.interacted.data(), samples, top_.input_width()};
+    interaction_.forward(exec, gemm_, all, interacted, saved.interaction);
+    top_.forward(exec, gemm_, interacted, {saved.logits.data(), samples, 1}, saved.top);
+    interaction_.add_to_logits(exec, saved.interaction, saved.logits.view());
+    return saved.logits.view();
+  }
+
+  /// Gradients of the parameters into `gradient` (parameter_count(),), group after group; of the vectors into `saved`. `logit_gradient`
+  /// (samples,) may be overwritten.
+  template <execution Exec>
+  void backward(Exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient) const {
+    auto const samples = logit_gradient.size();
+    auto const bottom_size = bottom_.parameters().size(), interaction_size = interaction_.parameters().size();
+    auto const of_bottom = gradient.slice(0, bottom_size), of_interaction = gradient.slice(bottom_size, interaction_size),
+               of_top = gradient.slice(bottom_size + interaction_size, top_.parameters().size());
+    saved.vector_gradients.resize(exec, saved.vectors.size());
+    auto const of_vectors = vector_gradients(saved);
+    buffer<float> interacted_gradient(exec, saved.interacted.size());
+    matrix_view<float> const interacted{interacted_gradient.data(), samples, top_.input_width()};
+    top_.backward(exec, gemm_, saved.top, {logit_gradient.data(), samples, 1}, of_top, interacted);
+    // The top's last layer has no activation, so its gradient is still that of the logits.
+    interaction_.backward(exec, gemm_, saved.interaction, interacted, logit_gradient, of_interaction, of_vectors);
+    bottom_.backward(exec, gemm_, saved.bottom, of_vectors.columns_from(0, dim()), of_bottom);
+  }
+
+ private:
+  static std::vector<std::int64_t> widths(std::int64_t in, std::vector<std::int64_t> const& hidden, std::int64_t out) {
+    std::vector<std::int64_t> result{in};
+    result.insert(result.end(), hidden.begin(), hidden.end());
+    result.push_back(out);
+    return result;
+  }
+
+  [[no_unique_address]] Gemm gemm_;
+  std::int64_t vectors_;
+  mlp bottom_;
+  Interaction interaction_;
+  mlp top_;
+};
+
+namespace detail {
+
+/// @throws tessera::error where the gradients that a model's backward is given do not fit its forward.
+inline void check_model_backward(char const* model, std::int64_t logits, std::int64_t logit_gradients, std::int64_t gradient,
+                                 std::int64_t parameters) {
+  if (logit_gradients != logits)
+    throw error(errc::shape_mismatch, std::string(model) + ": one gradient a logit", {{"logits", logits}, {"gradients", logit_gradients}});
+  if (gradient != parameters)
+    throw error(errc::shape_mismatch, std::string(model) + ": gradient block", {{"size", gradient}, {"parameters", parameters}});
+}
+
+/// @throws tessera::error for a batch of other features.
+inline void check_model_batch(char const* model, std::int64_t dense, std::int64_t dense_expected, std::int64_t keys,
+                              std::int64_t keys_expected) {
+  if (dense != dense_expected || keys != keys_expected)
+    throw error(errc::shape_mismatch, std::string(model) + ": the batch does not fit the model",
+                {{"dense features", dense}, {"expected dense features", dense_expected}, {"keys", keys}, {"expected keys", keys_expected}});
+}
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

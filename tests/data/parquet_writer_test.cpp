@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-target: tessera::parquet
+// ctest-labels: threads
+#include <tessera/data/parquet_writer.hpp>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <stdlib.h>
+
+#include <sys/resource.h>
+
+#include <csignal>
+
+#include <tessera/data/parquet_log.hpp>
+
+#include <hosts.hpp>
+#include <random.hpp>
+#include <temporary_folder.hpp>
+
+#include "sample_support.hpp"
+
+using namespace sample_tests;
+using tessera_tests::contents;
+using tessera_tests::error_of;
+
+namespace {
+
+// Memory that Arrow's own allocator hands from thread to thread is beyond the thread sanitizer.
+[[maybe_unused]] int const heap = ::setenv("ARROW_DEFAULT_MEMORY_POOL", "system", 1);
+
+tessera::parquet_written write_all(tessera::host_exec const& exec, std::string const& path, tessera::sample_schema const& schema,
+                                   std::vector<sample> const& samples, tessera::parquet_writer_options const& options = {}) {
+  tessera::sample_columns columns;
+  fill(exec, schema, samples, columns);
+  tessera::parquet_writer writer(path, schema, options);
+  writer.write(exec, columns.view());
+  return writer.finish();
+}
+
+bool is_empty(std::string const& folder) { return std::filesystem::is_empty(folder); }
+
+}  // namespace
+
+TEST_CASE("parquet_writer: what is read is what was written, bit for bit, whatever the options, parts and threads") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  tessera_tests::temporary_folder folder;
+  std::mt19937_64 random(seed);
+  for (table_shape const& shape :
+       {table_shape{200}, table_shape{50, 0, 3}, table_shape{50, 3, 0}, table_shape{1}, table_shape{9, 2, 2, 20'000}}) {
+    CAPTURE(shape.rows);
+    auto const samples = random_samples(random, shape);
+    for (tessera::parquet_writer_options const& options :
+         {tessera::parquet_writer_options{}, tessera::parquet_writer_options{.row_group_rows = 1},
+          tessera::parquet_writer_options{.row_group_rows = 64, .zstd_level = 0, .page_bytes = 1},
+          tessera::parquet_writer_options{.row_group_bytes = 1},
+          tessera::parquet_writer_options{.row_group_bytes = 5000, .dictionary = true},
+          tessera::parquet_writer_options{.zstd_level = -5, .dictionary = true, .other_columns = {"s0", "d1"}},
+          tessera::parquet_writer_options{.other_columns = {"s1", "label"}}}) {
+      for (bool const named : {true, false}) {
+        auto const schema = schema_of(shape, named, named);
+        auto expected = samples;
+        if (!named)
+          for (auto& s : expected) s.session = s.time = 0;
+        std::string first_bytes;
+        tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
+          auto const path = folder.file("log.parquet");
+          auto const written = write_all(exec, path, schema, samples, options);
+          CHECK(written.rows == shape.rows);
+          CHECK(written.file_bytes == static_cast<std::int64_t>(std::filesystem::file_size(path)));
+          tessera::parquet_log const log({path}, schema);
+          CHECK(log.block_count() == written.row_groups);
+          CHECK(log.file_bytes() == written.file_bytes);
+          CHECK(log.largest_block_rows() <= options.row_group_rows);
+          CHECK(read_all(exec, log) == expected);
+          auto const bytes = contents(path);
+          if (first_bytes.empty()) first_bytes = bytes;
+          CHECK(bytes == first_bytes);
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("parquet_writer: the parts in which samples come do not matter") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera_tests::temporary_folder folder;
+  tessera_tests::pool_host<2> h;
+  auto const exec = h.exec();
+  table_shape const shape{500};
+  auto const samples = random_samples(random, shape);
+  auto const schema = schema_of(shape);
+  tessera::sample_columns columns;
+  fill(exec, schema, samples, columns);
+  tessera::parquet_writer_options const options{.row_group_rows = 37, .row_group_bytes = 4000};
+  write_all(exec, folder.file("whole"), schema, samples, options);
+
+  tessera::sample_columns part(schema);
+  tessera::parquet_writer writer(folder.file("parts"), schema, options);
+  for (std::int64_t first = 0; first < shape.rows;) {
+    auto const count = std::min<std::int64_t>(shape.rows - first, static_cast<std::int64_t>(random() % 60));
+    part.clear();
+    part.append(exec, columns.view(), first, count);
+    writer.write(exec, part.view());
+    first += count;
+  }
+  auto const written = writer.finish();
+  CHECK(written.rows == 500);
+  tessera::parquet_log const whole({folder.file("whole")}, schema), parts({folder.file("parts")}, schema);
+  REQUIRE(whole.block_count() == parts.block_count());
+  for (std::int64_t b = 0; b < whole.block_count(); ++b) {
+    CHECK(whole.rows(b) == parts.rows(b));
+    CHECK(whole.rows(b) <= 37);
+  }
+  CHECK(read_all(exec, parts) == samples);
+
+  tessera::parquet_writer ended(folder.file("ended"), schema);
+  for (int i = 0; i < 3; ++i) {
+    ended.write(exec, columns.view());
+    CHECK(ended.open_rows() == 500);
+    CHECK(ended.open_bytes() * 3 == written.value_bytes * 3);
+    ended.end_row_group();
+    ended.end_row_group();  // of none
+    CHECK(ended.open_rows() == 0);
+  }
+  CHECK(ended.finish().row_groups == 3);
+  CHECK(tessera::parquet_log({folder.file("ended")}, schema).rows() == 1500);
+}
+
+TEST_CASE("parquet_writer: a file without samples") {
+  tessera_tests::temporary_folder folder;
+  plain_host h;
+  auto const schema = schema_of({});
+  CHECK(write_all(h.exec, folder.file("none"), schema, {}).rows == 0);
+  tessera::parquet_log const log({folder.file("none")}, schema);
+  CHECK(log.rows() == 0);
+  CHECK(log.block_count() == 0);
+}
+
+TEST_CASE("parquet_writer: a name is a whole file's, and one that was not finished leaves nothing") {
+  tessera_tests::temporary_folder folder;
+  plain_host h;
+  std::mt19937_64 random(3);
+  auto const samples = random_samples(random, {});
+  auto const schema = schema_of({});
+  auto const path = folder.file("log.parquet");
+  tessera::sample_columns columns;
+  fill(h.exec, schema, samples, columns);
+  {
+    tessera::parquet_writer writer(path, schema, {.row_group_rows = 10});
+    writer.write(h.exec, columns.view());
+    CHECK_FALSE(std::filesystem::exists(path));
+    tessera::parquet_writer moved(std::move(writer));
+    moved.write(h.exec, columns.view());
+  }
+  CHECK(is_empty(folder.path()));
+
+  write_all(h.exec, path, schema, samples);
+  auto const before = contents(path);
+  {
+    tessera::parquet_writer writer(path, schema);
+    writer.write(h.exec, columns.view());
+    CHECK(contents(path) == before);
+    writer.write(h.exec, columns.view());
+    writer.finish();
+  }
+  CHECK(tessera::parquet_log({path}, schema).rows() == 200);
+  CHECK_FALSE(std::filesystem::exists(path + ".partial"));
+
+  tessera_tests::write_file(path + ".partial", std::string(100'000, 'x'));  // of a process that was killed
+  write_all(h.exec, path, schema, samples);
+  CHECK(contents(path) == before);
+}
+
+TEST_CASE("parquet_writer: what it refuses") {
+  tessera_tests::temporary_folder folder;
+  plain_host h;
+  std::mt19937_64 random(3);
+  auto const path = folder.file("log.parquet");
+  using tessera::sample_schema;
+  for (sample_schema const& wrong : {sample_schema("", {}, {}), sample_schema("a", {"b", "b"}, {}), sample_schema("a", {"b"}, {"a"}),
+                                     sample_schema("a", {}, {""}), sample_schema("a", {}, {}, "a"), sample_schema("a", {}, {}, "b", "b")})
+    CHECK(error_of([&] { tessera::parquet_writer(path, wrong); }).code() == tessera::errc::invalid_argument);
+  CHECK(error_of([&] { tessera::parquet_writer(path, sample_schema("a", {"b", "b"}, {})); }).value("column") == "b");
+  for (tessera::parquet_writer_options const& wrong :
+       {tessera::parquet_writer_options{.row_group_rows = 0}, tessera::parquet_writer_options{.row_group_bytes = 0},
+        tessera::parquet_writer_options{.page_bytes = 0}})
+    CHECK(error_of([&] { tessera::parquet_writer(path, schema_of({}), wrong); }).code() == tessera::errc::invalid_argument);
+  auto const nowhere = error_of([&] { tessera::parquet_writer(folder.file("none/log"), schema_of({})); });
+  CHECK(nowhere.code() == tessera::errc::io_error);
+  CHECK(nowhere.value("file") == folder.file("none/log") + ".partial");
+  CHECK(is_empty(folder.path()));
+
+  tessera::parquet_writer writer(path, schema_of({}));
+  tessera::sample_columns columns;
+  for (table_shape const& wrong : {table_shape{5, 2, 4}, table_shape{5, 3, 5}}) {
+    fill(h.exec, schema_of(wrong), random_samples(random, wrong), columns);
+    auto const e = error_of([&] { writer.write(h.exec, columns.view()); });
+    CHECK(e.code() == tessera::errc::shape_mismatch);
+    CHECK(e.value("file") == path);
+    CHECK(e.value("dense") == std::to_string(wrong.dense));
+    CHECK(e.value("sparse expected") == "4");
+  }
+  fill(h.exec, schema_of({}, true, false), random_samples(random, {}), columns);
+  CHECK(error_of([&] { writer.write(h.exec, columns.view()); }).value("times") == "0");
+}
+
+TEST_CASE("parquet_writer: a device without room") {
+  tessera_tests::temporary_folder folder;
+  plain_host h;
+  std::mt19937_64 random(3);
+  table_shape const shape{3000};
+  tessera::sample_columns columns;
+  fill(h.exec, schema_of(shape), random_samples(random, shape), columns);
+  // A limit on the size of files stands for it.
+  struct ::rlimit before {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  auto const handler = std::signal(SIGXFSZ, SIG_IGN);
+  struct ::rlimit const small{20'000, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  auto const e = error_of([&] {
+    tessera::parquet_writer writer(folder.file("log"), schema_of(shape), {.row_group_rows = 100});
+    writer.write(h.exec, columns.view());
+    writer.finish();
+  });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK(e.code() == tessera::errc::io_error);
+  CHECK(e.value("file") == folder.file("log") + ".partial");
+  CHECK(is_empty(folder.path()));
+}

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/hash_table.hpp>
+#include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/pooled_lookup_backward.hpp>
+#include <tessera/embed/sequence_lookup.hpp>
+#include <tessera/embed/sequence_lookup_backward.hpp>
+
+#include "hosts.hpp"
+#include "temporary_folder.hpp"
+
+using tessera_tests::error_of;
+
+TEST_CASE_TEMPLATE("without a lookup before it, no backward says that its arguments are wrong", Store, tessera::dense_table<>,
+                   tessera::hash_table<>) {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  std::vector<Store> tables;
+  tables.emplace_back(exec, tessera::table_options{.dim = 2, .rows = 9}, tessera::sgd{});
+  std::vector<float> values(4, 1.0F);
+  std::vector<tessera::matrix_view<float>> out{{values.data(), 2, 2}};
+  std::vector<tessera::matrix_view<float const>> const gradients{out[0]};
+  std::vector<tessera::pooled_feature> const pooled{{.table = 0}};
+  std::vector<std::int64_t> const sequence{0};
+  tessera::lookup_saved saved;
+  tessera::row_gradients sums;
+  auto const told = [](auto const& call) {
+    auto const refused = error_of(call);
+    CHECK(refused.code() == tessera::errc::shape_mismatch);
+    return std::string(refused.what());
+  };
+  std::string const sentence = ": nothing is saved: no lookup went before, or it threw (keys 0, features 1)";
+  CHECK(told([&] { tessera::pooled_lookup_backward(exec, tables, pooled, saved, gradients, tessera::sgd{}); }) ==
+        "pooled_lookup_backward" + sentence);
+  CHECK(told([&] { tessera::pooled_lookup_gradients(exec, tables, pooled, saved, gradients, sums); }) ==
+        "pooled_lookup_gradients" + sentence);
+  CHECK(told([&] { tessera::sequence_lookup_backward(exec, tables, sequence, saved, gradients, tessera::sgd{}); }) ==
+        "sequence_lookup_backward" + sentence);
+  CHECK(told([&] { tessera::sequence_lookup_gradients(exec, tables, sequence, saved, gradients, sums); }) ==
+        "sequence_lookup_gradients" + sentence);
+  CHECK(told([&] { tessera::prepare_backward(exec, tables, pooled, saved); }) == "prepare_backward" + sentence);
+  CHECK(tables[0].steps() == tessera::step_count(0));
+
+  // No features of no keys are a batch like any other.
+  tessera::pooled_lookup_backward(exec, tables, std::vector<tessera::pooled_feature>{}, saved,
+                                  std::vector<tessera::matrix_view<float const>>{}, tessera::sgd{});
+  CHECK(tables[0].steps() == tessera::step_count(1));
+}
+
+TEST_CASE("what a lookup saved: slots where a store gives them, and an order once it is prepared") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  std::vector<tessera::hash_table<>> tables;
+  tables.emplace_back(exec, tessera::table_options{.dim = 2}, tessera::sgd{});
+  std::vector<std::int64_t> const features{0};
+  auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{70, 5}, {}, {70}}}});
+  std::vector<float> values(6);
+  std::vector<tessera::matrix_view<float>> const out{{values.data(), 3, 2}};
+  tessera::lookup_saved saved;
+  tessera::sequence_lookup(exec, tables, features, batch.view(), out, saved);
+  REQUIRE(saved.slots.size() == 3);
+  auto const* const slots = saved.slots_of<tessera::hash_table<>>();
+  CHECK(slots[0] == slots[2]);
+  CHECK(slots[0] != slots[1]);
+  CHECK(!saved.order.ready());
+  auto const before = saved.bytes();
+  tessera::prepare_backward(exec, tables, features, saved);
+  CHECK(saved.order.ready());
+  CHECK(saved.bytes() > before);
+  tessera::sequence_lookup(exec, tables, features, batch.view(), out, saved);
+  CHECK(!saved.order.ready());  // of the batch before
+}

@@ -1,0 +1,8 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include "../support/cuda_device.cuh"
+#include "inverse_device.hpp"
+
+TEST_CASE("deduplicate on a GPU") {
+  tessera_tests::on_cuda([](tessera::cuda_exec const& exec) { tensor_tests::deduplicate_on_device(tensor_tests::rows_on_device(exec)); });
+}

@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/tensor/deduplicate.hpp>
+#include <tessera/tensor/expand.hpp>
+#include <tessera/tensor/inverse_keyed_jagged.hpp>
+#include <tessera/tensor/select_rows.hpp>
+
+#include "inverse_support.hpp"
+
+using namespace tensor_tests;
+
+namespace {
+
+tessera::buffer<std::int64_t> buffer_of(tessera::host_exec const& exec, ids const& values) {
+  tessera::buffer<std::int64_t> result(exec, static_cast<std::int64_t>(values.size()));
+  std::copy(values.begin(), values.end(), result.begin());
+  return result;
+}
+
+std::string error_of_parts(ids const& keys_per_group, ids const& inverses, std::int64_t samples) {
+  tessera_tests::serial_host host;
+  auto distinct = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1}, {2}}}, {"b", {{1}, {3}}}, {"c", {{1}, {2}, {3}}}});
+  return refusal_of([&] {
+    auto const made =
+        tessera::inverse_keyed_jagged<>::from_parts(std::move(distinct), keys_per_group, buffer_of(host.exec(), inverses), samples);
+    tessera::validate(made.view(), made.view().distinct.size());
+  });
+}
+
+}  // namespace
+
+TEST_CASE("an IKJT is put together from parts that fit") {
+  CHECK(error_of_parts({2}, {0, 1, 1}, 3) == "");
+  CHECK(error_of_parts({2}, {0, 1}, 3) == "inverse_keyed_jagged: one inverse a group and sample (inverses 2, groups 1, samples 3)");
+  CHECK(error_of_parts({2}, {0, 1, 2}, 3) == "inverse_keyed_jagged: no such row (group 0, sample 2, row 2, rows 2)");
+  CHECK(error_of_parts({2}, {0, -1, 1}, 3) == "inverse_keyed_jagged: no such row (group 0, sample 1, row -1, rows 2)");
+  CHECK(error_of_parts({3}, {0, 1, 1}, 3) ==
+        "inverse_keyed_jagged: keys of one group have as many rows (group 0, key 2, rows 3, expected 2)");
+  CHECK(error_of_parts({1}, {0, 1, 1}, 3) == "inverse_keyed_jagged: a key without a group has a row a sample (key 1, rows 2, samples 3)");
+  CHECK(error_of_parts({4}, {0, 1, 1}, 3) ==
+        "inverse_keyed_jagged: groups are one key or more each, in order (group 0, first key 0, keys 4, keys of all 3)");
+  CHECK(error_of_parts({2, 0}, {0, 1, 1, 0, 0, 0}, 3) ==
+        "inverse_keyed_jagged: groups are one key or more each, in order (group 1, first key 2, keys 0, keys of all 3)");
+}
+
+TEST_CASE("an empty IKJT has neither keys nor samples") {
+  tessera::inverse_keyed_jagged<> const none;
+  CHECK(none.view().keys() == 0);
+  CHECK(none.view().samples == 0);
+  CHECK(none.view().grouped_keys() == 0);
+  tessera_tests::serial_host host;
+  CHECK(tessera::expand(host.exec(), none.view()).view().keys == 0);
+}
+
+TEST_CASE("moving an IKJT keeps its views' memory") {
+  tessera_tests::serial_host host;
+  auto const batch = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1}, {1}}}});
+  auto made = tessera::deduplicate(host.exec(), batch, ids{1});
+  auto const before = made.view();
+  auto const moved = std::move(made);
+  CHECK(moved.view().groups.data() == before.groups.data());
+  CHECK(moved.view().groups[0].inverse == before.groups[0].inverse);
+  CHECK(moved.bytes() >= 2 * 8 + 8);
+}
+
+TEST_CASE("selected samples keep the rows that they have, distinct again, in the order of their first sample") {
+  for_each_session_batch([](tessera::host_exec const& exec, model const& content, ids const& keys_per_group, auto& random) {
+    auto const samples = content.empty() ? std::size_t{0} : content[0].size();
+    auto const made = tessera::deduplicate(exec, batch_of<std::int64_t>(exec, content).view(), keys_per_group);
+    for (std::size_t const count : {std::size_t{0}, samples / 3, 2 * samples}) {
+      ids indices;
+      for (std::size_t i = 0; i < count; ++i) indices.push_back(static_cast<std::int64_t>(random() % samples));
+      if (content.empty()) continue;
+      model picked(content.size());
+      for (std::size_t key = 0; key < content.size(); ++key)
+        for (auto const i : indices) picked[key].push_back(content[key][static_cast<std::size_t>(i)]);
+      auto const selected = tessera::select_rows(exec, made.view(), indices);
+      tessera::validate(selected.view(), selected.view().distinct.size());
+      CHECK(model_of(selected.view()) == naive_deduplicate(picked, keys_per_group));
+    }
+  });
+}
+
+TEST_CASE("samples that are not there are refused") {
+  tessera_tests::serial_host host;
+  auto const batch = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1}, {1}}}, {"b", {{}, {3}}}});
+  auto const made = tessera::deduplicate(host.exec(), batch, ids{1});
+  CHECK(tessera::select_rows(host.exec(), made, ids{1}).keys() == names{"a", "b"});
+  CHECK(refusal_of([&] {
+          tessera::select_rows(host.exec(), made, ids{1, 2});
+        }) == "select_rows: no such sample (position 1, index 2, samples 2)");
+  auto const plain = tessera::deduplicate(host.exec(), batch, ids{});
+  CHECK(refusal_of([&] { tessera::select_rows(host.exec(), plain, ids{-1}); }) ==
+        "select_rows: no such row (key a, position 0, index -1, rows 2)");
+}

@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/tensor/deduplicate_partial.hpp>
+#include <tessera/tensor/select_slices.hpp>
+
+#include "partial_support.hpp"
+#include "vectors_harness.hpp"
+
+using namespace tensor_tests;
+
+namespace {
+
+using slice = tessera::run_slice<>;
+
+struct slices_case {
+  std::int64_t vectors, dim, first_value;
+  std::vector<slice> slices;
+  std::vector<std::int64_t> offsets;  // of the result
+
+  std::size_t size() const { return static_cast<std::size_t>(offsets.back() * dim); }
+};
+
+slices_case random_case(std::mt19937_64& random, std::int64_t vectors, std::int64_t dim, std::size_t count, std::int64_t longest) {
+  slices_case made{vectors, dim, static_cast<std::int64_t>(random() % 50), {}, {0}};
+  for (std::size_t i = 0; i < count; ++i) {
+    auto const length = vectors == 0 ? 0 : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(std::min(vectors, longest) + 1));
+    auto const begin = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(vectors - length + 1));
+    made.slices.push_back(length == 0 ? slice{-9, 0} : slice{begin + made.first_value, length});
+    made.offsets.push_back(made.offsets.back() + length);
+  }
+  return made;
+}
+
+floats forward(tessera::host_exec const& exec, slices_case const& c, floats const& in) {
+  std::vector<std::int64_t> offsets(c.slices.size() + 1);
+  tessera::select_slices_offsets(exec, c.slices, tessera::vector_view<std::int64_t>(offsets));
+  CHECK(offsets == c.offsets);
+  floats out(c.size(), -7);
+  tessera::jagged_vectors_view<float> const to{
+      {out.data(), offsets.back(), c.dim}, offsets.data(), static_cast<std::int64_t>(c.slices.size())};
+  tessera::select_slices(exec, {in.data(), c.vectors, c.dim}, c.slices, to, c.first_value);
+  return out;
+}
+
+floats backward(tessera::host_exec const& exec, slices_case const& c, floats const& gradient) {
+  floats out(static_cast<std::size_t>(c.vectors * c.dim), NAN);
+  tessera::jagged_vectors_view<float const> const from{
+      {gradient.data(), c.offsets.back(), c.dim}, c.offsets.data(), static_cast<std::int64_t>(c.slices.size())};
+  tessera::select_slices_backward(exec, from, c.slices, {out.data(), c.vectors, c.dim}, c.first_value);
+  return out;
+}
+
+// f(element of the vectors, element of the result), slice after slice.
+template <class F>
+void for_each_pair(slices_case const& c, F const& f) {
+  for (std::size_t i = 0; i < c.slices.size(); ++i)
+    for (std::int64_t k = 0; k < c.slices[i].length * c.dim; ++k)
+      f(static_cast<std::size_t>((c.slices[i].begin - c.first_value) * c.dim + k), static_cast<std::size_t>(c.offsets[i] * c.dim + k));
+}
+
+}  // namespace
+
+TEST_CASE("slices of vectors, and the sums of their gradients in the order of the slices") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  struct shape {
+    std::int64_t vectors, dim;
+    std::size_t slices;
+    std::int64_t longest;
+  };
+  for (auto const& of : std::vector<shape>{{0, 3, 0, 1},
+                                           {0, 3, 4, 1},
+                                           {1, 1, 3, 1},
+                                           {7, 5, 0, 3},
+                                           {50, 3, 40, 9},
+                                           {900, 64, 300, 600},
+                                           {40'000, 1, 900, 20'000},
+                                           {70, 1027, 60, 30},
+                                           {3000, 17, 6000, 40},
+                                           {5, 0, 4, 5}}) {
+    auto const vectors = of.vectors, dim = of.dim;
+    CAPTURE(vectors);
+    CAPTURE(dim);
+    auto const c = random_case(random, vectors, dim, of.slices, of.longest);
+    auto const in = tessera_tests::random_floats(random, static_cast<std::size_t>(vectors * dim));
+    auto const gradient = tessera_tests::random_floats(random, c.size());
+    floats expected(c.size(), -7), sums(in.size(), 0);
+    std::vector<double> exact(in.size(), 0);
+    for_each_pair(c, [&](std::size_t from, std::size_t to) {
+      expected[to] = in[from];
+      sums[from] += gradient[to];
+      exact[from] += gradient[to];
+    });
+    tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
+      CHECK(forward(exec, c, in) == expected);
+      auto const summed = backward(exec, c, gradient);
+      CHECK(std::equal(summed.begin(), summed.end(), sums.begin(), sums.end()));
+      double worst = 0;
+      for (std::size_t i = 0; i < exact.size(); ++i) worst = std::max(worst, std::fabs(summed[i] - exact[i]));
+      CHECK(worst < 1e-3);
+    });
+  }
+}
+
+TEST_CASE("the vectors of a partial IKJT's runs become those of its samples") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera_tests::serial_host host;
+  std::vector<std::vector<model_row>> sessions;
+  for (int s = 0; s < 20; ++s) sessions.push_back(session_lists(random, list_change::append, 15, 20, 3, false));
+  auto const mix = mixed(random, sessions, false);
+  auto const batch = batch_of<std::int64_t>(host.exec(), {mix.rows, mix.rows});
+  auto const made = tessera::deduplicate_partial(host.exec(), batch.view(), mix.sessions);
+  auto const runs = made.view().runs.key(1);
+  floats vectors;  // of id x: x, -x
+  for (auto const id : runs.all_values()) {
+    vectors.push_back(static_cast<float>(id));
+    vectors.push_back(static_cast<float>(-id));
+  }
+  auto const expected = batch.view().key(1);
+  floats out(static_cast<std::size_t>(2 * expected.size()));
+  std::vector<std::int64_t> offsets(static_cast<std::size_t>(made.samples()) + 1);
+  tessera::select_slices_offsets(host.exec(), made.view().slices_of(1), tessera::vector_view<std::int64_t>(offsets));
+  tessera::select_slices(host.exec(), {vectors.data(), runs.size(), 2}, made.view().slices_of(1),
+                         tessera::jagged_vectors_view<float>{{out.data(), expected.size(), 2}, offsets.data(), made.samples()},
+                         runs.first_value());
+  std::int64_t wrong = 0;
+  for (std::int64_t i = 0; i < expected.size(); ++i)
+    wrong += out[static_cast<std::size_t>(2 * i + 1)] != static_cast<float>(-expected.all_values()[i]);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("slices that do not fit are refused by name, and nothing is written") {
+  tessera_tests::serial_host host;
+  auto const refused = [&](std::vector<slice> const& slices, std::vector<std::int64_t> const& offsets, std::int64_t dim = 1) {
+    floats in(4, 1), out(8, -7);
+    tessera::jagged_vectors_view<float> const rows{
+        {out.data(), 8 / dim, dim}, offsets.data(), static_cast<std::int64_t>(offsets.size()) - 1};
+    auto const text = refusal_of([&] { tessera::select_slices(host.exec(), {in.data(), 4, 1}, slices, rows, 10); });
+    auto const back = refusal_of([&] { tessera::select_slices_backward(host.exec(), rows, slices, {in.data(), 4, 1}, 10); });
+    CHECK(out == floats(8, -7));
+    CHECK(in == floats(4, 1));
+    CHECK(text.substr(0, 14) == "select_slices:");
+    CHECK(back.substr(0, 23) == "select_slices_backward:");
+    if (dim == 1 && slices.size() + 1 == offsets.size()) CHECK(back.substr(23) == text.substr(14));
+    return text;
+  };
+  CHECK(refused({{10, 4}, {12, 3}}, {0, 4, 7}) ==
+        "select_slices: a slice that reaches past the vectors (slice 1, begin 12, length 3, first value 10, vectors 4)");
+  CHECK(refused({{9, 1}}, {0, 1}).find("begin 9") != std::string::npos);
+  CHECK(refused({{10, -1}}, {0, 0}).find("length -1") != std::string::npos);
+  CHECK(refused({{10, 4}, {12, 2}}, {0, 4, 5}) ==
+        "select_slices: a row of another length than its slice (slice 1, length 1, length expected 2)");
+  CHECK(refused({{10, 4}}, {0, 4, 5}) == "select_slices: rows of the result (rows of the result 2, expected 1)");
+  CHECK(refused({{10, 4}}, {0, 4}, 2) == "select_slices: dim (dim 2, expected 1)");
+}

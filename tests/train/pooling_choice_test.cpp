@@ -1,0 +1,287 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/optimizers.hpp>
+#include <tessera/embed/dense_table.hpp>
+#include <tessera/nn/gemm_eigen.hpp>
+#include <tessera/tensor/deduplicate.hpp>
+#include <tessera/train/checkpoint.hpp>
+#include <tessera/train/pooling_choice.hpp>
+#include <tessera/train/session_model.hpp>
+#include <tessera/train/trainer.hpp>
+
+#include "../support/hosts.hpp"
+#include "../support/random.hpp"
+#include "../support/temporary_folder.hpp"
+#include "session_support.hpp"
+
+namespace {
+
+using namespace tessera;
+using tessera_tests::serial_host;
+
+using any_pooling = pooling_choice<encoder_pooling, target_pooling>;
+template <class Pooling>
+using model_of = session_model<dense_table<>, eigen_gemm, dot_products, Pooling>;
+using any_model = model_of<any_pooling>;
+
+constexpr std::int64_t dim = 8, table_rows = tessera_tests::session_ids;
+
+transformer_encoder_options const encoder{.layers = 1, .heads = 2, .hidden = 12};
+target_attention_options attention(bool softmax = false) {
+  target_attention_options options;
+  options.hidden = {6, 5};
+  options.softmax = softmax;
+  return options;
+}
+
+// Keys 0 and 1 are one sequence, key 2 is another; keys 3, 4 and 5 are bags of tables 3, 4 and 5.
+template <class Pooling>
+model_of<Pooling> make_model(host_exec const& exec, typename Pooling::options const& first, typename Pooling::options const& second,
+                             shared_gradients sums = shared_gradients::merged, std::vector<std::int64_t> keys = {}) {
+  std::vector<dense_table<>> tables;
+  for (std::int64_t t = 0; t < 6; ++t)
+    tables.emplace_back(exec, table_options{.id = table_id{t}, .dim = dim, .rows = table_rows, .init_bound = 0.5F, .seed = random_seed{3}},
+                        rowwise_adagrad{});
+  std::vector<sequence_group<Pooling>> groups;
+  groups.emplace_back(std::vector<std::int64_t>{0, 1}, first, 2);
+  groups.emplace_back(std::vector<std::int64_t>{2}, second, 0);
+  click_model_options options(3, {6}, {7}, random_seed{5});
+  options.sums = sums;
+  return {exec,
+          options,
+          std::move(tables),
+          std::move(groups),
+          {{3, pooling::sum}, {4, pooling::max}, {5, pooling::mean}},
+          {},
+          pooled_rows::distinct,
+          std::move(keys)};
+}
+
+// Keys 0 and 1, key 2 and key 4 keep their lists for some samples. `reordered`: with key 4 before key 3, in a group of its own.
+struct session_batch : tessera_tests::session_batch {
+  inverse_keyed_jagged<> distinct, reordered;
+
+  session_batch(host_exec const& exec, std::mt19937_64& random, std::int64_t samples)
+      : tessera_tests::session_batch(exec, random, samples, 4), distinct(deduplicate(exec, rows.view(), std::vector<std::int64_t>{2, 1})) {
+    std::swap(lists[3], lists[4]);
+    auto const swapped = keyed_jagged<>::from_rows(exec, lists);
+    reordered = deduplicate(exec, swapped.view(), std::vector<std::int64_t>{2, 1, 1});
+  }
+
+  batch_view shared() const { return with(distinct); }
+};
+
+template <class Model>
+std::vector<float> contents_of(Model& model) {
+  std::vector<float> all;
+  for (auto const& group : model.groups()) all.insert(all.end(), group.values.begin(), group.values.end());
+  for (auto const& table : model.tables())
+    for (std::int64_t row = 0; row < table_rows; ++row) all.insert(all.end(), table.row(row), table.row(row) + dim);
+  return all;
+}
+
+template <class Model>
+std::vector<float> trained(host_exec const& exec, Model& model, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  trainer run(exec, model, rowwise_adagrad{.learning_rate = 0.05F}, adam{.learning_rate = 0.01F});
+  for (int step = 0; step < 3; ++step) {
+    session_batch const batch(exec, random, 40);
+    run.step(exec, batch.shared());
+  }
+  return contents_of(model);
+}
+
+double largest_difference(std::vector<float> const& a, std::vector<float> const& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("a choice has the bits of the kind that is chosen, on any threads") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::vector<float> first;
+  tessera_tests::for_each_host([&](host_exec const& exec, tessera_tests::counting_memory&) {
+    auto encoders = make_model<encoder_pooling>(exec, encoder, encoder);
+    auto chosen_encoders = make_model<any_pooling>(exec, encoder, encoder);
+    CHECK(trained(exec, chosen_encoders, seed) == trained(exec, encoders, seed));
+    auto attentions = make_model<target_pooling>(exec, attention(), attention(true));
+    auto chosen_attentions = make_model<any_pooling>(exec, attention(), attention(true));
+    CHECK(trained(exec, chosen_attentions, seed) == trained(exec, attentions, seed));
+    auto mixed = make_model<any_pooling>(exec, attention(), encoder);
+    auto const found = trained(exec, mixed, seed);
+    if (first.empty()) first = found;
+    CHECK(found == first);
+    CHECK(mixed.sequence_groups()[0].pooling.index() == 1);
+    CHECK(mixed.bytes() > static_cast<std::size_t>(mixed.parameter_count()) * sizeof(float));
+  });
+}
+
+TEST_CASE("distinct rows train as expanded ones, whatever order the bags come in: expanded sums to the bit, merged sums nearly") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  serial_host host;
+  auto const exec = host.exec();
+  std::mt19937_64 random(seed);
+  rowwise_adagrad const rows{.learning_rate = 0.05F};
+  sgd const dense{.learning_rate = 0.05F};
+  std::vector<std::int64_t> const swapped{1, 0, 2};
+  for (bool const attends : {true, false}) {
+    CAPTURE(attends);
+    any_pooling::options second = encoder;
+    if (attends) second = attention(true);
+    auto plain = make_model<any_pooling>(exec, attention(), second),
+         exact = make_model<any_pooling>(exec, attention(), second, shared_gradients::expanded, swapped),
+         merged = make_model<any_pooling>(exec, attention(), second, shared_gradients::merged, swapped);
+    trainer of_plain(exec, plain, rows, dense), of_exact(exec, exact, rows, dense), of_merged(exec, merged, rows, dense);
+    for (int step = 0; step < 4; ++step) {
+      session_batch const batch(exec, random, step == 2 ? 1 : 60);
+      auto const loss = of_plain.step(exec, batch.plain());
+      CHECK(of_exact.step(exec, batch.with(batch.reordered)) == loss);
+      CHECK(std::abs(of_merged.step(exec, batch.with(batch.reordered)) - loss) < 1e-4);
+      any_model::saved_type saved, shared;
+      auto const a = plain.predict(exec, batch.plain(), saved), b = exact.predict(exec, batch.with(batch.reordered), shared);
+      CHECK(std::vector<float>(a.begin(), a.end()) == std::vector<float>(b.begin(), b.end()));
+    }
+    CHECK(contents_of(exact) == contents_of(plain));
+    CHECK(largest_difference(contents_of(merged), contents_of(plain)) < 2e-3);
+    CHECK(exact.tables_of_keys() == std::vector<std::int64_t>{0, 1, 2, 4, 3, 5});
+  }
+}
+
+TEST_CASE("gradients of a mixed model are those of finite differences") {
+  serial_host host;
+  auto const exec = host.exec();
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto model = make_model<any_pooling>(exec, attention(true), encoder, shared_gradients::merged, {1, 0, 2});
+  session_batch const batch(exec, random, 20);
+  auto const in = batch.with(batch.reordered);
+  any_model::saved_type saved;
+  auto const weight = tessera_tests::random_floats(random, 20);
+  auto const loss = [&] {
+    any_model::saved_type local;
+    auto const logits = model.predict(exec, in, local);
+    double sum = 0;
+    for (std::size_t i = 0; i < weight.size(); ++i)
+      sum += static_cast<double>(weight[i]) * static_cast<double>(logits[static_cast<std::int64_t>(i)]);
+    return sum;
+  };
+  model.forward(exec, in, saved);
+  auto slopes = weight;
+  std::vector<float> gradient(static_cast<std::size_t>(model.parameter_count()));
+  model.backward(exec, saved, slopes, gradient);
+  row_gradients of_rows;
+  model.gradients_of_rows(exec, saved, of_rows);
+
+  tessera_tests::difference_check check(loss);
+  check.check_model(model, gradient, of_rows);
+}
+
+TEST_CASE("a checkpoint goes on with the same bits, and tells what it is of") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  serial_host host;
+  auto const exec = host.exec();
+  std::mt19937_64 random(seed);
+  tessera_tests::temporary_folder folder;
+  rowwise_adagrad const rows{.learning_rate = 0.05F};
+  adam const dense{.learning_rate = 0.01F};
+  auto model = make_model<any_pooling>(exec, encoder, attention());
+  trainer run(exec, model, rows, dense);
+  session_batch const before(exec, random, 30), after(exec, random, 30);
+  run.step(exec, before.shared());
+  save_checkpoint(exec, folder.path(), run, {.step = 1}, 1, [](std::string const&) { return std::vector<manifest_section>{}; });
+  auto const from = open_newest_checkpoint(folder.path());
+  run.step(exec, after.shared());
+
+  auto resumed = make_model<any_pooling>(exec, encoder, attention());
+  trainer again(exec, resumed, rows, dense);
+  load_trainer(exec, from, again);
+  again.step(exec, after.shared());
+  CHECK(contents_of(resumed) == contents_of(model));
+
+  auto const refusal = [&](any_pooling::options const& first, any_pooling::options const& second) {
+    auto other = make_model<any_pooling>(exec, first, second);
+    return std::string(tessera_tests::error_of([&] { load_model(exec, from, other); }).what());
+  };
+  auto const has = [](std::string const& text, std::string const& part) {
+    CAPTURE(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  has(refusal(encoder, encoder), "number 1, pooling attention softmax=0, expected transformer heads=2");
+  has(refusal(encoder, attention(true)), "field sequence_groups, number 1, pooling attention softmax=0, expected attention softmax=1");
+  has(refusal(transformer_encoder_options{.layers = 1, .heads = 1, .hidden = 12}, attention()), "expected transformer heads=1");
+  has(refusal(transformer_encoder_options{.layers = 1, .heads = 2, .hidden = 10}, attention()), "pooling.0");
+  click_model<dense_table<>, eigen_gemm, dot_products> clicks(exec, click_model_options(3, {6}, {7}, random_seed{5}),
+                                                              std::move(model.tables()), model.features());
+  has(tessera_tests::error_of([&] { load_model(exec, from, clicks); }).what(), "sequence_groups");
+}
+
+TEST_CASE("what does not fit is refused by name") {
+  serial_host host;
+  auto const exec = host.exec();
+  std::mt19937_64 random(1);
+  auto const refusal = [](auto const& call) { return std::string(tessera_tests::error_of(call).what()); };
+  CHECK(refusal([&] {
+          make_model<any_pooling>(exec, attention(), encoder, shared_gradients::merged, {0, 1});
+        }) == "session_model: a key for each pooled feature (keys 2, features 3, feature 0)");
+  CHECK(refusal([&] {
+          make_model<any_pooling>(exec, attention(), encoder, shared_gradients::merged, {0, 1, 1});
+        }) == "session_model: a key for each pooled feature (keys 3, features 3, feature 1)");
+  CHECK(refusal([&] {
+          make_model<any_pooling>(exec, attention(), encoder, shared_gradients::merged, {0, 1, 3});
+        }) == "session_model: a key for each pooled feature (keys 3, features 3, feature 3)");
+  // Only what reads a target needs one.
+  auto const with_target = [&](any_pooling::options const& options, std::int64_t target) {
+    std::vector<dense_table<>> tables;
+    for (std::int64_t t = 0; t < 2; ++t) tables.emplace_back(exec, table_options{.id = table_id{t}, .dim = dim, .rows = table_rows}, sgd{});
+    std::vector<sequence_group<any_pooling>> groups;
+    groups.emplace_back(std::vector<std::int64_t>{0}, options, target);
+    any_model(exec, click_model_options(3, {}, {}), std::move(tables), std::move(groups), {{1, pooling::sum}});
+  };
+  with_target(encoder, -1);
+  with_target(attention(), 0);
+  CHECK(refusal([&] { with_target(attention(), -1); }) == "session_model: no such target (group 0, target -1, pooled features 1)");
+  CHECK(refusal([&] { with_target(attention(), 1); }) == "session_model: no such target (group 0, target 1, pooled features 1)");
+  // A backward takes what its own kind saved.
+  any_pooling const one(exec, encoder, dim, {}, 0), other(exec, attention(), dim, {}, 0);
+  any_pooling::saved saved;
+  std::vector<std::int64_t> const offsets{0, 1};
+  std::vector<float> vector(dim, 1), out(dim);
+  shared_sequences const sequences{{{vector.data(), 1, dim}, offsets.data(), 1}};
+  one.forward(exec, eigen_gemm(), sequences, {}, {out.data(), 1, dim}, saved);
+  CHECK(refusal([&] { other.backward(exec, eigen_gemm(), saved, {}, {}, {}, {}); }) ==
+        "pooling_choice: a backward of what another kind's forward saved (backward attention, index of the forward's kind 0)");
+}
+
+TEST_CASE("a step allocates nothing after the first ones") {
+  serial_host host;
+  tessera::arena workspace(host.memory());
+  auto const exec = host.exec().with_memory(workspace);
+  std::mt19937_64 random(7);
+  auto model = make_model<any_pooling>(host.exec(), encoder, attention());
+  {
+    trainer run(host.exec(), model, rowwise_adagrad{}, adam{});
+    session_batch const batch(host.exec(), random, 40);
+    run.step(exec, batch.shared());
+    run.step(exec, batch.shared());
+    auto const before = host.memory().allocations();
+    run.step(exec, batch.shared());
+    CHECK(host.memory().allocations() == before);
+  }
+}
