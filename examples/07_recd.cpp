@@ -6,6 +6,7 @@
 // deduplication, side by side. One table, one HTML page, and a last line for machines.
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -19,19 +20,30 @@
 
 namespace {
 
+// What a stage gives, after it has told how long it took.
+template <class Stage>
+auto timed(char const* name, Stage const& stage) {
+  std::printf("%s\n", name);
+  std::fflush(stdout);
+  auto const start = std::chrono::steady_clock::now();
+  auto result = stage();
+  std::printf("  %.0f s\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return result;
+}
+
 void run(recd::plan const& plan, int threads, std::string const& page) {
   tessera::thread_pool team(threads);
   tessera::system_memory memory;
   tessera::host_exec const exec(team, memory);
   std::filesystem::create_directories(plan.folder);
   recd::report report(plan);
-  auto const stored = recd::store(exec, plan);
+  auto const stored = timed("storage", [&] { return recd::store(exec, plan); });
   report.add(stored);
-  report.add(recd::read(exec, plan, stored));
-  report.add_rm1(recd::train_rm1(exec, plan, stored));
-  report.add(recd::train_set(exec, plan, "RM2-like", tessera::rm2_sessions()));
-  report.add(recd::train_set(exec, plan, "RM3-like", tessera::rm3_sessions()));
-  report.add_without_repeats(recd::train_without_repeats(exec, plan));
+  report.add(timed("readers", [&] { return recd::read(exec, plan, stored); }));
+  report.add_rm1(timed("training, RM1-like", [&] { return recd::train_rm1(exec, plan, stored); }));
+  report.add(timed("training, RM2-like", [&] { return recd::train_set(exec, plan, "RM2-like", tessera::rm2_sessions()); }));
+  report.add(timed("training, RM3-like", [&] { return recd::train_set(exec, plan, "RM3-like", tessera::rm3_sessions()); }));
+  report.add_without_repeats(timed("training, no repeats", [&] { return recd::train_without_repeats(exec, plan); }));
   report.print();
   if (!page.empty()) report.write_page(page);
   report.print_last_line();
@@ -46,11 +58,14 @@ int main(int argc, char** argv) {
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   bool paper = false;
   CLI::App app("RecD from storage to trainer: what deduplication gains at each stage, measured side by side.");
-  app.add_flag("--paper", paper, "the full set: 14,000 sessions open at once, twice the steps");
+  app.add_flag("--paper", paper, "the full set: 16,000 sessions open at once, three times the steps");
   app.add_option("--rows", plan.rows, "samples of the log")->capture_default_str();
   app.add_option("--batch", plan.batch, "samples of a batch")->capture_default_str();
-  app.add_option("--steps", plan.steps, "steps that are timed, of each way to train")->capture_default_str();
+  app.add_option("--steps", plan.steps, "steps that are timed, of each way to train, twice")->capture_default_str();
   app.add_option("--scale", plan.scale, "takes one of so many features only")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--source-mb-per-second", plan.source_mb_per_second, "what the remote file's source lets through")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   app.add_option("--folder", plan.folder, "where the log's files go, some hundred MB; those of a run before are replaced")
       ->capture_default_str();
   app.add_option("--page", page, "the HTML page; empty: none")->capture_default_str();
@@ -59,8 +74,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     if (paper) {
       if (app.get_option("--rows")->count() == 0) plan.rows = 262'144;
-      if (app.get_option("--steps")->count() == 0) plan.steps = 12;
-      plan.page_bytes = 1 << 18;
+      if (app.get_option("--steps")->count() == 0) plan.steps = 6;
     }
     run(plan, threads, page);
     return 0;

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -95,34 +94,21 @@ void run(settings const& s) {
   host_exec const exec(team, memory);
   auto options = scaled_down(rm1_sessions(), s.scale);
   options.window_sessions = static_cast<std::int64_t>(static_cast<double>(s.rows) / options.mean_samples);
-  std::vector<std::vector<std::string>> groups;
-  std::int64_t last = -1;
-  for (auto const& feature : options.features) {
-    if (feature.kind != session_feature_kind::sequence) continue;
-    if (groups.empty() || feature.group != last) groups.emplace_back();
-    last = feature.group;
-    groups.back().push_back(feature.name);
-  }
-  for (auto const& feature : options.features)
-    if (feature.kind == session_feature_kind::user) groups.push_back({feature.name});
+  auto const groups = session_groups(options);
 
   std::printf("seed  best    inference  clustered  sessions shuffled  merged  expanded sums\n");
   for (std::int64_t seed = 1; seed <= s.seeds; ++seed) {
     options.seed = random_seed(static_cast<std::uint64_t>(seed));
     session_clicks clicks(exec, options);
     auto const schema = clicks.schema();
-    sample_columns rows(schema), sorted(schema), more(schema);
+    sample_columns rows(schema), more(schema);
     clicks.next(exec, s.rows, rows);
-    std::vector<std::int64_t> order(static_cast<std::size_t>(rows.size()));
-    std::iota(order.begin(), order.end(), std::int64_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [sessions = rows.view().sessions](std::int64_t a, std::int64_t b) { return sessions[a] < sessions[b]; });
-    sorted.append(exec, rows.view(), order);
     clicks.seek(clicks.window() + 1);  // tested on sessions of another time
     clicks.next(exec, s.test_rows, more);
     auto const best = expected_auc(exec, clicks.logits());
     std::vector<float> const labels(more.view().labels.begin(), more.view().labels.end());
-    memory_log const inference(schema, std::move(rows)), clustered(schema, std::move(sorted), s.rows), test(schema, std::move(more));
+    memory_log const clustered(schema, sorted_by(exec, rows, rows.view().sessions), s.rows), inference(schema, std::move(rows)),
+        test(schema, std::move(more));
     auto const number = static_cast<std::uint64_t>(seed);
     auto const train_on = [&](memory_log const& log, sample_order in, std::vector<std::vector<std::string>> const& kept_once,
                               shared_gradients sums) { return train(exec, s, options, log, test, in, kept_once, sums, number); };

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -112,30 +111,19 @@ void print_model(tessera::host_exec const& exec, settings const& s) {
   auto options = options_of(s);
   options.window_sessions = static_cast<std::int64_t>(static_cast<double>(3 * s.batch) / options.mean_samples) + 1;
   tessera::session_clicks log(exec, options);
-  tessera::sample_columns part(log.schema()), window(log.schema());
+  tessera::sample_columns window(log.schema()), batch(log.schema());
   std::vector<double> predicted(options.features.size(), 0), measured = predicted;
-  std::vector<std::int64_t> sessions, order;
   std::int64_t batches = 0;
   std::string groups;
   while (batches < s.batches) {
-    window.clear();
-    sessions.clear();
-    do {
-      log.next(exec, std::clamp<std::int64_t>(log.left_in_window(), 1, 4096), part);
-      window.append(exec, part.view(), 0, part.size());
-      sessions.insert(sessions.end(), log.session_numbers().begin(), log.session_numbers().end());
-    } while (log.left_in_window() > 0);
-    order.resize(sessions.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-      return sessions[static_cast<std::size_t>(a)] < sessions[static_cast<std::size_t>(b)];
-    });
+    log.next_window(exec, window);
+    auto const sorted = tessera::sorted_by(exec, window, log.session_numbers());
     if (batches == 0)
       for (auto const& group : tessera::recommend_groups(exec, window.view()).groups)
         if (group.size() > 1) groups += " " + std::to_string(group.size());
     for (std::int64_t first = 0; first + s.batch <= window.size(); first += s.batch, ++batches) {
-      tessera::sample_columns batch(log.schema());
-      batch.append(exec, window.view(), tessera::vector_view<std::int64_t const>(order).slice(first, s.batch));
+      batch.clear();
+      batch.append(exec, sorted.view(), first, s.batch);
       auto const repeats = tessera::measure_batch(exec, batch.view());
       for (std::size_t f = 0; f < predicted.size(); ++f) {
         predicted[f] += repeats.predicted_length(static_cast<std::int64_t>(f));

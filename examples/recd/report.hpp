@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,7 @@ class report {
 
  private:
   std::vector<std::vector<std::string>> rows() const;
+  std::vector<std::vector<std::string>> trainer_rows() const;
 
   plan plan_;
   storage_result stored_;
@@ -34,5 +37,22 @@ class report {
   trainer_result rm1_, none_;
   std::vector<trainer_result> others_;
 };
+
+inline std::string text(char const* format, auto... values) {
+  char line[512];
+  std::snprintf(line, sizeof line, format, values...);
+  return line;
+}
+inline std::string times(double ratio) { return text("%.2fx", ratio); }
+inline std::string megabytes(double bytes) { return text("%.1f MB", bytes / 1e6); }
+inline std::string megabytes(std::int64_t bytes) { return megabytes(static_cast<double>(bytes)); }
+inline std::string order_of(bool is_clustered) { return is_clustered ? "clustered" : "order of inference"; }
+inline std::string settings_of(stored_file const& file) {
+  auto const kib = static_cast<long long>(file.page_bytes / 1024);
+  return (file.dictionary ? "dictionary, pages of " : "plain, pages of ") +
+         (kib < 1024 ? text("%lld KiB", kib) : text("%lld MiB", kib / 1024));
+}
+/// Seconds of a stage as milliseconds a thousand samples.
+inline double a_thousand(double seconds, std::int64_t samples) { return 1e6 * seconds / static_cast<double>(samples); }
 
 }  // namespace recd

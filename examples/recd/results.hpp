@@ -7,35 +7,35 @@
 #include <string>
 #include <vector>
 
-#include <tessera/data/dedupe_model.hpp>
-#include <tessera/data/session_clicks.hpp>
+#include <tessera/data/sample_reader.hpp>
 #include <tessera/data/session_sets.hpp>
 #include <tessera/data/session_statistics.hpp>
-#include <tessera/tensor/id_pipeline.hpp>
-#include <tessera/tensor/id_transforms.hpp>
 #include <tessera/tessera.hpp>
-#include <tessera/train/session_model.hpp>
+#include <tessera/train/session_parts.hpp>
 
 namespace recd {
 
 /// What the run is of.
 struct plan {
   std::int64_t rows = 65'536;  // of the RM1-like log; a sixteenth and a half as many sessions, all open at once
-  std::int64_t batch = 2048;
-  std::int64_t steps = 3;             // timed, of each way to train
-  std::int64_t page_bytes = 1 << 16;  // of a column, compressed at once: so small that a smaller log's interleaved sessions stay apart
+  std::int64_t batch = 2048;   // samples
+  std::int64_t steps = 2;      // timed, of each way to train and round
   int zstd_level = 3;
-  std::int64_t scale = 1;  // of the sets' features a scale-th, for a small machine
-  double source_mb_per_second = 150;
-  std::string folder;  // where files go
+  std::int64_t scale = 1;             // of the sets' features a scale-th, for a small machine
+  double source_mb_per_second = 150;  // of the remote file
+  std::string folder;                 // where files go
 };
 
 /// A file of the log: how it is written, and how large it became.
 struct stored_file {
   bool clustered = false, dictionary = false;
-  std::int64_t row_group_rows = 0;
+  std::int64_t page_bytes = 0;
   std::int64_t bytes = 0;
+
+  double times_larger(stored_file const& than) const { return static_cast<double>(bytes) / static_cast<double>(than.bytes); }
 };
+/// What is tried. In a small log, small pages in the order of inference hold few samples of one session, as large ones of a large log do.
+constexpr std::int64_t small_pages = 1 << 16, large_pages = 1 << 20;
 
 /// What repeats in the log, as the paper's Figures 3 and 4 have it.
 struct repeat_figures {
@@ -49,10 +49,10 @@ struct storage_result {
   std::int64_t rows = 0, value_bytes = 0;
   repeat_figures repeats;
   std::vector<stored_file> files;
-  double log_by_sample = 1, log_by_session = 1;          // what the log store's compression gains
-  double entropy_bytes = 0, distinct_entropy_bytes = 0;  // of all ids at their frequencies; of those that are new in their session
-  double generate_seconds = 0, cluster_seconds = 0;
-  std::string inference, clustered;  // the files that the next stages read
+  std::int64_t log_shards = 0;
+  double log_by_sample = 1, log_by_session = 1;          // how many times smaller the log store's compression makes messages
+  double entropy_bytes = 0, distinct_entropy_bytes = 0;  // estimates: ids one by one at their frequencies; those new in their session
+  std::string inference, clustered;                      // the files that the next stages read
 
   stored_file const& best(bool is_clustered) const;
   stored_file const& like(stored_file const& other, bool is_clustered) const;
@@ -64,6 +64,7 @@ struct storage_result {
 /// An epoch of batches of one file.
 struct reading_result {
   std::int64_t samples = 0, read_bytes = 0, sent_bytes = 0;
+  std::uint64_t hash = 0;  // the same for the same samples, whatever their order and form
   double seconds = 0;
   tessera::reader_times times;
 
@@ -76,34 +77,66 @@ struct reader_result {
   double cached_ratio() const { return cached[1].rate() / cached[0].rate(); }
 };
 
+/// What steps go through; where rows are shared, each distinct one once.
+struct amounts {
+  double sequence_ids = 0;                 // of sequences that a transformer pools
+  double products = 0;                     // multiplications of these transformers: linear in a sequence's length, and quadratic
+  double bag_ids = 0, bag_vectors = 0;     // of the other features: ids, and a vector a sample, shared or not
+  double sequence_rows = 0, bag_rows = 0;  // of tables, that a batch updates
+
+  amounts& operator+=(amounts const& other);
+};
+
+/// What a first step on the largest batch takes at once: inputs and activations.
+struct memory_peak {
+  double bytes = 0;
+  amounts ids;  // of that batch
+};
+
 /// One way to train: so many samples, each once.
 struct training_result {
   std::string name;
   std::int64_t batch = 0, samples = 0;
-  double seconds = 0;              // of all of them
-  double loss = 0;                 // of the last step
-  std::size_t peak_bytes = 0;      // of inputs and activations: what a step takes, and the batch
-  std::size_t sequence_bytes = 0;  // of these, what grows with the ids of sequences
+  double seconds = 0;          // of all of them
+  std::vector<double> losses;  // of each step
+  memory_peak peak;
+  amounts work, expanded;  // of all batches: as they are, and were every row a sample's
   tessera::session_times times;
 
   double rate() const { return static_cast<double>(samples) / seconds; }
+  /// Seconds of what is no stage of its own: loss, and the update of dense parameters.
+  double rest() const;
+};
+
+/// What sharing can gain: the share of the time that does less, and how many times less.
+struct sharing {
+  double share = 0, factor = 1;
+
+  double bound() const { return 1 / (1 - share + share / factor); }
 };
 
 /// The ways to train on one set.
 struct trainer_result {
   std::string set;
-  std::vector<training_result> ways;                       // the first is that without deduplication, in the order of inference
-  double factor = 1, sequence_factor = 1, bag_factor = 1;  // how many times fewer ids distinct rows have
+  std::vector<training_result> ways;  // the first is that without deduplication, in the order of inference
+  double predicted_bytes = 0;         // peak of the way "+ O7", from steps of the baseline
 
+  /// Of two rounds of the same way, the faster is kept. @throws tessera::error incompatible where their losses differ.
+  training_result const& add(training_result way);
   training_result const& of(std::string const& name) const;
-  double ratio(std::string const& name) const { return of(name).rate() / ways.front().rate(); }
-  /// The most that sharing can gain at an equal batch: the first way's time over that with each stage divided by the factor of its ids.
-  double bound() const;
-  /// The share of the first way's peak memory that the factors predict.
-  double expected_memory() const;
+  training_result const* find(std::string const& name) const;  // or none
+  training_result const& baseline() const { return ways.front(); }
+  /// Of throughputs. Where a way has samples of its own, the baseline's time is scaled to them, stage by stage.
+  double ratio(std::string const& name) const;
+  /// Of a way that pools distinct rows, by the baseline's time of each stage and what either way's stage goes through.
+  sharing expected(std::string const& name) const;
+  /// Shows that these ways, which train on the same batches, have the same losses. @throws tessera::error incompatible, naming the step.
+  void check_losses(std::vector<std::string> const& names) const;
 };
+constexpr double loss_tolerance = 1e-5;  // relative
 
 storage_result store(tessera::host_exec const& exec, plan const& plan);
+/// @throws tessera::error incompatible where the two sides deliver other samples.
 reader_result read(tessera::host_exec const& exec, plan const& plan, storage_result const& stored);
 /// The RM1-like set, from its files; and others, made in memory.
 trainer_result train_rm1(tessera::host_exec const& exec, plan const& plan, storage_result const& stored);
@@ -113,7 +146,5 @@ trainer_result train_without_repeats(tessera::host_exec const& exec, plan const&
 
 /// A set's log of about `rows` samples, of sessions that are all open at once.
 tessera::session_clicks_options log_options(plan const& plan, tessera::session_clicks_options options, std::int64_t rows);
-/// The groups of a set: its sequences by group, each feature of users on its own.
-std::vector<std::vector<std::string>> groups_of(tessera::session_clicks_options const& options);
 
 }  // namespace recd

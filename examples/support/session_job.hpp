@@ -191,11 +191,8 @@ class session_job : public any_job {
     options.samples_per_session = samples_per_session(log, enough);
     tessera::sample_columns block, sample(log.schema());
     log.read(exec, 0, block);
-    std::vector<std::int64_t> order(static_cast<std::size_t>(std::min(enough, block.size())));
-    std::iota(order.begin(), order.end(), std::int64_t{0});
-    if (auto const times = block.view().times; !times.empty())
-      std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return times[a] < times[b]; });
-    sample.append(exec, block.view(), order);
+    sample.append(exec, block.view(), 0, std::min(enough, block.size()));
+    if (auto const times = sample.view().times; !times.empty()) sample = tessera::sorted_by(exec, sample, times);
     auto const found = tessera::recommend_groups(exec, sample.view(), options);
 
     auto const columns = plan_.columns();

@@ -14,7 +14,7 @@
 #include <parquet/schema.h>
 
 #include <tessera/data/parquet_log.hpp>
-#include <tessera/data/sample_reader.hpp>
+#include <tessera/data/sample_columns.hpp>
 #include <tessera/tessera_files.hpp>
 
 namespace examples {
@@ -29,7 +29,6 @@ class session_log {
   std::int64_t block_count() const noexcept { return log_.block_count(); }
   std::int64_t rows(std::int64_t block) const noexcept { return log_.rows(block); }
   std::int64_t first_row(std::int64_t block) const noexcept { return log_.first_row(block); }
-  std::int64_t largest_block_rows() const noexcept { return log_.largest_block_rows(); }
   std::uint32_t fingerprint() const noexcept { return log_.fingerprint(); }
 
   void read(tessera::host_exec const& exec, std::int64_t block, tessera::sample_columns& out) const {
@@ -49,7 +48,7 @@ class session_log {
  private:
   tessera::parquet_log log_;
 };
-static_assert(tessera::sample_log<session_log>);
+static_assert(tessera::fingerprinted_source<session_log>);
 
 /// The columns of a Parquet file by what they may be, for a person who has named none.
 inline std::vector<tessera::error_value> kinds_of_columns(std::string const& path) {

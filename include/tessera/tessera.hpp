@@ -53,6 +53,7 @@
 #include <tessera/data/memory_log.hpp>
 #include <tessera/data/planted_clicks.hpp>
 #include <tessera/data/planted_log.hpp>
+#include <tessera/data/planted_model.hpp>
 #include <tessera/data/planted_reader.hpp>
 #include <tessera/data/prefetching_reader.hpp>
 #include <tessera/data/preprocessing.hpp>

@@ -18,6 +18,7 @@
 
 using tessera::buffer;
 using tessera_tests::counting_memory;
+using tessera_tests::is_aligned;
 using tessera_tests::serial_host;
 
 static_assert(!std::is_copy_constructible_v<buffer<float>> && !std::is_copy_assignable_v<buffer<float>>);
@@ -48,8 +49,6 @@ struct noting_memory {
     ::operator delete (pointer, std::align_val_t{64});
   }
 };
-
-bool aligned(void const* pointer, std::size_t alignment) { return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0; }
 
 }  // namespace
 
@@ -82,8 +81,8 @@ TEST_CASE("a buffer is aligned storage for its elements") {
   serial_host host;
   buffer<char> bytes(host.exec(), 3);
   buffer<wide> wides(host.exec(), 3);
-  CHECK(aligned(bytes.data(), 64));
-  CHECK(aligned(wides.data(), 256));
+  CHECK(is_aligned(bytes.data(), 64));
+  CHECK(is_aligned(wides.data(), 256));
   CHECK(host.memory().live_bytes() == 3 + 3 * sizeof(wide));
   bytes[2] = 'c';
   CHECK(std::as_const(bytes)[2] == 'c');
@@ -203,7 +202,7 @@ TEST_CASE("buffers in an arena, from scope to scope") {
     buffer<wide> const b(exec, 3);
     if (round == 0) first = a.data();
     CHECK(a.data() == first);
-    CHECK(aligned(b.data(), 256));
+    CHECK(is_aligned(b.data(), 256));
   }
   CHECK(host.memory().allocations() == 1);
 }

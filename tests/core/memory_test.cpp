@@ -28,6 +28,7 @@ using tessera::memory_resource;
 using tessera::pmr_memory;
 using tessera::system_memory;
 using tessera_tests::counting_memory;
+using tessera_tests::is_aligned;
 
 // The sanitizers' allocators end the process where malloc returns null, unless told otherwise.
 extern "C" char const* __asan_default_options();  // NOLINT: the sanitizer's name
@@ -57,8 +58,6 @@ static_assert(!std::is_copy_constructible_v<arena<system_memory>> && !std::is_mo
 
 struct any_exec {};
 
-bool aligned(void const* pointer, std::size_t alignment) { return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0; }
-
 }  // namespace
 
 TEST_CASE("system memory is aligned and writable") {
@@ -69,8 +68,8 @@ TEST_CASE("system memory is aligned and writable") {
       CAPTURE(bytes);
       void* const pointer = memory.allocate(any_exec{}, bytes, alignment);
       REQUIRE(pointer != nullptr);
-      CHECK(aligned(pointer, alignment));
-      if (bytes >= 1 << 22) CHECK(aligned(pointer, system_memory::huge_page_bytes));
+      CHECK(is_aligned(pointer, alignment));
+      if (bytes >= 1 << 22) CHECK(is_aligned(pointer, system_memory::huge_page_bytes));
       std::memset(pointer, 1, bytes);
       memory.deallocate(any_exec{}, pointer, bytes, alignment);
     }
@@ -115,7 +114,7 @@ TEST_CASE("a pmr resource serves through its adaptor") {
     auto* const first = static_cast<std::byte*>(memory.allocate(any_exec{}, 100, 64));
     auto* const second = static_cast<std::byte*>(memory.allocate(any_exec{}, 100, 4096));
     CHECK(first == storage);
-    CHECK(aligned(second, 4096));
+    CHECK(is_aligned(second, 4096));
     CHECK(second >= first + 100);
     memory.deallocate(any_exec{}, second, 100, 4096);
     memory.deallocate(any_exec{}, first, 100, 64);
@@ -127,7 +126,7 @@ TEST_CASE("a pmr resource serves through its adaptor") {
     std::vector<void*> pieces;
     for (std::size_t i = 1; i < 200; ++i) {
       pieces.push_back(memory.allocate(any_exec{}, 37 * i, 64));
-      CHECK(aligned(pieces.back(), 64));
+      CHECK(is_aligned(pieces.back(), 64));
       std::memset(pieces.back(), 1, 37 * i);
     }
     for (std::size_t i = 1; i < 200; ++i) memory.deallocate(any_exec{}, pieces[i - 1], 37 * i, 64);
@@ -316,7 +315,7 @@ TEST_CASE("random use of an arena never overlaps, loses or moves a piece") {
         std::size_t const alignment = std::size_t{1} << random() % 13;
         std::size_t const bytes = action < 2 ? random() % 100'000 : random() % 3 == 0 ? 0 : random() % 500;
         auto* const data = static_cast<std::byte*>(memory.allocate(any_exec{}, bytes, alignment));
-        if (!aligned(data, std::max<std::size_t>(alignment, 64))) FAIL("misaligned");
+        if (!is_aligned(data, std::max<std::size_t>(alignment, 64))) FAIL("misaligned");
         for (auto const& p : model)
           if (data < p.data + p.bytes && p.data < data + bytes) FAIL("overlap");
         auto const mark = static_cast<unsigned char>(random());

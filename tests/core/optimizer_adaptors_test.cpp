@@ -14,10 +14,9 @@
 namespace {
 
 using namespace tessera;
+using tessera_tests::as_double;
 using tessera_tests::compare_with;
 using tessera_tests::driven_row;
-
-double as_double(float x) { return static_cast<double>(x); }
 
 // What changes no gradient has no `gradient_of`, so that a backward need not call it.
 template <class O>

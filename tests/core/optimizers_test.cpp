@@ -13,10 +13,9 @@
 
 namespace {
 
+using tessera_tests::as_double;
 using tessera_tests::compare_with;
 using tessera_tests::driven_row;
-
-double as_double(float x) { return static_cast<double>(x); }
 
 struct wrong_gradient_of : tessera::sgd {
   float gradient_of(float gradient) const { return gradient; }

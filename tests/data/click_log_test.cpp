@@ -16,8 +16,8 @@ using namespace click_tests;
 
 namespace {
 
-std::vector<sample> read_all(tessera::host_exec const& exec, tessera::click_log const& log) {
-  std::vector<sample> all;
+std::vector<click> read_all(tessera::host_exec const& exec, tessera::click_log const& log) {
+  std::vector<click> all;
   tessera::buffer<char> text;
   tessera::raw_rows rows;
   std::int64_t next = 0, largest = 0;
@@ -44,7 +44,7 @@ TEST_CASE("click_log: the samples of all files in their order, whatever the bloc
   std::mt19937_64 random(seed);
   temporary_folder folder;
   std::vector<std::string> files;
-  std::vector<sample> expected;
+  std::vector<click> expected;
   for (int const rows : {70, 1, 200}) {
     log_shape shape;
     shape.rows = rows;

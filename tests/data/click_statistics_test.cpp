@@ -83,7 +83,7 @@ TEST_CASE("click_statistics: counts, means and variances as a naive pass finds t
     shape.empty_columns = {4, 20};
     parts.push_back(random_log(random, shape));
   }
-  std::vector<sample> all;
+  std::vector<click> all;
   for (auto const& part : parts) {
     std::int64_t bad_line = 0;
     auto const some = naive_parse(part, bad_line);
@@ -94,7 +94,7 @@ TEST_CASE("click_statistics: counts, means and variances as a naive pass finds t
     host h(threads);
     auto const statistics = statistics_of(h.exec, parts);
     CHECK(statistics.rows() == static_cast<std::int64_t>(all.size()));
-    CHECK(statistics.clicks() == std::count_if(all.begin(), all.end(), [](sample const& s) { return s.label > 0; }));
+    CHECK(statistics.clicks() == std::count_if(all.begin(), all.end(), [](click const& s) { return s.label > 0; }));
     for (std::size_t column = 0; column < 13; ++column) {
       CAPTURE(column);
       auto const c = static_cast<std::int64_t>(column);

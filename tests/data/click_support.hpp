@@ -50,16 +50,16 @@ struct host {
 };
 
 /// A sample as the naive parser sees it.
-struct sample {
+struct click {
   float label = 0;
   std::array<std::int32_t, 13> integers{};
   std::array<std::int64_t, 26> categories{};
 
-  bool operator==(sample const&) const = default;
+  bool operator==(click const&) const = default;
 };
 
-inline std::vector<sample> samples_of(tessera::raw_rows_view rows) {
-  std::vector<sample> result(static_cast<std::size_t>(rows.size()));
+inline std::vector<click> samples_of(tessera::raw_rows_view rows) {
+  std::vector<click> result(static_cast<std::size_t>(rows.size()));
   for (std::int64_t i = 0; i < rows.size(); ++i) {
     auto& s = result[static_cast<std::size_t>(i)];
     s.label = rows.labels[i];
@@ -70,8 +70,8 @@ inline std::vector<sample> samples_of(tessera::raw_rows_view rows) {
 }
 
 /// What the layout's description says, by streams and strings. Nothing: some line (from 1, in `bad_line`) is refused.
-inline std::optional<std::vector<sample>> naive_parse(std::string const& text, std::int64_t& bad_line) {
-  std::vector<sample> result;
+inline std::optional<std::vector<click>> naive_parse(std::string const& text, std::int64_t& bad_line) {
+  std::vector<click> result;
   std::istringstream lines(text);
   bad_line = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -81,7 +81,7 @@ inline std::optional<std::vector<sample>> naive_parse(std::string const& text, s
     std::istringstream split(line + '\t');
     for (std::string field; std::getline(split, field, '\t');) fields.push_back(field);
     if (fields.size() != 40) return std::nullopt;
-    sample s;
+    click s;
     if (fields[0] != "0" && fields[0] != "1") return std::nullopt;
     s.label = fields[0] == "1" ? 1.0F : 0.0F;
     for (std::size_t i = 0; i < 13; ++i) {

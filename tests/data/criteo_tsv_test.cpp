@@ -15,7 +15,7 @@ using namespace std::string_literals;
 
 namespace {
 
-std::vector<sample> parse(tessera::host_exec const& exec, std::string const& text) {
+std::vector<click> parse(tessera::host_exec const& exec, std::string const& text) {
   tessera::raw_rows rows;
   tessera::parse_criteo(exec, text, "log.tsv", rows);
   return samples_of(rows.view());
@@ -214,7 +214,7 @@ TEST_CASE("read_criteo: random logs as the naive parser reads them, whatever blo
         tessera::line_blocks const file(path, block_bytes);
         tessera::buffer<char> bytes;
         tessera::raw_rows rows;
-        std::vector<sample> all;
+        std::vector<click> all;
         for (std::int64_t block = 0; block < file.block_count(); ++block) {
           tessera::read_criteo(h.exec, file, block, bytes, rows);
           auto const some = samples_of(rows.view());

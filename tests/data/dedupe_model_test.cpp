@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
 #include <tessera/data/dedupe_model.hpp>
 
 #include <doctest/doctest.h>
@@ -13,45 +14,31 @@
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <tessera/core/thread_team.hpp>
 #include <tessera/data/session_clicks.hpp>
 #include <tessera/data/session_sets.hpp>
 
+#include "hosts.hpp"
 #include "random.hpp"
+#include "sample_support.hpp"
 #include "temporary_folder.hpp"
 
 namespace {
 
 using namespace tessera;
 using tessera_tests::error_of;
+using tessera_tests::pool_host;
+using tessera_tests::serial_host;
 using list = std::vector<std::int64_t>;
 
-struct host {
-  thread_pool pool;
-  system_memory memory;
-  host_exec exec;
-
-  explicit host(int threads = 1) : pool(threads), exec(pool, memory) {}
-};
-
 /// The next window of a log, its sessions one behind the other.
-sample_columns clustered_window(host const& h, session_clicks& log) {
-  sample_columns part(log.schema()), all(log.schema()), result(log.schema());
-  std::vector<std::int64_t> sessions;
-  do {
-    log.next(h.exec, std::max<std::int64_t>(1, log.left_in_window()), part);
-    all.append(h.exec, part.view(), 0, part.size());
-    sessions.insert(sessions.end(), log.session_numbers().begin(), log.session_numbers().end());
-  } while (log.left_in_window() > 0);
-  std::vector<std::int64_t> order(sessions.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return sessions[static_cast<std::size_t>(a)] < sessions[static_cast<std::size_t>(b)];
-  });
-  result.append(h.exec, all.view(), order);
-  return result;
+sample_columns clustered_window(host_exec const& exec, session_clicks& log) {
+  sample_columns rows(log.schema());
+  log.next_window(exec, rows);
+  return sorted_by(exec, rows, log.session_numbers());
 }
 
 /// A part of samples.
@@ -77,16 +64,22 @@ TEST_CASE("dedupe_length: the paper's formula and its example") {
   CHECK(error_of([] { dedupe_length(1, 1, 0.5, 0.5); }).value("samples_per_session") == "0.5");
   CHECK(error_of([] { dedupe_factor(2, 1.5); }).value("stays") == "1.5");
   CHECK(error_of([] { dedupe_factor(2, -0.5); }).code() == errc::invalid_argument);
-  CHECK(error_of([] { dedupe_factor(std::numeric_limits<double>::quiet_NaN(), 0.5); }).code() == errc::invalid_argument);
+  constexpr auto infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (double const wrong : {nan, infinity, -infinity, 0.0, -1.0}) {
+    CHECK(error_of([=] { dedupe_factor(wrong, 0.5); }).code() == errc::invalid_argument);
+    CHECK(error_of([=] { dedupe_length(1, 1, wrong, 1); }).code() == errc::invalid_argument);
+  }
+  CHECK(error_of([=] { dedupe_factor(2, nan); }).code() == errc::invalid_argument);
+  CHECK(error_of([=] { dedupe_factor(infinity, 1); }).value("samples_per_session") == "inf");
 }
 
 TEST_CASE("measure_batch: the batch of the paper's Figure 5, by columns and by keys") {
-  host h;
+  serial_host h;
   // Rows 0 and 2 of a and of b are the same; of c and d, rows 0 and 1.
   auto const batch = keyed_jagged<std::int64_t>::from_rows(
-      h.exec, {{"a", {{1, 2}, {3}, {1, 2}}}, {"b", {{3, 4, 5}, {6, 7, 8}, {3, 4, 5}}}, {"c", {{7, 8}, {7, 8}, {10}}}});
+      h.exec(), {{"a", {{1, 2}, {3}, {1, 2}}}, {"b", {{3, 4, 5}, {6, 7, 8}, {3, 4, 5}}}, {"c", {{7, 8}, {7, 8}, {10}}}});
   std::vector<std::int64_t> const one{5, 5, 5}, two{5, 6, 5}, apart{5, 6, 7};
-  auto const whole = measure_batch(h.exec, batch.view(), one);
+  auto const whole = measure_batch(h.exec(), batch.view(), one);
   CHECK(whole.samples == 3);
   CHECK(whole.sessions == 1);
   CHECK(whole.samples_per_session() == 3);
@@ -96,41 +89,65 @@ TEST_CASE("measure_batch: the batch of the paper's Figure 5, by columns and by k
   CHECK(whole.features[1].stays() == 0);  // it comes back, but not just behind
   CHECK(whole.features[2].stays() == doctest::Approx(0.5));
   CHECK(whole.predicted_length(2) == doctest::Approx(5 * (1 - 2.0 / 3 * 0.5)));
-  auto const parted = measure_batch(h.exec, batch.view(), two);
+  auto const parted = measure_batch(h.exec(), batch.view(), two);
   CHECK(parted.measured_length(0) == 3);
   CHECK(parted.features[1].stays() == 1);
   CHECK(parted.measured_length(2) == 5);
   CHECK(parted.measured_length_across(2) == 3);
-  auto const none = measure_batch(h.exec, batch.view(), apart);
+  auto const none = measure_batch(h.exec(), batch.view(), apart);
   CHECK(none.samples_per_session() == 1);
   CHECK(none.measured_length(1) == 9);
   CHECK(none.predicted_length(1) == doctest::Approx(9));
   CHECK(none.measured_length_across(1) == 6);
 
   std::vector<std::int64_t> const few{1};
-  CHECK(error_of([&] { measure_batch(h.exec, batch.view(), few); }).code() == errc::shape_mismatch);
-  auto const empty = measure_batch(h.exec, sample_columns(2, 3, true, false).view());
+  CHECK(error_of([&] { measure_batch(h.exec(), batch.view(), few); }).code() == errc::shape_mismatch);
+  auto const empty = measure_batch(h.exec(), sample_columns(2, 3, true, false).view());
   CHECK(empty.samples_per_session() == 1);
   CHECK(empty.measured_length(2) == 0);
   CHECK(empty.predicted_length(2) == 0);
-  CHECK(measure_batch(h.exec, keyed_jagged_view<std::int64_t const>{}, one).features.empty());
+  CHECK(measure_batch(h.exec(), keyed_jagged_view<std::int64_t const>{}, one).features.empty());
+}
+
+TEST_CASE("measure_batch: what it takes of the memory it gives back, and calls on several threads agree") {
+  serial_host owner, counted;
+  sample_columns samples;
+  std::mt19937_64 random(4);
+  sample_tests::table_shape const shape{500};
+  sample_tests::fill(owner.exec(), sample_tests::schema_of(shape), sample_tests::random_samples(random, shape), samples);
+  auto const found = measure_batch(counted.exec(), samples.view());
+  CHECK(found.samples == 500);
+  CHECK(counted.memory().allocations() > 0);
+  CHECK(counted.memory().live_pieces() == 0);
+
+  thread_pool pool(2);
+  system_memory memory;
+  host_exec const shared(pool, memory);
+  std::vector<batch_repeats> others(4);
+  std::vector<std::thread> threads;
+  for (auto& other : others) threads.emplace_back([&other, &shared, &samples] { other = measure_batch(shared, samples.view()); });
+  for (auto& thread : threads) thread.join();
+  for (auto const& other : others) CHECK(other.features == found.features);
+
+  sample_tests::fill(owner.exec(), sample_tests::schema_of(shape, false), sample_tests::random_samples(random, shape), samples);
+  CHECK(error_of([&] { measure_batch(shared, samples.view()); }).code() == errc::shape_mismatch);
 }
 
 TEST_CASE("dedupe_length: within 5 % of what is counted, for every feature of the sets, in clustered batches of 2,048") {
-  host h(2);
+  pool_host<2> h;
   auto const check = [&](std::string const& name, session_clicks_options options, double bound) {
     CAPTURE(name);
     options.window_sessions = options.mean_samples > 1 ? 1500 : 2100;
     options.windows = checks_indices ? 2 : 14;
     options.seed = random_seed{42};
-    session_clicks log(h.exec, options);
+    session_clicks log(h.exec(), options);
     std::vector<double> predicted(options.features.size(), 0), measured = predicted;
     double samples = 0, sessions = 0;
     for (std::int64_t window = 0; window < options.windows; ++window) {
-      auto const rows = clustered_window(h, log);
+      auto const rows = clustered_window(h.exec(), log);
       for (std::int64_t first = 0; first + 2048 <= rows.size(); first += 2048) {
         columns_part const part(rows.view(), first, 2048);
-        auto const batch = measure_batch(h.exec, part.features, part.sessions);
+        auto const batch = measure_batch(h.exec(), part.features, part.sessions);
         samples += static_cast<double>(batch.samples);
         sessions += static_cast<double>(batch.sessions);
         for (std::size_t f = 0; f < predicted.size(); ++f) {
@@ -157,17 +174,18 @@ TEST_CASE("dedupe_length: within 5 % of what is counted, for every feature of th
 }
 
 TEST_CASE("recommend_groups: the groups of RM1, users on their own, and no items") {
-  host h(2);
+  pool_host<2> h;
+  serial_host one;
   for (std::uint64_t const seed : {1U, 2U, 3U}) {
     CAPTURE(seed);
     auto options = rm1_sessions();
     options.window_sessions = 500;
     options.windows = 1;
     options.seed = random_seed{seed};
-    session_clicks log(h.exec, options);
-    auto const sample = clustered_window(h, log);
+    session_clicks log(h.exec(), options);
+    auto const sample = clustered_window(h.exec(), log);
     REQUIRE(sample.size() > 4096);
-    auto const found = recommend_groups(h.exec, sample.view());
+    auto const found = recommend_groups(h.exec(), sample.view());
     std::vector<std::vector<std::int64_t>> expected{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10}, {11, 12, 13}, {14, 15}};
     for (std::int64_t f = 16; f < 116; ++f) expected.push_back({f});
     CHECK(found.groups == expected);
@@ -185,22 +203,21 @@ TEST_CASE("recommend_groups: the groups of RM1, users on their own, and no items
       CHECK(reason.disagreement <= 0.05);
     }
     // The same by the log's own order, which keeps each session's, and on one thread.
-    host one;
     log.seek(0);
     sample_columns as_logged(log.schema());
-    log.next(one.exec, 1 << 20, as_logged);
-    CHECK(recommend_groups(one.exec, as_logged.view()).groups == expected);
+    log.next(one.exec(), 1 << 20, as_logged);
+    CHECK(recommend_groups(one.exec(), as_logged.view()).groups == expected);
     // Fewer samples a session are worth less: at 1.5 users fall to 1 / (1 - 0.9 / 3).
     recommend_groups_options short_sessions;
     short_sessions.samples_per_session = 1.5;
-    CHECK(recommend_groups(h.exec, sample.view(), short_sessions).groups.empty());
+    CHECK(recommend_groups(h.exec(), sample.view(), short_sessions).groups.empty());
     short_sessions.least_factor = 1.44;
-    CHECK(recommend_groups(h.exec, sample.view(), short_sessions).groups.size() == 5);
+    CHECK(recommend_groups(h.exec(), sample.view(), short_sessions).groups.size() == 5);
   }
 }
 
 TEST_CASE("recommend_groups: features join by the samples at which they change, within the share allowed") {
-  host h;
+  serial_host h;
   // 40 samples of one session; the first changes at 10, 20, 30, as the second but for 30, as the third but later.
   auto const rows_of = [&](std::set<std::int64_t> const& changes) {
     std::vector<list> rows;
@@ -210,56 +227,59 @@ TEST_CASE("recommend_groups: features join by the samples at which they change, 
   };
   std::set<std::int64_t> every;
   for (std::int64_t i = 0; i < 40; ++i) every.insert(i);
-  auto const batch = keyed_jagged<std::int64_t>::from_rows(h.exec, {{"a", rows_of({10, 20, 30})},
-                                                                    {"b", rows_of({10, 20})},
-                                                                    {"c", rows_of({11, 20, 30})},
-                                                                    {"never", rows_of({})},
-                                                                    {"always", rows_of(every)},
-                                                                    {"never too", rows_of({})},
-                                                                    {"a too", rows_of({10, 20, 30})}});
+  auto const batch = keyed_jagged<std::int64_t>::from_rows(h.exec(), {{"a", rows_of({10, 20, 30})},
+                                                                      {"b", rows_of({10, 20})},
+                                                                      {"c", rows_of({11, 20, 30})},
+                                                                      {"never", rows_of({})},
+                                                                      {"always", rows_of(every)},
+                                                                      {"never too", rows_of({})},
+                                                                      {"a too", rows_of({10, 20, 30})}});
   std::vector<jagged_view<std::int64_t const>> features;
   for (std::int64_t k = 0; k < 7; ++k) features.push_back(batch.view().key(k));
   std::vector<std::int64_t> const sessions(40, 8);
   using groups = std::vector<std::vector<std::int64_t>>;
   recommend_groups_options options;
-  CHECK(recommend_groups(h.exec, features, sessions).groups == groups{{0, 6}, {1}, {2}, {3, 5}});
+  CHECK(recommend_groups(h.exec(), features, sessions).groups == groups{{0, 6}, {1}, {2}, {3, 5}});
   options.most_disagreement = 0.34;  // b differs at one of three
-  auto const wider = recommend_groups(h.exec, features, sessions, options);
+  auto const wider = recommend_groups(h.exec(), features, sessions, options);
   CHECK(wider.groups == groups{{0, 1, 6}, {2}, {3, 5}});
   CHECK(wider.features[1].disagreement == doctest::Approx(1.0 / 3));
   CHECK(wider.features[4].group == -1);
   CHECK(wider.features[4].stays == 0);
   CHECK(wider.features[0].stays == doctest::Approx(36.0 / 39));
   options.most_disagreement = 0.5;  // c at two of four
-  CHECK(recommend_groups(h.exec, features, sessions, options).groups == groups{{0, 1, 2, 6}, {3, 5}});
+  CHECK(recommend_groups(h.exec(), features, sessions, options).groups == groups{{0, 1, 2, 6}, {3, 5}});
   options.least_factor = 0.5;
   options.most_disagreement = 0;
-  CHECK(recommend_groups(h.exec, features, sessions, options).groups == groups{{0, 6}, {1}, {2}, {3, 5}, {4}});
+  CHECK(recommend_groups(h.exec(), features, sessions, options).groups == groups{{0, 6}, {1}, {2}, {3, 5}, {4}});
 
   // Sessions of one sample: nothing is known to stay.
   std::vector<std::int64_t> apart(40);
   std::iota(apart.begin(), apart.end(), 0);
-  auto const none = recommend_groups(h.exec, features, apart);
+  auto const none = recommend_groups(h.exec(), features, apart);
   CHECK(none.groups.empty());
   CHECK(none.samples_per_session == 1);
   CHECK(none.features[3].factor == 1);
-  auto const nothing = recommend_groups(h.exec, std::vector<jagged_view<std::int64_t const>>(2), std::vector<std::int64_t>{});
+  auto const nothing = recommend_groups(h.exec(), std::vector<jagged_view<std::int64_t const>>(2), std::vector<std::int64_t>{});
   CHECK(nothing.groups.empty());
   CHECK(nothing.features.size() == 2);
-  CHECK(recommend_groups(h.exec, std::vector<jagged_view<std::int64_t const>>{}, sessions).features.empty());
+  CHECK(recommend_groups(h.exec(), std::vector<jagged_view<std::int64_t const>>{}, sessions).features.empty());
 }
 
 TEST_CASE("recommend_groups: what it refuses, by name") {
-  host h;
+  serial_host h;
   std::vector<jagged_view<std::int64_t const>> const rows(1);
   std::vector<std::int64_t> const sessions{1, 2};
-  CHECK(error_of([&] { recommend_groups(h.exec, rows, sessions); }).value("sessions") == "2");
+  CHECK(error_of([&] { recommend_groups(h.exec(), rows, sessions); }).value("sessions") == "2");
   auto const refused = [&](double recommend_groups_options::*option, double value) {
     recommend_groups_options options;
     options.*option = value;
-    return error_of([&] { recommend_groups(h.exec, {}, {}, options); });
+    return error_of([&] { recommend_groups(h.exec(), {}, {}, options); });
   };
   CHECK(refused(&recommend_groups_options::least_factor, -1).value("least_factor") == "-1");
   CHECK(refused(&recommend_groups_options::samples_per_session, 0.5).value("samples_per_session") == "0.5");
+  CHECK(refused(&recommend_groups_options::samples_per_session, std::numeric_limits<double>::infinity()).value("samples_per_session") ==
+        "inf");
+  CHECK(refused(&recommend_groups_options::samples_per_session, std::numeric_limits<double>::quiet_NaN()).code() == errc::invalid_argument);
   CHECK(refused(&recommend_groups_options::most_disagreement, 1.5).value("most_disagreement") == "1.5");
 }

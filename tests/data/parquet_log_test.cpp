@@ -13,14 +13,13 @@
 #include <string>
 #include <vector>
 
-#include <stdlib.h>
-
 #include <tessera/data/parquet_writer.hpp>
 
 #include <hosts.hpp>
 #include <random.hpp>
 #include <temporary_folder.hpp>
 
+#include "arrow_heap.hpp"
 #include "foreign_parquet.hpp"
 #include "sample_support.hpp"
 
@@ -29,9 +28,6 @@ using tessera_tests::contents;
 using tessera_tests::error_of;
 
 namespace {
-
-// Memory that Arrow's own allocator hands from thread to thread is beyond the thread sanitizer.
-[[maybe_unused]] int const heap = ::setenv("ARROW_DEFAULT_MEMORY_POOL", "system", 1);
 
 std::string write_log(tessera::host_exec const& exec, std::string const& path, table_shape const& shape, std::vector<sample> const& samples,
                       tessera::parquet_writer_options const& options = {}) {

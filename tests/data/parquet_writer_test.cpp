@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <stdlib.h>
-
 #include <sys/resource.h>
 
 #include <csignal>
@@ -20,6 +18,7 @@
 #include <random.hpp>
 #include <temporary_folder.hpp>
 
+#include "arrow_heap.hpp"
 #include "sample_support.hpp"
 
 using namespace sample_tests;
@@ -27,9 +26,6 @@ using tessera_tests::contents;
 using tessera_tests::error_of;
 
 namespace {
-
-// Memory that Arrow's own allocator hands from thread to thread is beyond the thread sanitizer.
-[[maybe_unused]] int const heap = ::setenv("ARROW_DEFAULT_MEMORY_POOL", "system", 1);
 
 tessera::parquet_written write_all(tessera::host_exec const& exec, std::string const& path, tessera::sample_schema const& schema,
                                    std::vector<sample> const& samples, tessera::parquet_writer_options const& options = {}) {

@@ -16,39 +16,34 @@
 #include <string>
 #include <vector>
 
-#include <tessera/core/thread_team.hpp>
 #include <tessera/data/expected_auc.hpp>
 
-#include "counting_memory.hpp"
+#include "click_laws.hpp"
+#include "hosts.hpp"
 #include "random.hpp"
 #include "temporary_folder.hpp"
 
 namespace {
 
 using namespace tessera;
+using click_tests::deviation;
 using tessera_tests::error_of;
-
-struct host {
-  thread_pool pool;
-  tessera_tests::counting_memory memory;
-  host_exec exec;
-
-  explicit host(int threads = 1) : pool(threads), exec(pool, memory) {}
-};
+using tessera_tests::pool_host;
+using tessera_tests::serial_host;
 
 /// Samples as plain data.
-struct sample {
+struct planted_row {
   std::vector<float> dense;
   std::vector<std::vector<std::int64_t>> bags;
   float label = 0, logit = 0;
   std::int64_t id = 0;
 
-  bool operator==(sample const&) const = default;
+  bool operator==(planted_row const&) const = default;
 };
 
-std::vector<sample> samples_of(planted_samples const& from) {
+std::vector<planted_row> samples_of(planted_samples const& from) {
   auto const batch = from.view();
-  std::vector<sample> all;
+  std::vector<planted_row> all;
   for (std::int64_t i = 0; i < from.size(); ++i) {
     auto& s = all.emplace_back();
     s.dense.assign(batch.dense.row(i), batch.dense.row(i) + batch.dense.columns());
@@ -73,73 +68,65 @@ planted_clicks_options mixed(std::uint64_t seed) {
   return options;
 }
 
-double deviation(std::vector<double> const& x, double& mean) {
-  double sum = 0, squares = 0;
-  for (auto const v : x) sum += v;
-  mean = sum / static_cast<double>(x.size());
-  for (auto const v : x) squares += (v - mean) * (v - mean);
-  return std::sqrt(squares / static_cast<double>(x.size()));
-}
-
 }  // namespace
 
 TEST_CASE("planted_clicks: a sample is the same in any part, in any order, on any number of threads") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  host one(1), two(2), three(3);
-  planted_clicks const clicks(one.exec, mixed(seed)), by_two(two.exec, mixed(seed)), by_three(three.exec, mixed(seed));
+  serial_host one;
+  pool_host<2> two;
+  pool_host<3> three;
+  planted_clicks const clicks(one.exec(), mixed(seed)), by_two(two.exec(), mixed(seed)), by_three(three.exec(), mixed(seed));
   planted_samples out;
-  clicks.generate(one.exec, 1000, 700, out);
+  clicks.generate(one.exec(), 1000, 700, out);
   auto const all = samples_of(out);
   for (std::int64_t i = 0; i < 700; ++i) CHECK(all[static_cast<std::size_t>(i)].id == 1000 + i);
   planted_samples other;
-  by_two.generate(two.exec, 1000, 700, other);
+  by_two.generate(two.exec(), 1000, 700, other);
   CHECK(samples_of(other) == all);
-  by_three.generate(three.exec, 1000, 700, other);
+  by_three.generate(three.exec(), 1000, 700, other);
   CHECK(samples_of(other) == all);
   for (int part = 0; part < 20; ++part) {
     auto const first = static_cast<std::int64_t>(random() % 700);
     auto const count = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(701 - first));
-    by_two.generate(two.exec, 1000 + first, count, other);
-    CHECK(samples_of(other) == std::vector<sample>(all.begin() + first, all.begin() + first + count));
+    by_two.generate(two.exec(), 1000 + first, count, other);
+    CHECK(samples_of(other) == std::vector<planted_row>(all.begin() + first, all.begin() + first + count));
     validate(other.view().sparse, other.view().sparse.size());
   }
   CHECK(other.bytes() > 0);
-  planted_clicks const another(one.exec, mixed(seed + 1));
-  another.generate(one.exec, 1000, 700, other);
+  planted_clicks const another(one.exec(), mixed(seed + 1));
+  another.generate(one.exec(), 1000, 700, other);
   CHECK(samples_of(other) != all);
 }
 
 TEST_CASE("planted_clicks: generating allocates only when it needs more room") {
-  host h;
-  planted_clicks const clicks(h.exec, mixed(5));
+  serial_host h;
+  planted_clicks const clicks(h.exec(), mixed(5));
   planted_samples out;
-  clicks.generate(h.exec, 0, 1000, out);
-  clicks.generate(h.exec, 1000, 1000, out);
-  auto const before = h.memory.allocations();
-  for (std::int64_t first = 0; first < 50'000; first += 900) clicks.generate(h.exec, first, 900, out);
-  CHECK(h.memory.allocations() == before);
+  clicks.generate(h.exec(), 0, 1000, out);
+  clicks.generate(h.exec(), 1000, 1000, out);
+  auto const before = h.memory().allocations();
+  for (std::int64_t first = 0; first < 50'000; first += 900) clicks.generate(h.exec(), first, 900, out);
+  CHECK(h.memory().allocations() == before);
 }
 
 TEST_CASE("planted_clicks: ids, bags and dense features follow their laws") {
-  host h(2);
+  pool_host<2> h;
   auto options = mixed(77);
-  planted_clicks const clicks(h.exec, options);
+  planted_clicks const clicks(h.exec(), options);
   planted_samples out;
   constexpr std::int64_t n = 40'000;
-  clicks.generate(h.exec, 0, n, out);
+  clicks.generate(h.exec(), 0, n, out);
   auto const all = samples_of(out);
   std::array<int, 6> lengths{};
   std::map<std::int64_t, int> often;
   std::set<std::int64_t> wide;
-  int drawn = 0;
   bool in_range = true;
   for (auto const& s : all) {
     ++lengths[s.bags[0].size()];
     for (auto const id : s.bags[0]) {
       ++often[id];
-      ++drawn;
       in_range = in_range && id >= 0 && id < 40;
     }
     in_range = in_range && s.bags[1] == std::vector<std::int64_t>{0} && s.bags[2].size() == 1 && s.bags[3].size() == 3;
@@ -151,17 +138,7 @@ TEST_CASE("planted_clicks: ids, bags and dense features follow their laws") {
     CHECK(lengths[length] == doctest::Approx(n * 0.4 * std::pow(0.6, static_cast<double>(length))).epsilon(0.06));
   CHECK(lengths[5] == doctest::Approx(n * std::pow(0.6, 5)).epsilon(0.06));
 
-  // Forty ids whose frequencies, sorted, are those of the law; the ids are not in that order.
-  REQUIRE(often.size() == 40);
-  std::vector<int> counts;
-  for (auto const& [id, count] : often) counts.push_back(count);
-  CHECK(!std::is_sorted(counts.rbegin(), counts.rend()));
-  CHECK(!std::is_sorted(counts.begin(), counts.end()));
-  std::sort(counts.rbegin(), counts.rend());
-  double norm = 0;
-  for (int k = 1; k <= 40; ++k) norm += std::pow(k, -0.8);
-  for (std::size_t k = 0; k < 40; ++k)
-    CHECK(counts[k] == doctest::Approx(drawn * std::pow(static_cast<double>(k) + 1, -0.8) / norm).epsilon(0.1));
+  click_tests::check_zipf(often, 0.1);
   CHECK(*wide.rbegin() > 99'000);  // rare ids lie everywhere
   CHECK(*wide.begin() < 1000);
 
@@ -173,55 +150,34 @@ TEST_CASE("planted_clicks: ids, bags and dense features follow their laws") {
       multiples = multiples && std::abs(x.back() * 1000 - std::round(x.back() * 1000)) < 1e-3;
     }
     CHECK(multiples);
-    double mean = 0;
-    CHECK(deviation(x, mean) == doctest::Approx(1).epsilon(0.02));
-    CHECK(std::abs(mean) < 0.025);
-    double fourth = 0;
-    for (auto const v : x) fourth += v * v * v * v / n;
-    CHECK(fourth == doctest::Approx(3).epsilon(0.1));
+    click_tests::check_normal(x);
   }
 }
 
 TEST_CASE("planted_clicks: labels come with the probability that the logit says, at the base rate asked for") {
-  host h(2);
+  pool_host<2> h;
   for (double const base_rate : {0.03, 0.25, 0.7}) {
     CAPTURE(base_rate);
     auto options = mixed(11);
     options.base_rate = base_rate;
-    planted_clicks const clicks(h.exec, options);
+    planted_clicks const clicks(h.exec(), options);
     planted_samples out;
-    constexpr std::int64_t n = 60'000;
-    clicks.generate(h.exec, 0, n, out);
-    // In each of ten groups of the logit, clicks as probable.
-    auto all = samples_of(out);
-    std::sort(all.begin(), all.end(), [](auto const& a, auto const& b) { return a.logit < b.logit; });
-    double total = 0;
-    for (std::size_t group = 0; group < 10; ++group) {
-      double expected = 0, variance = 0, clicked = 0;
-      for (std::size_t i = group * n / 10; i < (group + 1) * n / 10; ++i) {
-        auto const p = 1 / (1 + std::exp(-static_cast<double>(all[i].logit)));
-        expected += p;
-        variance += p * (1 - p);
-        clicked += static_cast<double>(all[i].label);
-      }
-      CHECK(std::abs(clicked - expected) < 4.5 * std::sqrt(variance) + 1);
-      total += clicked;
-    }
-    CHECK(total / n == doctest::Approx(base_rate).epsilon(0.05));
+    clicks.generate(h.exec(), 0, 60'000, out);
+    click_tests::check_labels(samples_of(out), base_rate, 0.05);
   }
 }
 
 TEST_CASE("planted_clicks: each part of the logit is as strong as asked, and what it says it is") {
-  host h(2);
+  pool_host<2> h;
   auto const logits = [&](double dense, double linear, double interaction, auto&& of) {
     auto options = mixed(23);
     options.features.push_back({.ids = 30});
     options.dense_signal = dense;
     options.linear_signal = linear;
     options.interaction_signal = interaction;
-    planted_clicks const clicks(h.exec, options);
+    planted_clicks const clicks(h.exec(), options);
     planted_samples out;
-    clicks.generate(h.exec, 0, 30'000, out);
+    clicks.generate(h.exec(), 0, 30'000, out);
     auto const all = samples_of(out);
     std::vector<double> x;
     for (auto const& s : all) x.push_back(static_cast<double>(s.logit));
@@ -234,11 +190,11 @@ TEST_CASE("planted_clicks: each part of the logit is as strong as asked, and wha
   CHECK(mean == doctest::Approx(std::log(0.25 / 0.75)).epsilon(1e-4));
 
   // Linear in all dense features but for the first one's absolute value: least squares on (1, x, |x_0|) leaves nothing.
-  logits(0.9, 0, 0, [&](std::vector<sample> const& all, std::vector<double> const& x) {
+  logits(0.9, 0, 0, [&](std::vector<planted_row> const& all, std::vector<double> const& x) {
     CHECK(deviation(x, mean) == doctest::Approx(0.9).epsilon(0.03));
     constexpr std::size_t unknowns = 5;
     std::array<std::array<double, unknowns + 1>, unknowns> a{};
-    auto const row = [](sample const& s) {
+    auto const row = [](planted_row const& s) {
       return std::array<double, unknowns>{1, static_cast<double>(s.dense[0]), static_cast<double>(s.dense[1]),
                                           static_cast<double>(s.dense[2]), static_cast<double>(std::abs(s.dense[0]))};
     };
@@ -265,7 +221,7 @@ TEST_CASE("planted_clicks: each part of the logit is as strong as asked, and wha
   });
 
   // Ids alone decide, however often a combination comes; and linearly: f(a, b) + f(c, d) = f(a, d) + f(c, b).
-  auto const combinations = [](std::vector<sample> const& all, std::vector<double> const& x, double& worst_sum) {
+  auto const combinations = [](std::vector<planted_row> const& all, std::vector<double> const& x, double& worst_sum) {
     std::map<std::vector<std::vector<std::int64_t>>, double> value;
     bool same = true;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -315,7 +271,7 @@ TEST_CASE("expected_auc: the pairs of a naive double loop, and the AUC of labels
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  host h;
+  serial_host h;
   for (std::size_t const n : {2U, 3U, 50U, 300U}) {
     CAPTURE(n);
     auto logits = tessera_tests::random_floats(random, n);
@@ -329,21 +285,21 @@ TEST_CASE("expected_auc: the pairs of a naive double loop, and the AUC of labels
         pairs += pair;
         in_order += logits[i] > logits[j] ? pair : logits[i] == logits[j] ? pair / 2 : 0;
       }
-    CHECK(expected_auc(h.exec, logits) == doctest::Approx(in_order / pairs).epsilon(1e-12));
+    CHECK(expected_auc(h.exec(), logits) == doctest::Approx(in_order / pairs).epsilon(1e-12));
   }
-  CHECK(std::isnan(expected_auc(h.exec, std::vector<float>{})));
-  CHECK(std::isnan(expected_auc(h.exec, std::vector<float>{1})));
-  auto const one_label = expected_auc(h.exec, std::vector<float>{500, 600});
+  CHECK(std::isnan(expected_auc(h.exec(), std::vector<float>{})));
+  CHECK(std::isnan(expected_auc(h.exec(), std::vector<float>{1})));
+  auto const one_label = expected_auc(h.exec(), std::vector<float>{500, 600});
   CHECK(std::isnan(one_label));
   CHECK_FALSE(std::signbit(one_label));
-  CHECK(expected_auc(h.exec, std::vector<float>(10, 0.5F)) == doctest::Approx(0.5));
+  CHECK(expected_auc(h.exec(), std::vector<float>(10, 0.5F)) == doctest::Approx(0.5));
   std::vector<float> const bad{0, std::numeric_limits<float>::quiet_NaN()};
-  CHECK(error_of([&] { expected_auc(h.exec, bad); }).value("position") == "1");
+  CHECK(error_of([&] { expected_auc(h.exec(), bad); }).value("position") == "1");
 
   // Planted labels: the realised AUC lies around it, and another ranking below.
-  planted_clicks const clicks(h.exec, mixed(seed));
+  planted_clicks const clicks(h.exec(), mixed(seed));
   planted_samples out;
-  clicks.generate(h.exec, 0, 20'000, out);
+  clicks.generate(h.exec(), 0, 20'000, out);
   auto all = samples_of(out);
   auto const auc = [&] {
     double in_order = 0, zeros = 0, ones = 0;
@@ -358,7 +314,7 @@ TEST_CASE("expected_auc: the pairs of a naive double loop, and the AUC of labels
     return in_order / zeros / ones;
   };
   std::sort(all.begin(), all.end(), [](auto const& a, auto const& b) { return a.logit < b.logit; });
-  auto const best = auc(), expected = expected_auc(h.exec, out.logits());
+  auto const best = auc(), expected = expected_auc(h.exec(), out.logits());
   CHECK(std::abs(best - expected) < 0.02);
   CHECK(expected > 0.6);
   std::sort(all.begin(), all.end(), [](auto const& a, auto const& b) { return a.logit + a.dense[2] < b.logit + b.dense[2]; });
@@ -366,30 +322,30 @@ TEST_CASE("expected_auc: the pairs of a naive double loop, and the AUC of labels
 }
 
 TEST_CASE("planted_clicks: no features, no dense features, no samples") {
-  host h;
+  serial_host h;
   planted_clicks_options options;
   options.dense_features = 0;
-  planted_clicks const bare(h.exec, options);
+  planted_clicks const bare(h.exec(), options);
   planted_samples out;
   CHECK(out.view().samples() == 0);
-  bare.generate(h.exec, 0, 3000, out);
+  bare.generate(h.exec(), 0, 3000, out);
   CHECK(out.size() == 3000);
   CHECK(out.view().dense.columns() == 0);
   CHECK(out.view().sparse.rows() == 0);
   CHECK(out.logits()[7] == doctest::Approx(std::log(1.0 / 3)).epsilon(1e-4));
-  planted_clicks const clicks(h.exec, mixed(1));
-  clicks.generate(h.exec, 12, 0, out);
+  planted_clicks const clicks(h.exec(), mixed(1));
+  clicks.generate(h.exec(), 12, 0, out);
   CHECK(out.size() == 0);
   CHECK(out.view().sparse.keys == 4);
   CHECK(out.view().sparse.rows() == 0);
 }
 
 TEST_CASE("planted_clicks: what cannot be is named") {
-  host h;
+  serial_host h;
   auto const refused = [&](auto const& change) {
     auto options = mixed(1);
     change(options);
-    auto const e = error_of([&] { planted_clicks(h.exec, options); });
+    auto const e = error_of([&] { planted_clicks(h.exec(), options); });
     CHECK(e.code() == errc::invalid_argument);
     return e;
   };
@@ -411,9 +367,9 @@ TEST_CASE("planted_clicks: what cannot be is named") {
   CHECK(refused([&](auto& o) { o.linear_signal = nan; }).value("linear_signal") == "nan");
   CHECK(refused([](auto& o) { o.head_ids = 0; }).value("head_ids") == "0");
   CHECK(refused([](auto& o) { o.tail_decay = -1; }).value("tail_decay") == "-1");
-  planted_clicks const clicks(h.exec, mixed(1));
+  planted_clicks const clicks(h.exec(), mixed(1));
   planted_samples out;
-  CHECK(error_of([&] { clicks.generate(h.exec, -1, 5, out); }).value("first") == "-1");
-  CHECK(error_of([&] { clicks.generate(h.exec, 1, -5, out); }).value("count") == "-5");
-  CHECK(error_of([&] { clicks.generate(h.exec, 5, std::int64_t{1} << 62, out); }).code() == errc::invalid_argument);
+  CHECK(error_of([&] { clicks.generate(h.exec(), -1, 5, out); }).value("first") == "-1");
+  CHECK(error_of([&] { clicks.generate(h.exec(), 1, -5, out); }).value("count") == "-5");
+  CHECK(error_of([&] { clicks.generate(h.exec(), 5, std::int64_t{1} << 62, out); }).code() == errc::invalid_argument);
 }

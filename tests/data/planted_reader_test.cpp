@@ -9,9 +9,7 @@
 #include <random>
 #include <vector>
 
-#include <tessera/core/memory.hpp>
-#include <tessera/core/thread_team.hpp>
-
+#include "hosts.hpp"
 #include "random.hpp"
 #include "temporary_folder.hpp"
 
@@ -19,12 +17,6 @@ namespace {
 
 using namespace tessera;
 using tessera_tests::error_of;
-
-struct host {
-  serial_team team;
-  system_memory memory;
-  host_exec exec{team, memory};
-};
 
 planted_clicks small(host_exec const& exec) {
   planted_clicks_options options({{.ids = 20, .shortest_bag = 0, .longest_bag = 3, .more = 0.5}, {.ids = 5}});
@@ -34,10 +26,10 @@ planted_clicks small(host_exec const& exec) {
 }  // namespace
 
 TEST_CASE("planted_reader: the samples of its range in their order, every epoch") {
-  host h;
-  auto const clicks = small(h.exec);
+  tessera_tests::serial_host h;
+  auto const clicks = small(h.exec());
   planted_samples all;
-  clicks.generate(h.exec, 30, 50, all);
+  clicks.generate(h.exec(), 30, 50, all);
   for (std::int64_t const batch_size : {1, 7, 25, 50, 1000}) {
     CAPTURE(batch_size);
     planted_reader reader(clicks, {.first = 30, .samples = 50, .batch_size = batch_size});
@@ -46,7 +38,7 @@ TEST_CASE("planted_reader: the samples of its range in their order, every epoch"
       std::int64_t done = 0;
       batch_view batch;
       CHECK(reader.epoch_samples() == 0);
-      while (reader.next(h.exec, batch)) {
+      while (reader.next(h.exec(), batch)) {
         CHECK(batch.id == batches++);
         CHECK(batch.epoch == epoch);
         CHECK(batch.samples() == std::min(batch_size, 50 - done));
@@ -73,8 +65,8 @@ TEST_CASE("planted_reader: from any position on, the same batches") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  host h;
-  auto const clicks = small(h.exec);
+  tessera_tests::serial_host h;
+  auto const clicks = small(h.exec());
   planted_reader_options const options{.samples = 40, .batch_size = 1 + static_cast<std::int64_t>(random() % 50)};
   CAPTURE(options.batch_size);
   planted_reader reader(clicks, options), other(clicks, options);
@@ -84,8 +76,8 @@ TEST_CASE("planted_reader: from any position on, the same batches") {
     other.seek(at);
     CHECK(other.position() == at);
     CHECK(other.epoch_samples() == reader.epoch_samples());
-    bool const more = reader.next(h.exec, a);
-    REQUIRE(other.next(h.exec, b) == more);
+    bool const more = reader.next(h.exec(), a);
+    REQUIRE(other.next(h.exec(), b) == more);
     CHECK(other.position() == reader.position());
     if (!more) continue;
     CHECK(a.id == b.id);
@@ -96,14 +88,14 @@ TEST_CASE("planted_reader: from any position on, the same batches") {
 }
 
 TEST_CASE("planted_reader: what cannot be is named") {
-  host h;
-  auto const clicks = small(h.exec);
+  tessera_tests::serial_host h;
+  auto const clicks = small(h.exec());
   for (planted_reader_options const options :
        {planted_reader_options{.batch_size = 0}, {.first = -1}, {.samples = -1}, {.first = std::int64_t{1} << 62, .samples = 1}})
     CHECK(error_of([&] { planted_reader(clicks, options); }).code() == errc::invalid_argument);
   planted_reader reader(clicks, {.samples = 40, .batch_size = 8});
   batch_view batch;
-  REQUIRE(reader.next(h.exec, batch));
+  REQUIRE(reader.next(h.exec(), batch));
   for (reader_position const position :
        {reader_position{-1, 0, 0, 0}, {0, -1, 0, 0}, {0, 2, 0, 0}, {0, 1, 1, 0}, {0, 0, 40, 0}, {0, 0, -1, 0}, {0, 0, 0, -1}})
     CHECK(error_of([&] { reader.seek(position); }).code() == errc::incompatible);
@@ -111,7 +103,7 @@ TEST_CASE("planted_reader: what cannot be is named") {
   planted_reader none(clicks, {.samples = 0});
   for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
     CHECK(none.position().epoch == epoch);
-    CHECK(!none.next(h.exec, batch));
+    CHECK(!none.next(h.exec(), batch));
     none.seek(none.position());
   }
 }

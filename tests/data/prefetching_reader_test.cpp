@@ -37,7 +37,7 @@ struct taken {
   bool operator==(taken const&) const = default;
 };
 
-taken copy_of(batch_view const& b) {
+taken taken_from(batch_view const& b) {
   taken t;
   for (std::int64_t i = 0; i < b.samples(); ++i) t.dense.insert(t.dense.end(), b.dense.row(i), b.dense.row(i) + b.dense.columns());
   t.labels.assign(b.labels.begin(), b.labels.end());
@@ -89,7 +89,7 @@ std::vector<step> take(host_exec const& exec, Reader& from, std::size_t count) {
   batch_view batch;
   while (steps.size() < count) {
     bool const more = from.next(exec, batch);
-    steps.push_back({more ? copy_of(batch) : taken(), from.position(), from.epoch_samples()});
+    steps.push_back({more ? taken_from(batch) : taken(), from.position(), from.epoch_samples()});
   }
   return steps;
 }
@@ -314,7 +314,7 @@ TEST_CASE("prefetching_reader: memory that runs out is an exception of its batch
     while (steps.size() < 6) {
       try {
         bool const more = reader->next(here.exec, batch);
-        steps.push_back({more ? copy_of(batch) : taken(), reader->position(), reader->epoch_samples()});
+        steps.push_back({more ? taken_from(batch) : taken(), reader->position(), reader->epoch_samples()});
       } catch (std::bad_alloc const&) {
         failed = true;
         auto const at = reader->position();
@@ -377,7 +377,7 @@ TEST_CASE("batch_copy: everything a batch shows, offsets from 0") {
   batch.kind = batch_class::hot;
   batch_copy copy;
   copy.assign(here.exec, batch);
-  CHECK(copy_of(copy.view()) == copy_of(batch));
+  CHECK(taken_from(copy.view()) == taken_from(batch));
   CHECK(copy.view().sparse.first_row[0] == 0);
   CHECK(copy.view().sparse.offsets[0] == 0);
   CHECK(copy.view().sparse.values[0] == 12);
@@ -389,7 +389,7 @@ TEST_CASE("batch_copy: everything a batch shows, offsets from 0") {
   batch.session_ids = {};
   batch.weights = {};
   copy.assign(here.exec, batch);
-  CHECK(copy_of(copy.view()) == copy_of(batch));
+  CHECK(taken_from(copy.view()) == taken_from(batch));
   copy.assign(here.exec, {});  // no samples, no keys
   CHECK(copy.view().samples() == 0);
   CHECK(copy.view().sparse.rows() == 0);

@@ -59,12 +59,12 @@ tessera::click_statistics all_statistics(tessera::host_exec const& exec, tessera
 
 // One sparse column by the book: -1 stands for a missing value.
 std::int64_t constexpr missing = -1;
-std::int64_t sparse_value(sample const& s, std::size_t column) {
+std::int64_t sparse_value(click const& s, std::size_t column) {
   if (column < 26) return s.categories[column];
   auto const value = s.integers[column - 26];
   return value == tessera::click_layout::missing_integer ? std::numeric_limits<std::int64_t>::min() : value;
 }
-bool is_missing(sample const& s, std::size_t column) {
+bool is_missing(click const& s, std::size_t column) {
   return column < 26 ? s.categories[column] == missing : s.integers[column - 26] == tessera::click_layout::missing_integer;
 }
 

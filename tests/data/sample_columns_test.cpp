@@ -3,7 +3,9 @@
 // ctest-labels: threads
 #include <tessera/data/sample_columns.hpp>
 
+#include <algorithm>
 #include <new>
+#include <random>
 #include <vector>
 
 #include <hosts.hpp>
@@ -63,6 +65,29 @@ TEST_CASE("sample_columns: what was appended, whatever the parts, on any threads
       CHECK(samples_of(both.view()) == merged);
     }
   });
+}
+
+TEST_CASE("sorted_by: ascending, and those of one key in their order") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera_tests::serial_host h;
+  auto const exec = h.exec();
+  for (table_shape const& shape : {table_shape{}, table_shape{0}, table_shape{1, 0, 2}, table_shape{50, 2, 0, 3, 3}}) {
+    auto samples = random_samples(random, shape);
+    tessera::sample_columns columns;
+    fill(exec, schema_of(shape), samples, columns);
+    auto const sorted = tessera::sorted_by(exec, columns, columns.view().sessions);
+    std::stable_sort(samples.begin(), samples.end(), [](sample const& a, sample const& b) { return a.session < b.session; });
+    CHECK(samples_of(sorted.view()) == samples);
+    CHECK(sorted.has_columns_of(schema_of(shape)));
+  }
+  tessera::sample_columns const none(schema_of({}, false, false));
+  CHECK(tessera::sorted_by(exec, none, none.view().times).has_columns_of(schema_of({}, false, false)));
+  std::vector<std::int64_t> const keys(3);
+  auto const e = error_of([&] { tessera::sorted_by(exec, none, keys); });
+  CHECK(e.code() == tessera::errc::shape_mismatch);
+  CHECK(e.value("keys") == "3");
 }
 
 TEST_CASE("sample_columns: clear keeps the memory, and nothing is allocated again") {

@@ -4,26 +4,42 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <new>
+#include <numeric>
 #include <random>
+#include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <tessera/core/memory.hpp>
 #include <tessera/data/memory_log.hpp>
 #include <tessera/data/prefetching_reader.hpp>
 #include <tessera/data/sample_reader.hpp>
 #include <tessera/tensor/expand.hpp>
+#include <tessera/tensor/id_pipeline.hpp>
+#include <tessera/tensor/id_steps.hpp>
 
 #include "hosts.hpp"
 #include "random.hpp"
+#include "sample_support.hpp"
+#include "session_source.hpp"
 #include "temporary_folder.hpp"
 
 namespace {
 
 using namespace tessera;
 using ids = std::vector<std::int64_t>;
+using tessera_tests::error_of;
+
+static_assert(reader<sample_reader<memory_log>>);
+
+constexpr auto orders = {sample_order::stored, sample_order::samples, sample_order::sessions};
 
 sample_schema const schema("label", {"x", "y"}, {"a", "b", "c", "d"}, "session", "time");
 
@@ -62,29 +78,56 @@ memory_log make_log(host_exec const& exec, std::uint64_t seed, std::int64_t rows
 }
 
 // What a batch says of each of its samples, however its rows are stored.
-struct sample {
+struct delivered {
   std::int64_t id, session;
   float label, x, y;
   std::vector<ids> lists;
 
-  friend bool operator==(sample const&, sample const&) = default;
+  friend bool operator==(delivered const&, delivered const&) = default;
 };
 
-std::vector<sample> samples_of(host_exec const& exec, batch_view const& batch) {
+std::vector<delivered> samples_of(host_exec const& exec, batch_view const& batch) {
   auto const expanded = expand(exec, batch.inverse_keyed());
   auto const view = expanded.view();
-  std::vector<sample> result;
+  std::vector<delivered> result;
   for (std::int64_t i = 0; i < batch.samples(); ++i) {
-    auto& s =
-        result.emplace_back(sample{batch.sample_ids[i], batch.session_ids[i], batch.labels[i], batch.dense(i, 0), batch.dense(i, 1), {}});
+    auto& s = result.emplace_back(
+        delivered{batch.sample_ids[i], batch.session_ids[i], batch.labels[i], batch.dense(i, 0), batch.dense(i, 1), {}});
     for (std::int64_t k = 0; k < view.keys; ++k) s.lists.emplace_back(view.key(k).row(i).begin(), view.key(k).row(i).end());
   }
   return result;
 }
 
+// All that a batch shows, bit by bit and as it is stored.
+ids all_of(batch_view const& batch) {
+  ids all{batch.id, batch.epoch, batch.samples()};
+  auto const add = [&](auto const& values) { all.insert(all.end(), values.begin(), values.end()); };
+  for (std::int64_t i = 0; i < batch.samples(); ++i) {
+    all.push_back(std::bit_cast<std::int32_t>(batch.labels[i]));
+    for (std::int64_t c = 0; c < batch.dense.columns(); ++c) all.push_back(std::bit_cast<std::int32_t>(batch.dense(i, c)));
+  }
+  add(batch.sample_ids);
+  add(batch.session_ids);
+  for (std::int64_t k = 0; k < batch.sparse.keys; ++k) {
+    auto const rows = batch.sparse.key(k);
+    all.push_back(rows.rows);
+    for (std::int64_t i = 0; i < rows.rows; ++i) all.push_back(rows.length(i));
+    add(rows.all_values());
+  }
+  for (auto const& group : batch.groups) add(vector_view<std::int64_t const>(group.inverse, batch.samples()));
+  return all;
+}
+
+// The next batch, or nothing at the end of an epoch.
 template <class Reader>
-std::vector<sample> epoch_of(host_exec const& exec, Reader& reader) {
-  std::vector<sample> all;
+ids next_of(host_exec const& exec, Reader& reader) {
+  batch_view batch;
+  return reader.next(exec, batch) ? all_of(batch) : ids{};
+}
+
+template <class Reader>
+std::vector<delivered> epoch_of(host_exec const& exec, Reader& reader) {
+  std::vector<delivered> all;
   batch_view batch;
   while (reader.next(exec, batch)) {
     auto const more = samples_of(exec, batch);
@@ -103,15 +146,14 @@ sample_reader_options with(std::int64_t batch_size, sample_order order, std::vec
 }
 
 // The lists of the stored samples with keys in this order.
-std::vector<sample> stored(host_exec const& exec, memory_log const& log, std::vector<std::size_t> const& order) {
+std::vector<delivered> stored(host_exec const& exec, memory_log const& log, std::vector<std::size_t> const& order) {
   sample_columns block;
-  std::vector<sample> all;
+  std::vector<delivered> all;
   for (std::int64_t b = 0; b < log.block_count(); ++b) {
-    block = sample_columns(schema);
     log.read(exec, b, block);
     auto const view = block.view();
     for (std::int64_t i = 0; i < view.size(); ++i) {
-      auto& s = all.emplace_back(sample{log.first_row(b) + i, view.sessions[i], view.labels[i], view.dense(0, i), view.dense(1, i), {}});
+      auto& s = all.emplace_back(delivered{log.first_row(b) + i, view.sessions[i], view.labels[i], view.dense(0, i), view.dense(1, i), {}});
       for (auto const k : order) {
         auto const row = view.sparse[static_cast<std::int64_t>(k)].row(i);
         s.lists.emplace_back(row.begin(), row.end());
@@ -126,7 +168,7 @@ std::vector<sample> stored(host_exec const& exec, memory_log const& log, std::ve
 TEST_CASE("an epoch has each sample once, in its order, whatever the batch size, the groups and the threads") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
-  std::vector<sample> first_shuffled;
+  std::vector<delivered> first_shuffled;
   tessera_tests::for_each_host([&](host_exec const& exec, tessera_tests::counting_memory&) {
     auto const log = make_log(exec, seed, 500, 64);
     stored_ids const pipeline;
@@ -145,6 +187,12 @@ TEST_CASE("an epoch has each sample once, in its order, whatever the batch size,
       auto const a = epoch_of(exec, one), b = epoch_of(exec, other), second = epoch_of(exec, one);
       CHECK(a == b);
       CHECK(a != second);
+      for (std::int64_t const batch_size : {30, 500}) {
+        sample_reader grouped(exec, log, pipeline, with(batch_size, order, {{"d", "b"}, {"c"}}));
+        auto with_groups = epoch_of(exec, grouped);
+        for (auto& s : with_groups) s.lists = {s.lists[3], s.lists[1], s.lists[2], s.lists[0]};
+        CHECK(with_groups == a);
+      }
       auto sorted = a;
       std::sort(sorted.begin(), sorted.end(), [](auto const& x, auto const& y) { return x.id < y.id; });
       CHECK(sorted == expected);
@@ -189,28 +237,216 @@ TEST_CASE("rows of a group are there once, and the pipeline sees each once") {
   CHECK(reader.times().convert > 0);
 }
 
-TEST_CASE("a reader goes on from any position") {
+TEST_CASE("rows are distinct in any order, where a batch lies in one block and where it does not") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const log = make_log(exec, 21, 400, 100);
+  stored_ids const pipeline;
+  for (auto const order : orders)
+    for (std::int64_t const batch_size : {30, 100, 130}) {
+      sample_reader reader(exec, log, pipeline, with(batch_size, order, {{"b", "d"}, {"a"}}));
+      batch_view batch;
+      while (reader.next(exec, batch)) {
+        auto const all = samples_of(exec, batch);
+        std::set<std::vector<ids>> pairs, ones;
+        for (auto const& s : all) {
+          pairs.insert({s.lists[0], s.lists[1]});
+          ones.insert({s.lists[2]});
+        }
+        CHECK(batch.sparse.rows(0) == static_cast<std::int64_t>(pairs.size()));
+        CHECK(batch.sparse.rows(2) == static_cast<std::int64_t>(ones.size()));
+        CHECK(batch.sparse.rows(3) == batch.samples());
+      }
+    }
+}
+
+TEST_CASE("a reader goes on from any position, a new one and one that has read on") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
   auto const log = make_log(exec, 9, 200, 64);
   stored_ids const pipeline;
-  auto const options = with(30, sample_order::sessions, {{"a"}});
-  sample_reader reader(exec, log, pipeline, options);
-  std::vector<reader_position> positions;
-  std::vector<std::vector<sample>> batches;
+  for (auto const order : orders) {
+    auto const options = with(30, order, {{"a"}});
+    sample_reader reader(exec, log, pipeline, options);
+    std::vector<reader_position> positions;
+    std::vector<ids> batches;
+    for (int i = 0; i < 15; ++i) {
+      positions.push_back(reader.position());
+      batches.push_back(next_of(exec, reader));
+    }
+    CHECK(std::count(batches.begin(), batches.end(), ids{}) == 1);
+    for (std::size_t i = positions.size(); i-- > 0;) {
+      sample_reader other(exec, log, pipeline, options);
+      other.seek(positions[i]);
+      reader.seek(positions[i]);
+      for (auto j = i; j < batches.size(); ++j) {
+        CHECK(next_of(exec, other) == batches[j]);
+        CHECK(next_of(exec, reader) == batches[j]);
+      }
+      // Within a block that is in memory, in the order of another epoch.
+      reader.seek(positions[i]);
+      CHECK(next_of(exec, reader) == batches[i]);
+    }
+    auto const before = reader.position();
+    CHECK(error_of([&] { reader.seek({0, 9, 0, 0}); }).code() == errc::incompatible);
+    CHECK(error_of([&] { reader.seek({0, 0, 64, 0}); }).code() == errc::incompatible);
+    CHECK(reader.position() == before);
+  }
+}
+
+TEST_CASE("a reader knows how many samples of the epoch are behind it") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const log = make_log(exec, 10, 200, 64);
+  stored_ids const pipeline;
+  for (auto const order : orders) {
+    auto options = with(30, order);
+    options.first_block = 1;
+    sample_reader reader(exec, log, pipeline, options);
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      std::int64_t samples = 0;
+      for (batch_view batch;; samples += batch.samples()) {
+        CHECK(reader.epoch_samples() == samples);
+        sample_reader other(exec, log, pipeline, options);
+        other.seek(reader.position());
+        CHECK(other.epoch_samples() == samples);
+        if (!reader.next(exec, batch)) break;
+      }
+      CHECK(samples == reader.rows());
+      CHECK(samples == 136);
+    }
+    CHECK(reader.epoch_samples() == 0);
+  }
+}
+
+TEST_CASE("an error loses nothing: the next call gives the same batch") {
+  tessera_tests::serial_host host;
+  std::mt19937_64 random(17);
+  sample_tests::table_shape const shape{200};
+  sample_tests::sample_list source(sample_tests::schema_of(shape), sample_tests::random_samples(random, shape), 64);
+  bool must_fail = false;
+  struct failing {
+    bool const* must_fail;
+    inverse_keyed_jagged<> operator()(host_exec const&, inverse_keyed_jagged<> batch) const {
+      if (*must_fail) throw std::runtime_error("pipeline");
+      return batch;
+    }
+  };
+  failing const pipeline{&must_fail};
+  stored_ids const plain;
+  for (auto const order : orders) {
+    auto const options = with(30, order, {{"s1", "s2"}, {"s0"}});
+    std::vector<ids> expected;
+    std::vector<reader_position> positions;
+    source.set_before_read({});
+    sample_reader undisturbed(host.exec(), source, plain, options);
+    for (int i = 0; i < 18; ++i) {
+      positions.push_back(undisturbed.position());
+      expected.push_back(next_of(host.exec(), undisturbed));
+    }
+
+    bool reads_fail = true;
+    int reads = 0, refusals = 0;
+    source.set_before_read([&](std::int64_t) {
+      if (reads_fail) throw std::runtime_error("source");
+      ++reads;
+    });
+    sample_reader reader(host.exec(), source, pipeline, options);
+    batch_view batch;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      for (bool const fails : {true, false}) {
+        reads_fail = fails;
+        must_fail = true;
+        CHECK(reader.position() == positions[i]);
+        if (expected[i].empty()) break;
+        CHECK_THROWS_AS(reader.next(host.exec(), batch), std::runtime_error);
+        ++refusals;
+      }
+      must_fail = reads_fail = false;
+      CHECK(next_of(host.exec(), reader) == expected[i]);
+    }
+    CHECK(refusals == 32);
+    CHECK(reads >= 8);
+  }
+}
+
+TEST_CASE("no memory loses nothing either, whichever allocation is refused") {
+  tessera_tests::serial_host host;
+  auto const log = make_log(host.exec(), 19, 200, 64);
+  auto const pipeline = id_pipeline(host.exec(), {"b", "d", "a", "c"}, truncate_ids{.most = 3});
+  for (auto const order : orders) {
+    auto const options = with(30, order, {{"b", "d"}});
+    std::vector<ids> expected;
+    sample_reader undisturbed(host.exec(), log, pipeline, options);
+    for (int i = 0; i < 4; ++i) expected.push_back(next_of(host.exec(), undisturbed));
+    // The third batch of 30 is the first of two blocks.
+    for (std::size_t const disturbed : {0U, 2U}) {
+      int refusals = 0;
+      for (bool refused = true; refused; ++refusals) {
+        sample_reader reader(host.exec(), log, pipeline, options);
+        for (std::size_t i = 0; i < disturbed; ++i) CHECK(next_of(host.exec(), reader) == expected[i]);
+        auto const before = reader.position();
+        batch_view batch;
+        host.memory().fail_after(refusals);
+        try {
+          refused = !reader.next(host.exec(), batch);
+        } catch (std::bad_alloc const&) {
+          CHECK(reader.position() == before);
+        }
+        host.memory().never_fail();
+        if (!refused) CHECK(all_of(batch) == expected[disturbed]);
+        for (auto i = disturbed + (refused ? 0 : 1); i < expected.size(); ++i) CHECK(next_of(host.exec(), reader) == expected[i]);
+      }
+      CHECK(refusals > 15);
+    }
+  }
+}
+
+TEST_CASE("a source whose block is shorter than it said") {
+  struct shorter : sample_tests::sample_list {
+    using sample_list::sample_list;
+    void read(host_exec const& exec, std::int64_t block, sample_columns& out) const {
+      sample_list::read(exec, block, out);
+      if (block == 1) out.resize(exec, 2);
+    }
+  };
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  std::mt19937_64 random(3);
+  shorter const source(sample_tests::schema_of({10}), sample_tests::random_samples(random, {10}), 5);
+  stored_ids const pipeline;
+  sample_reader reader(exec, source, pipeline, with(5, sample_order::stored));
   batch_view batch;
-  for (int i = 0; i < 15; ++i) {
-    positions.push_back(reader.position());
-    batches.push_back(reader.next(exec, batch) ? samples_of(exec, batch) : std::vector<sample>{});
+  REQUIRE(reader.next(exec, batch));
+  for (int i = 0; i < 2; ++i) {
+    auto const failure = error_of([&] { reader.next(exec, batch); });
+    CHECK(failure.code() == errc::corrupt_file);
+    CHECK(failure.value("block") == "1");
+    CHECK(failure.value("expected") == "5");
   }
-  for (std::size_t i = positions.size(); i-- > 0;) {
-    sample_reader other(exec, log, pipeline, options);
-    other.seek(positions[i]);
-    for (auto j = i; j < batches.size(); ++j)
-      CHECK((other.next(exec, batch) ? samples_of(exec, batch) : std::vector<sample>{}) == batches[j]);
+}
+
+TEST_CASE("in an arena a reader soon takes no more, however long it reads") {
+  for (auto const order : orders) {
+    tessera_tests::serial_host host;
+    arena<tessera_tests::counting_memory> workspace(host.memory(), 1 << 10);
+    auto const exec = host.exec().with_memory(workspace);
+    auto const log = make_log(host.exec(), 13, 1000, 250);
+    auto const pipeline = id_pipeline(host.exec(), {"b", "d", "a", "c"}, truncate_ids{.most = 3}, hash_ids{.size = 40});
+    sample_reader reader(exec, log, pipeline, with(60, order, {{"b", "d"}, {"a"}}));
+    batch_view batch;
+    int batches = 0;
+    auto const read = [&](int count) {
+      for (auto const last = batches + count; batches < last;) batches += reader.next(exec, batch);
+    };
+    read(70);
+    auto const reserved = workspace.reserved_bytes();
+    CHECK(reserved > reader.bytes());
+    for (int i = 0; i < 300; ++i) {
+      read(1);
+      CHECK(workspace.reserved_bytes() == reserved);
+    }
   }
-  CHECK(tessera_tests::error_of([&] { reader.seek({0, 9, 0, 0}); }).code() == errc::incompatible);
-  CHECK(tessera_tests::error_of([&] { reader.seek({0, 0, 64, 0}); }).code() == errc::incompatible);
 }
 
 TEST_CASE("a prefetching reader copies groups and inverses too") {
@@ -222,7 +458,7 @@ TEST_CASE("a prefetching reader copies groups and inverses too") {
   sample_reader inner(exec, log, pipeline, options), plain(exec, log, pipeline, options);
   prefetching_reader ahead(exec, inner);
   batch_view batch;
-  std::vector<sample> all;
+  std::vector<delivered> all;
   while (ahead.next(exec, batch)) {
     CHECK(batch.groups.size() == 1);
     auto const more = samples_of(exec, batch);
@@ -245,24 +481,135 @@ TEST_CASE("dense values may be logarithms") {
   CHECK(batch.dense(10, 0) == doctest::Approx(std::log(8.0)));
 }
 
-TEST_CASE("blocks of a share, and options that do not fit") {
+TEST_CASE("blocks of a share") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
-  auto const log = make_log(exec, 3, 200, 64);
+  auto const log = make_log(exec, 3, 200, 32);  // the last of 7 blocks has 8
   stored_ids const pipeline;
   auto options = with(20, sample_order::stored);
   options.first_block = 1;
   options.blocks = 2;
   sample_reader share(exec, log, pipeline, options);
-  CHECK(share.rows() == 128);
+  CHECK(share.rows() == 64);
   auto const all = stored(exec, log, {0, 1, 2, 3});
-  CHECK(epoch_of(exec, share) == std::vector<sample>(all.begin() + 64, all.begin() + 192));
+  CHECK(epoch_of(exec, share) == std::vector<delivered>(all.begin() + 32, all.begin() + 96));
+
+  for (auto const order : {sample_order::samples, sample_order::sessions}) {
+    options = with(20, order, {{"a", "c"}});
+    sample_reader whole(exec, log, pipeline, options);
+    std::vector<std::vector<delivered>> shares;
+    for (auto const& [first, count] : {std::pair(0, 3), std::pair(3, 0), std::pair(3, 1), std::pair(4, -1)}) {
+      options.first_block = first;
+      options.blocks = count;
+      sample_reader rank(exec, log, pipeline, options);
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        shares.push_back(epoch_of(exec, rank));
+        CHECK(static_cast<std::int64_t>(shares.back().size()) == rank.rows());
+      }
+    }
+    for (std::size_t epoch = 0; epoch < 2; ++epoch) {
+      // Shares have each sample once; a block has its samples in the order in which one reader of all blocks has them.
+      std::vector<ids> of_block(7), of_share(7);
+      for (auto const& s : epoch_of(exec, whole)) of_block[static_cast<std::size_t>(s.id / 32)].push_back(s.id);
+      std::vector<delivered> samples;
+      for (auto i = epoch; i < shares.size(); i += 2)
+        for (auto const& s : shares[i]) {
+          samples.push_back(s);
+          of_share[static_cast<std::size_t>(s.id / 32)].push_back(s.id);
+        }
+      CHECK(of_share == of_block);
+      std::sort(samples.begin(), samples.end(), [](auto const& a, auto const& b) { return a.id < b.id; });
+      CHECK(samples == stored(exec, log, {0, 2, 1, 3}));
+    }
+    CHECK(shares[0] != shares[1]);
+    CHECK(shares[2].empty());
+    CHECK(shares[4] != shares[5]);
+  }
+}
+
+TEST_CASE("options that do not fit") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const log = make_log(exec, 3, 200, 64);
+  stored_ids const pipeline;
   auto const refusal = [&](sample_reader_options const& wrong) {
-    return std::string(tessera_tests::error_of([&] { sample_reader(exec, log, pipeline, wrong); }).what());
+    return std::string(error_of([&] { sample_reader(exec, log, pipeline, wrong); }).what());
   };
-  options.blocks = 4;
-  CHECK(refusal(options) == "sample_reader: no such blocks (first_block 1, blocks 4, blocks of the data set 4)");
+  auto const refusal_of_blocks = [&](std::int64_t first, std::int64_t count) {
+    auto options = with(20, sample_order::stored);
+    options.first_block = first;
+    options.blocks = count;
+    auto const message = refusal(options);
+    auto const expected = "sample_reader: no such blocks (first_block " + std::to_string(first) + ", blocks " + std::to_string(count) +
+                          ", blocks of the data set 4)";
+    CHECK(message == expected);
+  };
+  constexpr auto most = std::numeric_limits<std::int64_t>::max(), least = std::numeric_limits<std::int64_t>::min();
+  refusal_of_blocks(1, 4);
+  refusal_of_blocks(5, -1);
+  refusal_of_blocks(5, 0);
+  refusal_of_blocks(-1, 1);
+  refusal_of_blocks(0, -2);
+  refusal_of_blocks(1, most);
+  refusal_of_blocks(most, 1);
+  refusal_of_blocks(most, most);
+  refusal_of_blocks(least, -1);
+  refusal_of_blocks(4, least);
   CHECK(refusal(with(0, sample_order::stored)) == "sample_reader: option batch_size (batch_size 0, least 1)");
   CHECK(refusal(with(1, sample_order::stored, {{"a", "x"}})) == "group_keys: no such key (group 0, key x)");
   CHECK(refusal(with(1, sample_order::stored, {{"a"}, {"a"}})) == "group_keys: a key twice (group 1, key a)");
+
+  sample_schema const nameless("label", {}, {"a"});
+  memory_log const no_sessions(nameless, sample_columns(nameless), 10);
+  auto const no_order = error_of([&] { sample_reader(exec, no_sessions, pipeline, with(1, sample_order::sessions)); });
+  CHECK(no_order.code() == errc::invalid_argument);
+  CHECK(no_order.sentence() == "sample_reader: sessions to shuffle, and no column of sessions");
+  sample_reader empty(exec, no_sessions, pipeline, with(1, sample_order::samples));
+  batch_view batch;
+  CHECK(!empty.next(exec, batch));
+  CHECK(!empty.next(exec, batch));
+  CHECK(empty.position() == reader_position{2, 0, 0, 0});
+}
+
+TEST_CASE("memory_log: blocks of given samples") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  std::mt19937_64 random(23);
+  sample_tests::table_shape const shape{103};
+  auto const samples = sample_tests::random_samples(random, shape);
+  auto const columns = [&](bool with_session, bool with_time) {
+    sample_columns result;
+    sample_tests::fill(exec, sample_tests::schema_of(shape, with_session, with_time), samples, result);
+    return result;
+  };
+  for (std::int64_t const block_rows : {std::int64_t{1}, std::int64_t{20}, std::int64_t{103}, std::numeric_limits<std::int64_t>::max()}) {
+    memory_log const log(sample_tests::schema_of(shape), columns(true, true), block_rows);
+    CHECK(log.block_count() == divide_up(103, block_rows));
+    CHECK(sample_tests::read_all(exec, log) == samples);
+    sample_columns out;
+    CHECK(error_of([&] { log.read(exec, log.block_count(), out); }).code() == errc::out_of_range);
+    CHECK(error_of([&] { log.read(exec, -1, out); }).value("block") == "-1");
+  }
+  // What the schema does not name stays unread.
+  for (bool const with_session : {false, true})
+    for (bool const with_time : {false, true}) {
+      memory_log const log(sample_tests::schema_of(shape, with_session, with_time), columns(true, true), 50);
+      auto expected = samples;
+      for (auto& s : expected) {
+        if (!with_session) s.session = 0;
+        if (!with_time) s.time = 0;
+      }
+      CHECK(sample_tests::read_all(exec, log) == expected);
+    }
+
+  auto const refusal = [&](sample_schema const& wanted, sample_columns found) {
+    return error_of([&] { memory_log(wanted, std::move(found)); });
+  };
+  auto const whole = sample_tests::schema_of(shape);
+  CHECK(refusal(whole, columns(false, true)).code() == errc::shape_mismatch);
+  CHECK(refusal(whole, columns(false, true)).value("session") == "session");
+  CHECK(refusal(whole, columns(true, false)).value("time") == "time");
+  CHECK(refusal(whole, sample_columns(3, 4, true, false)).value("time") == "time");
+  CHECK(refusal(sample_schema("label", {"x"}, {}), columns(true, true)).value("dense of the schema") == "1");
+  CHECK(error_of([&] { memory_log(whole, columns(true, true), 0); }).value("block_rows") == "0");
 }

@@ -121,6 +121,10 @@ std::vector<sample> read_all(tessera::host_exec const& exec, Source const& sourc
   tessera::sample_columns columns;
   for (std::int64_t block = 0; block < source.block_count(); ++block) {
     CHECK(source.first_row(block) == static_cast<std::int64_t>(all.size()));
+    if (block % 2 == 1) {  // what is read becomes the block, whatever was there
+      columns = tessera::sample_columns(1, 7, false, true);
+      columns.resize(exec, 3);
+    }
     source.read(exec, block, columns);
     CHECK(columns.size() == source.rows(block));
     CHECK(columns.size() > 0);

@@ -16,38 +16,33 @@
 #include <string>
 #include <vector>
 
-#include <tessera/core/thread_team.hpp>
 #include <tessera/data/expected_auc.hpp>
 
-#include "counting_memory.hpp"
+#include "click_laws.hpp"
+#include "hosts.hpp"
 #include "random.hpp"
 #include "temporary_folder.hpp"
 
 namespace {
 
 using namespace tessera;
+using click_tests::deviation;
 using tessera_tests::error_of;
+using tessera_tests::pool_host;
+using tessera_tests::serial_host;
 using list = std::vector<std::int64_t>;
 
-struct host {
-  thread_pool pool;
-  tessera_tests::counting_memory memory;
-  host_exec exec;
-
-  explicit host(int threads = 1) : pool(threads), exec(pool, memory) {}
-};
-
 /// A sample as plain data.
-struct sample {
+struct session_row {
   std::vector<float> dense;
   std::vector<list> lists;
   float label = 0, logit = 0;
   std::int64_t session = 0, time = 0, number = 0;
 
-  bool operator==(sample const&) const = default;
+  bool operator==(session_row const&) const = default;
 };
 
-void append(std::vector<sample>& all, session_clicks const& log, sample_columns const& from) {
+void append(std::vector<session_row>& all, session_clicks const& log, sample_columns const& from) {
   auto const columns = from.view();
   for (std::int64_t i = 0; i < columns.size(); ++i) {
     auto& s = all.emplace_back();
@@ -64,22 +59,22 @@ void append(std::vector<sample>& all, session_clicks const& log, sample_columns 
   }
 }
 
-std::vector<sample> samples_of(host& h, session_clicks& log, std::int64_t rows) {
-  std::vector<sample> all;
+std::vector<session_row> samples_of(host_exec const& exec, session_clicks& log, std::int64_t rows) {
+  std::vector<session_row> all;
   sample_columns out(log.schema());
-  log.next(h.exec, rows, out);
+  log.next(exec, rows, out);
   append(all, log, out);
   return all;
 }
 
 /// By session, in the order of the log.
-std::map<std::int64_t, std::vector<sample>> by_session(std::vector<sample> const& all) {
-  std::map<std::int64_t, std::vector<sample>> result;
+std::map<std::int64_t, std::vector<session_row>> by_session(std::vector<session_row> const& all) {
+  std::map<std::int64_t, std::vector<session_row>> result;
   for (auto const& s : all) result[s.number].push_back(s);
   return result;
 }
 
-session_clicks_options mixed(std::uint64_t seed) {
+session_clicks_options mixed_sessions(std::uint64_t seed) {
   constexpr auto sequence = session_feature_kind::sequence, user = session_feature_kind::user, item = session_feature_kind::item;
   session_clicks_options options(
       {{.name = "viewed",
@@ -125,35 +120,30 @@ session_clicks_options mixed(std::uint64_t seed) {
   return options;
 }
 
-double deviation(std::vector<double> const& x, double& mean) {
-  double sum = 0, squares = 0;
-  for (auto const v : x) sum += v;
-  mean = sum / static_cast<double>(x.size());
-  for (auto const v : x) squares += (v - mean) * (v - mean);
-  return std::sqrt(squares / static_cast<double>(x.size()));
-}
-
 }  // namespace
 
 TEST_CASE("session_clicks: the same log in blocks of any sizes, on any number of threads, from the start of any window") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  host one(1), two(2), four(4);
-  session_clicks log(one.exec, mixed(seed)), by_two(two.exec, mixed(seed)), by_four(four.exec, mixed(seed));
-  auto const all = samples_of(one, log, 1 << 20);
+  serial_host one;
+  pool_host<2> two;
+  pool_host<4> four;
+  session_clicks log(one.exec(), mixed_sessions(seed)), by_two(two.exec(), mixed_sessions(seed)),
+      by_four(four.exec(), mixed_sessions(seed));
+  auto const all = samples_of(one.exec(), log, 1 << 20);
   std::int64_t expected = 0;
   for (std::int64_t s = 0; s < 300; ++s) expected += log.samples_of(s);
   REQUIRE(static_cast<std::int64_t>(all.size()) == expected);
   CHECK(log.window() == 3);
-  CHECK(samples_of(one, log, 10).empty());  // the end
+  CHECK(samples_of(one.exec(), log, 10).empty());  // the end
 
-  CHECK(samples_of(two, by_two, 1 << 20) == all);
-  std::vector<sample> again;
+  CHECK(samples_of(two.exec(), by_two, 1 << 20) == all);
+  std::vector<session_row> again;
   sample_columns out(by_four.schema());
   std::int64_t count = 1;
   while (count > 0) {
-    count = by_four.next(four.exec, 1 + static_cast<std::int64_t>(random() % 400), out);
+    count = by_four.next(four.exec(), 1 + static_cast<std::int64_t>(random() % 400), out);
     CHECK(count == out.size());
     append(again, by_four, out);
   }
@@ -163,27 +153,50 @@ TEST_CASE("session_clicks: the same log in blocks of any sizes, on any number of
     log.seek(window);
     CHECK(log.window() == window);
     CHECK(log.left_in_window() == 0);
-    auto const rest = samples_of(one, log, 1 << 20);
+    auto const rest = samples_of(one.exec(), log, 1 << 20);
     REQUIRE(rest.size() <= all.size());
     CHECK(std::equal(rest.begin(), rest.end(), all.end() - static_cast<std::ptrdiff_t>(rest.size())));
     for (auto const& s : rest) CHECK(s.number >= window * 100);
   }
   log.seek(1);
-  CHECK(samples_of(one, log, 1).front().number / 100 == 1);
+  CHECK(samples_of(one.exec(), log, 1).front().number / 100 == 1);
   auto const left = log.left_in_window();
-  CHECK(samples_of(one, log, left).back().number / 100 == 1);
+  CHECK(samples_of(one.exec(), log, left).back().number / 100 == 1);
   CHECK(log.left_in_window() == 0);
-  CHECK(samples_of(one, log, 1).front().number / 100 == 2);
-  session_clicks other(one.exec, mixed(seed + 1));
-  CHECK(samples_of(one, other, 100) != std::vector<sample>(all.begin(), all.begin() + 100));
+  CHECK(samples_of(one.exec(), log, 1).front().number / 100 == 2);
+  session_clicks other(one.exec(), mixed_sessions(seed + 1));
+  CHECK(samples_of(one.exec(), other, 100) != std::vector<session_row>(all.begin(), all.begin() + 100));
+}
+
+TEST_CASE("session_clicks: a window at once, or what is left of it") {
+  serial_host h;
+  session_clicks log(h.exec(), mixed_sessions(3));
+  auto const all = samples_of(h.exec(), log, 1 << 20);
+  sample_columns out(log.schema());
+  CHECK(log.next_window(h.exec(), out) == 0);
+  CHECK(out.size() == 0);
+  for (std::int64_t const drawn_before : {0, 1, 70}) {
+    log.seek(0);
+    auto again = samples_of(h.exec(), log, drawn_before);
+    for (std::int64_t window = 0; window < 3; ++window) {
+      auto const count = log.next_window(h.exec(), out);
+      CHECK(count == out.size());
+      CHECK(log.left_in_window() == 0);
+      CHECK(log.session_numbers()[0] / 100 == window);
+      append(again, log, out);
+      CHECK(again.back().number / 100 == window);
+    }
+    CHECK(again == all);
+    CHECK(log.next_window(h.exec(), out) == 0);
+  }
 }
 
 TEST_CASE("session_clicks: sessions begin and end in their window, interleaved; times grow, ids are unique and without order") {
-  host h(2);
-  auto options = mixed(99);
+  pool_host<2> h;
+  auto options = mixed_sessions(99);
   options.window_us = 1'000'000;
-  session_clicks log(h.exec, options);
-  auto const all = samples_of(h, log, 1 << 20);
+  session_clicks log(h.exec(), options);
+  auto const all = samples_of(h.exec(), log, 1 << 20);
   std::map<std::int64_t, std::int64_t> id_of;
   std::map<std::int64_t, std::int64_t> samples;
   std::int64_t switches = 0;
@@ -223,10 +236,10 @@ TEST_CASE("session_clicks: sessions begin and end in their window, interleaved; 
 }
 
 TEST_CASE("session_clicks: sizes of sessions follow the law that the options say") {
-  host h;
+  serial_host h;
   session_clicks_options options;
   options.seed = random_seed{2023};
-  session_clicks const log(h.exec, options);
+  session_clicks const log(h.exec(), options);
   constexpr std::int64_t n = 1'000'000;
   std::vector<std::int64_t> sizes;
   double sum = 0, beyond = 0;
@@ -260,16 +273,16 @@ TEST_CASE("session_clicks: sizes of sessions follow the law that the options say
 }
 
 TEST_CASE("session_clicks: 4,096 samples in a row are of 4,096 / 1.15 sessions") {
-  host h(2);
+  pool_host<2> h;
   session_clicks_options options;
   options.dense_features = 0;
   options.windows = 1;
   options.seed = random_seed{7};
-  session_clicks log(h.exec, options);
+  session_clicks log(h.exec(), options);
   sample_columns out(log.schema());
   double samples = 0, sessions = 0;
   std::int64_t all = 0;
-  while (log.next(h.exec, 4096, out) > 0) {
+  while (log.next(h.exec(), 4096, out) > 0) {
     all += out.size();
     if (out.size() < 4096) break;
     std::set<std::int64_t> const of(out.view().sessions.begin(), out.view().sessions.end());
@@ -282,11 +295,11 @@ TEST_CASE("session_clicks: 4,096 samples in a row are of 4,096 / 1.15 sessions")
 }
 
 TEST_CASE("session_clicks: lists change as their kinds say, groups at once") {
-  host h(2);
-  auto options = mixed(314);
+  pool_host<2> h;
+  auto options = mixed_sessions(314);
   options.window_sessions = 1000;
-  session_clicks log(h.exec, options);
-  auto const sessions = by_session(samples_of(h, log, 1 << 20));
+  session_clicks log(h.exec(), options);
+  auto const sessions = by_session(samples_of(h.exec(), log, 1 << 20));
   // How many new ids stand behind, if the rest only moved; -1: another list.
   auto const moved = [](list const& before, list const& now, std::int64_t most) {
     if (before.size() != now.size()) return std::int64_t{-1};
@@ -352,14 +365,14 @@ TEST_CASE("session_clicks: lists change as their kinds say, groups at once") {
 }
 
 TEST_CASE("session_clicks: lengths and ids follow their laws") {
-  host h(2);
-  auto options = mixed(2718);
+  pool_host<2> h;
+  auto options = mixed_sessions(2718);
   options.mean_samples = 1;
   options.spread = 0;
   options.window_sessions = 40'000;
   options.windows = 1;
-  session_clicks log(h.exec, options);
-  auto const all = samples_of(h, log, 1 << 20);
+  session_clicks log(h.exec(), options);
+  auto const all = samples_of(h.exec(), log, 1 << 20);
   REQUIRE(all.size() == 40'000);
   constexpr double n = 40'000;
   std::array<std::vector<double>, 6> lengths;
@@ -386,17 +399,8 @@ TEST_CASE("session_clicks: lengths and ids follow their laws") {
     for (std::size_t k = 0; k <= static_cast<std::size_t>(length); ++k) ++left[k];
   auto const q = left[1] / left[0];
   for (std::size_t k = 2; k < 10; ++k) CHECK(left[k] / left[k - 1] == doctest::Approx(q).epsilon(0.03));
-  // Zipf: 40 ids whose frequencies, sorted, are those of the law; not in the ids' order. And all alike.
-  REQUIRE(often[2].size() == 40);
-  std::vector<double> counts;
-  for (auto const& [id, count] : often[2]) counts.push_back(count);
-  CHECK_FALSE(std::is_sorted(counts.rbegin(), counts.rend()));
-  CHECK_FALSE(std::is_sorted(counts.begin(), counts.end()));
-  std::sort(counts.rbegin(), counts.rend());
-  double norm = 0;
-  for (int k = 1; k <= 40; ++k) norm += std::pow(k, -0.8);
-  for (std::size_t k = 0; k < 40; ++k)
-    CHECK(counts[k] == doctest::Approx(n * std::pow(static_cast<double>(k) + 1, -0.8) / norm).epsilon(0.12));
+  // Zipf, and all alike.
+  click_tests::check_zipf(often[2], 0.12);
   REQUIRE(often[3].size() == 3000);
   double total = 0, chi = 0;
   for (auto const& [id, count] : often[3]) total += count;
@@ -405,46 +409,31 @@ TEST_CASE("session_clicks: lengths and ids follow their laws") {
   for (std::size_t k = 0; k < 3; ++k) {
     std::vector<double> x;
     for (auto const& s : all) x.push_back(static_cast<double>(s.dense[k]));
-    double mean = 0;
-    CHECK(deviation(x, mean) == doctest::Approx(1).epsilon(0.02));
-    CHECK(std::abs(mean) < 0.025);
+    click_tests::check_normal(x);
   }
 }
 
 TEST_CASE("session_clicks: labels come with the probability that the logit says, at the base rate asked for") {
-  host h(2);
+  pool_host<2> h;
   for (double const base_rate : {0.03, 0.25, 0.7}) {
     CAPTURE(base_rate);
-    auto options = mixed(11);
+    auto options = mixed_sessions(11);
     options.base_rate = base_rate;
     options.mean_samples = 2;
     options.spread = 0.5;
     options.window_sessions = 30'000;
     options.windows = 1;
-    session_clicks log(h.exec, options);
-    auto all = samples_of(h, log, 50'000);
+    session_clicks log(h.exec(), options);
+    auto const all = samples_of(h.exec(), log, 50'000);
     REQUIRE(all.size() == 50'000);
-    std::sort(all.begin(), all.end(), [](auto const& a, auto const& b) { return a.logit < b.logit; });
-    double total = 0;
-    for (std::size_t group = 0; group < 10; ++group) {
-      double expected = 0, variance = 0, clicked = 0;
-      for (std::size_t i = group * 5000; i < (group + 1) * 5000; ++i) {
-        auto const p = 1 / (1 + std::exp(-static_cast<double>(all[i].logit)));
-        expected += p;
-        variance += p * (1 - p);
-        clicked += static_cast<double>(all[i].label);
-      }
-      CHECK(std::abs(clicked - expected) < 4.5 * std::sqrt(variance) + 1);
-      total += clicked;
-    }
-    CHECK(total / 50'000 == doctest::Approx(base_rate).epsilon(0.06));
+    click_tests::check_labels(all, base_rate, 0.06);
   }
 }
 
 TEST_CASE("session_clicks: each part of the logit is as strong as asked, and depends on what it says it does") {
-  host h(2);
+  pool_host<2> h;
   auto const logits = [&](double dense, double linear, double interest, auto&& of) {
-    auto options = mixed(23);
+    auto options = mixed_sessions(23);
     options.dense_signal = dense;
     options.linear_signal = linear;
     options.interest_signal = interest;
@@ -454,12 +443,12 @@ TEST_CASE("session_clicks: each part of the logit is as strong as asked, and dep
     options.mean_samples = 1;
     options.spread = 0;
     options.window_sessions = 30'000;
-    session_clicks log(h.exec, options);
-    auto const all = samples_of(h, log, 30'000);
+    session_clicks log(h.exec(), options);
+    auto const all = samples_of(h.exec(), log, 30'000);
     std::vector<double> x;
     for (auto const& s : all) x.push_back(static_cast<double>(s.logit));
     of(all, x);
-    return expected_auc(h.exec, log.logits());
+    return expected_auc(h.exec(), log.logits());
   };
   double mean = 0;
   logits(0, 0, 0, [&](auto const&, auto const& x) {
@@ -474,7 +463,7 @@ TEST_CASE("session_clicks: each part of the logit is as strong as asked, and dep
     CHECK(std::abs(high / highs - low / lows) > 0.05);
   });
   // Ids alone decide, however often a combination comes.
-  auto const decided_by = [](std::vector<sample> const& all, std::vector<double> const& x, std::vector<std::size_t> const& features) {
+  auto const decided_by = [](std::vector<session_row> const& all, std::vector<double> const& x, std::vector<std::size_t> const& features) {
     std::map<std::vector<list>, double> value;
     std::size_t seen = 0;
     bool same = true;
@@ -544,15 +533,15 @@ TEST_CASE("session_clicks: each part of the logit is as strong as asked, and dep
 }
 
 TEST_CASE("session_clicks: no features, one session that is the whole log, empty lists, columns that are missing") {
-  host h(2);
+  pool_host<2> h;
   session_clicks_options options;
   options.dense_features = 0;
   options.windows = 1;
   options.window_sessions = 1;
   options.mean_samples = 500;
   options.spread = 0;
-  session_clicks bare(h.exec, options);
-  auto const all = samples_of(h, bare, 600);
+  session_clicks bare(h.exec(), options);
+  auto const all = samples_of(h.exec(), bare, 600);
   REQUIRE(all.size() == 500);
   for (auto const& s : all) {
     CHECK(s.session == all[0].session);
@@ -568,37 +557,37 @@ TEST_CASE("session_clicks: no features, one session that is the whole log, empty
                        .least_length = 0,
                        .most_length = 0}};
   options.features[0].interest = 1;
-  session_clicks empties(h.exec, options);
-  for (auto const& s : samples_of(h, empties, 600)) CHECK((s.lists[0].empty() && s.lists[1].empty() && std::isfinite(s.logit)));
+  session_clicks empties(h.exec(), options);
+  for (auto const& s : samples_of(h.exec(), empties, 600)) CHECK((s.lists[0].empty() && s.lists[1].empty() && std::isfinite(s.logit)));
 
   sample_columns no_session(0, 2, false, false);
   empties.seek(0);
-  CHECK(empties.next(h.exec, 0, no_session) == 0);
-  CHECK(empties.next(h.exec, 7, no_session) == 7);
+  CHECK(empties.next(h.exec(), 0, no_session) == 0);
+  CHECK(empties.next(h.exec(), 7, no_session) == 7);
   CHECK(no_session.view().sessions.empty());
   CHECK(no_session.view().times.empty());
 }
 
 TEST_CASE("session_clicks: a step allocates only while there is more than before") {
-  host h;
-  auto options = mixed(5);
+  serial_host h;
+  auto options = mixed_sessions(5);
   options.windows = 0;
-  session_clicks log(h.exec, options);
+  session_clicks log(h.exec(), options);
   sample_columns out(log.schema());
-  for (int i = 0; i < 60; ++i) log.next(h.exec, 500, out);
-  auto const before = h.memory.allocations();
+  for (int i = 0; i < 60; ++i) log.next(h.exec(), 500, out);
+  auto const before = h.memory().allocations();
   log.seek(0);
-  for (int i = 0; i < 50; ++i) log.next(h.exec, 500, out);
-  CHECK(h.memory.allocations() == before);
+  for (int i = 0; i < 50; ++i) log.next(h.exec(), 500, out);
+  CHECK(h.memory().allocations() == before);
   CHECK(log.bytes() > 0);
 }
 
 TEST_CASE("session_clicks: what it refuses, by name") {
-  host h;
+  serial_host h;
   auto const refused = [&](auto&& change) {
-    auto options = mixed(1);
+    auto options = mixed_sessions(1);
     change(options);
-    auto const e = error_of([&] { session_clicks const log(h.exec, options); });
+    auto const e = error_of([&] { session_clicks const log(h.exec(), options); });
     CHECK(e.code() == errc::invalid_argument);
     return e;
   };
@@ -631,17 +620,17 @@ TEST_CASE("session_clicks: what it refuses, by name") {
   CHECK(split.value("group") == "7");
   CHECK(split.value("other feature") == "1");
 
-  session_clicks log(h.exec, mixed(1));
+  session_clicks log(h.exec(), mixed_sessions(1));
   sample_columns out(log.schema()), other(3, 5, true, true);
-  CHECK(error_of([&] { log.next(h.exec, -1, out); }).value("rows") == "-1");
-  auto const shape = error_of([&] { log.next(h.exec, 5, other); });
+  CHECK(error_of([&] { log.next(h.exec(), -1, out); }).value("rows") == "-1");
+  auto const shape = error_of([&] { log.next(h.exec(), 5, other); });
   CHECK(shape.code() == errc::shape_mismatch);
   CHECK(shape.value("sparse") == "5");
   CHECK(shape.value("sparse expected") == "6");
   CHECK(error_of([&] { log.seek(4); }).value("windows") == "3");
   CHECK(error_of([&] { log.seek(-1); }).code() == errc::out_of_range);
-  auto options = mixed(1);
+  auto options = mixed_sessions(1);
   options.window_us = 100;
-  session_clicks crowded(h.exec, options);
-  CHECK(error_of([&] { crowded.next(h.exec, 5, out); }).value("window_us") == "100");
+  session_clicks crowded(h.exec(), options);
+  CHECK(error_of([&] { crowded.next(h.exec(), 5, out); }).value("window_us") == "100");
 }

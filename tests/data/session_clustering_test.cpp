@@ -23,6 +23,7 @@
 using namespace sample_tests;
 using tessera_tests::contents;
 using tessera_tests::error_of;
+using tessera_tests::names_in;
 
 namespace {
 
@@ -45,26 +46,31 @@ struct deadly_team {
   }
 };
 
-// Runs f in a process of its own; whether it came to its end.
-template <class F>
-bool survives(F const& f) {
+// Runs f in a process of its own, and meanwhile(that process) in this one; whether f came to its end.
+template <class F, class Meanwhile>
+bool survives(F const& f, Meanwhile const& meanwhile) {
   auto const child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
     f();
     ::_exit(0);
   }
+  meanwhile(child);
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
   REQUIRE((WIFEXITED(status) ? WEXITSTATUS(status) == 0 : WTERMSIG(status) == SIGKILL));
   return WIFEXITED(status);
 }
 
-std::vector<std::string> names_in(std::string const& folder) {
-  std::vector<std::string> names;
-  for (auto const& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
-  std::sort(names.begin(), names.end());
-  return names;
+// Whether clustering comes to its end in so many parallel regions.
+bool survives(std::int64_t regions, sample_list const& source, std::string const& path,
+              tessera::session_clustering_options const& options) {
+  auto const cluster = [&] {
+    deadly_team team{regions};
+    tessera::system_memory memory;
+    tessera::cluster_by_session(tessera::host_exec(team, memory), source, path, options);
+  };
+  return survives(cluster, [](::pid_t) {});
 }
 
 }  // namespace
@@ -201,16 +207,9 @@ TEST_CASE("cluster_by_session: after a kill at any point the next call comes to 
     auto const after = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(regions));
     CAPTURE(after);
     std::filesystem::remove(path);
-    CHECK_FALSE(survives([&] {
-      deadly_team team{after};
-      tessera::cluster_by_session(tessera::host_exec(team, h.memory), source, path, options);
-    }));
+    CHECK_FALSE(survives(after, source, path, options));
     CHECK_FALSE(std::filesystem::exists(path));
-    if (kill % 3 == 0)  // once more on the way
-      survives([&] {
-        deadly_team team{regions / 5};
-        tessera::cluster_by_session(tessera::host_exec(team, h.memory), source, path, options);
-      });
+    if (kill % 3 == 0) survives(regions / 5, source, path, options);  // once more on the way
     auto const result = tessera::cluster_by_session(h.exec, source, path, options);
     CHECK(contents(path) == expected);
     resumed += result.resumed;
@@ -224,16 +223,11 @@ TEST_CASE("cluster_by_session: after a kill at any point the next call comes to 
   // Signals from outside, at any time.
   for (int kill = 0; kill < 8; ++kill) {
     auto const path = folder.file("killed");
-    auto const child = ::fork();
-    REQUIRE(child >= 0);
-    if (child == 0) {
-      tessera::cluster_by_session(h.exec, source, path, options);
-      ::_exit(0);
-    }
-    ::usleep(static_cast<::useconds_t>(random() % 60'000));
-    ::kill(child, SIGKILL);
-    int status = 0;
-    ::waitpid(child, &status, 0);
+    survives([&] { tessera::cluster_by_session(h.exec, source, path, options); },
+             [&](::pid_t child) {
+               ::usleep(static_cast<::useconds_t>(random() % 60'000));
+               ::kill(child, SIGKILL);
+             });
     tessera::cluster_by_session(h.exec, source, path, options);
     CHECK(contents(path) == expected);
   }
@@ -254,10 +248,7 @@ TEST_CASE("cluster_by_session: what is left of another task is cleared away, and
   CHECK(names_in(folder.file("work")) == std::vector<std::string>{"mine"});
 
   auto const leave_behind = [&] {
-    CHECK_FALSE(survives([&] {
-      deadly_team team{200};
-      tessera::cluster_by_session(tessera::host_exec(team, h.memory), source, path, options);
-    }));
+    CHECK_FALSE(survives(200, source, path, options));
     CHECK(names_in(folder.file("work")).size() > 3);
   };
   auto const again = [&] {

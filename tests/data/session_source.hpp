@@ -46,7 +46,7 @@ class sample_list {
   std::uint32_t fingerprint_ = 17;
   std::function<void(std::int64_t)> before_read_;
 };
-static_assert(tessera::sample_source<sample_list>);
+static_assert(tessera::fingerprinted_source<sample_list>);
 
 /// A log of any length, of sessions that are under way at the same time: each sample repeats some features of the one before in its session.
 class session_log_source {
@@ -109,6 +109,6 @@ class session_log_source {
   tessera::sample_schema schema_;
   std::int64_t rows_, block_rows_, mean_ids_, mean_session_;
 };
-static_assert(tessera::sample_source<session_log_source>);
+static_assert(tessera::fingerprinted_source<session_log_source>);
 
 }  // namespace sample_tests

@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
-#include <tessera/core/thread_team.hpp>
 #include <tessera/data/session_clicks.hpp>
 #include <tessera/data/session_sets.hpp>
 
+#include "hosts.hpp"
 #include "random.hpp"
 #include "temporary_folder.hpp"
 
@@ -25,30 +25,24 @@ namespace {
 
 using namespace tessera;
 using tessera_tests::error_of;
+using tessera_tests::pool_host;
+using tessera_tests::serial_host;
 using list = std::vector<std::int64_t>;
-
-struct host {
-  thread_pool pool;
-  system_memory memory;
-  host_exec exec;
-
-  explicit host(int threads = 1) : pool(threads), exec(pool, memory) {}
-};
 
 /// Lists of features, and sessions, as plain data.
 struct plain_log {
   std::vector<std::vector<list>> features;
   std::vector<std::int64_t> sessions;
 
-  void add_to(session_statistics& statistics, host const& h, std::size_t first, std::size_t last) const {
+  void add_to(session_statistics& statistics, host_exec const& exec, std::size_t first, std::size_t last) const {
     std::vector<jagged<std::int64_t>> rows;
     std::vector<jagged_view<std::int64_t const>> views;
     for (auto const& f : features)
       rows.push_back(jagged<std::int64_t>::from_rows(
-          h.exec, {f.begin() + static_cast<std::ptrdiff_t>(first), f.begin() + static_cast<std::ptrdiff_t>(last)}));
+          exec, {f.begin() + static_cast<std::ptrdiff_t>(first), f.begin() + static_cast<std::ptrdiff_t>(last)}));
     for (auto const& r : rows) views.push_back(r.view());
     statistics.add(
-        h.exec, views,
+        exec, views,
         vector_view<std::int64_t const>(sessions).slice(static_cast<std::int64_t>(first), static_cast<std::int64_t>(last - first)));
   }
 };
@@ -106,11 +100,11 @@ TEST_CASE("session_statistics: as a naive count over all pairs of samples, in bl
     options.partial = round != 1;
     options.across = round != 2;
     auto const log = random_log(random, 3, 200);
-    host h(1 + round % 3);
+    tessera_tests::host<thread_pool> h(1 + round % 3);
     session_statistics statistics(3, options);
     for (std::size_t first = 0; first < 200;) {
       auto const last = std::min<std::size_t>(200, first + random() % 70);
-      log.add_to(statistics, h, first, last);
+      log.add_to(statistics, h.exec(), first, last);
       first = last;
     }
     for (std::size_t f = 0; f < 3; ++f) {
@@ -144,7 +138,7 @@ TEST_CASE("session_statistics: as a naive count over all pairs of samples, in bl
 }
 
 TEST_CASE("session_statistics: the paper's examples") {
-  host h;
+  serial_host h;
   // 100 ids, then the same but for one new id behind: 99 of 200.
   plain_log shifted{{{list(), list()}}, {5, 5}};
   for (std::int64_t k = 0; k < 100; ++k) {
@@ -152,7 +146,7 @@ TEST_CASE("session_statistics: the paper's examples") {
     shifted.features[0][1].push_back(k + 1);
   }
   session_statistics one(1);
-  shifted.add_to(one, h, 0, 2);
+  shifted.add_to(one, h.exec(), 0, 2);
   CHECK(one.feature(0).partial() == doctest::Approx(0.495));
   CHECK(one.feature(0).exact() == 0);
   CHECK(one.feature(0).stays() == 0);
@@ -160,7 +154,7 @@ TEST_CASE("session_statistics: the paper's examples") {
   plain_log constant{{std::vector<list>(33, list{1, 2, 3})}, std::vector<std::int64_t>(33, 1)};
   for (std::size_t i = 0; i < 16; ++i) constant.sessions[2 * i] = 2;
   session_statistics two(1);
-  constant.add_to(two, h, 0, 33);
+  constant.add_to(two, h.exec(), 0, 33);
   CHECK(two.feature(0).exact() == doctest::Approx(15.5 / 16.5));
   CHECK(two.feature(0).partial() == doctest::Approx(15.5 / 16.5));
   CHECK(two.most_exact() == doctest::Approx(15.5 / 16.5));
@@ -171,11 +165,11 @@ TEST_CASE("session_statistics: the paper's examples") {
 }
 
 TEST_CASE("session_statistics: means over features, and weighted by their lengths") {
-  host h;
+  serial_host h;
   // A feature of one id that stays, one of 4 ids that changes in full.
   plain_log const log{{{{1}, {1}}, {{1, 2, 3, 4}, {5, 6, 7, 8}}}, {9, 9}};
   session_statistics statistics(2);
-  log.add_to(statistics, h, 0, 2);
+  log.add_to(statistics, h.exec(), 0, 2);
   auto const means = statistics.means();
   CHECK(means.exact == doctest::Approx(0.25));
   CHECK(means.partial == doctest::Approx(0.25));
@@ -187,20 +181,20 @@ TEST_CASE("session_statistics: a part of the sessions gives the counts of those 
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  host h;
+  serial_host h;
   auto log = random_log(random, 1, 2000);
   for (auto& s : log.sessions) s = static_cast<std::int64_t>(random() % 400);
   session_statistics_options options;
   options.one_session_in = 4;
   session_statistics part(1, options);
-  log.add_to(part, h, 0, 2000);
+  log.add_to(part, h.exec(), 0, 2000);
   // Which sessions those are shows one by one.
   plain_log chosen;
   chosen.features.resize(1);
   std::set<std::int64_t> sessions;
   for (std::int64_t s = 0; s < 400; ++s) {
     session_statistics alone(1, options);
-    plain_log({{{{1}}}, {s}}).add_to(alone, h, 0, 1);
+    plain_log({{{{1}}}, {s}}).add_to(alone, h.exec(), 0, 1);
     if (alone.feature(0).samples == 1) sessions.insert(s);
   }
   for (std::size_t i = 0; i < 2000; ++i)
@@ -215,7 +209,7 @@ TEST_CASE("session_statistics: a part of the sessions gives the counts of those 
 }
 
 TEST_CASE("session_statistics: nothing, no features, one session, empty lists") {
-  host h;
+  serial_host h;
   session_statistics nothing(2);
   CHECK(nothing.samples_per_session() == 0);
   CHECK(nothing.most_exact() == 0);
@@ -224,16 +218,16 @@ TEST_CASE("session_statistics: nothing, no features, one session, empty lists") 
   CHECK(nothing.feature(1).stays() == 0);
   CHECK(nothing.histogram().empty());
   CHECK(nothing.samples_per_session_in_batch() == 0);
-  plain_log({{{}, {}}, {}}).add_to(nothing, h, 0, 0);
+  plain_log({{{}, {}}, {}}).add_to(nothing, h.exec(), 0, 0);
   CHECK(nothing.samples() == 0);
 
   session_statistics none(0);
-  plain_log({{}, {1, 1, 2}}).add_to(none, h, 0, 3);
+  plain_log({{}, {1, 1, 2}}).add_to(none, h.exec(), 0, 3);
   CHECK(none.samples_per_session() == doctest::Approx(1.5));
   CHECK(none.means().exact == 0);
 
   session_statistics one(1);
-  plain_log({{{{}, {}, {}}}, {4, 4, 4}}).add_to(one, h, 0, 3);
+  plain_log({{{{}, {}, {}}}, {4, 4, 4}}).add_to(one, h.exec(), 0, 3);
   CHECK(one.feature(0).repeated_samples == 2);
   CHECK(one.feature(0).ids == 0);
   CHECK(one.feature(0).partial() == 0);
@@ -241,7 +235,7 @@ TEST_CASE("session_statistics: nothing, no features, one session, empty lists") 
 }
 
 TEST_CASE("session_statistics: what it refuses, by name") {
-  host h;
+  serial_host h;
   CHECK(error_of([] { session_statistics const s(-1); }).value("features") == "-1");
   session_statistics_options options;
   options.batch_size = 0;
@@ -250,19 +244,19 @@ TEST_CASE("session_statistics: what it refuses, by name") {
   options.one_session_in = 0;
   CHECK(error_of([&] { session_statistics const s(1, options); }).value("one_session_in") == "0");
   session_statistics statistics(2);
-  auto const features = error_of([&] { plain_log({{{{1}}}, {1}}).add_to(statistics, h, 0, 1); });
+  auto const features = error_of([&] { plain_log({{{{1}}}, {1}}).add_to(statistics, h.exec(), 0, 1); });
   CHECK(features.code() == errc::shape_mismatch);
   CHECK(features.value("expected") == "2");
   std::vector<jagged_view<std::int64_t const>> const rows(2);
   std::vector<std::int64_t> const sessions{1, 2};
-  auto const shape = error_of([&] { statistics.add(h.exec, rows, sessions); });
+  auto const shape = error_of([&] { statistics.add(h.exec(), rows, sessions); });
   CHECK(shape.value("feature") == "0");
   CHECK(shape.value("sessions") == "2");
   CHECK(statistics.samples() == 0);
 }
 
 TEST_CASE("paper_sessions: repeats within a point of the paper's Figure 4") {
-  host h(2);
+  pool_host<2> h;
   // A tenth of the features, which are as those of the whole; fewer samples where every access is checked.
   auto options = scaled_down(paper_sessions(), 10);
   options.windows = 1;
@@ -271,10 +265,10 @@ TEST_CASE("paper_sessions: repeats within a point of the paper's Figure 4") {
   session_statistics_options measured;
   measured.across = false;
   measured.one_session_in = checks_indices ? 1 : 5;
-  session_clicks log(h.exec, options);
+  session_clicks log(h.exec(), options);
   session_statistics statistics(static_cast<std::int64_t>(options.features.size()), measured);
   sample_columns out(log.schema());
-  while (log.next(h.exec, 4096, out) > 0) statistics.add(h.exec, out.view());
+  while (log.next(h.exec(), 4096, out) > 0) statistics.add(h.exec(), out.view());
   auto const means = statistics.means();
   MESSAGE(statistics.samples(), " samples, ", statistics.samples_per_session(), " a session: exact ", means.exact, ", partial ",
           means.partial, ", by bytes ", means.exact_by_bytes, " and ", means.partial_by_bytes);
@@ -287,14 +281,14 @@ TEST_CASE("paper_sessions: repeats within a point of the paper's Figure 4") {
 }
 
 TEST_CASE("no_repeats: nothing comes again, in a session or in another") {
-  host h(2);
+  pool_host<2> h;
   auto options = no_repeats();
   options.window_sessions = 3000;
   options.windows = 1;
-  session_clicks log(h.exec, options);
+  session_clicks log(h.exec(), options);
   session_statistics statistics(static_cast<std::int64_t>(options.features.size()));
   sample_columns out(log.schema());
-  while (log.next(h.exec, 1000, out) > 0) statistics.add(h.exec, out.view());
+  while (log.next(h.exec(), 1000, out) > 0) statistics.add(h.exec(), out.view());
   CHECK(statistics.samples() == 3000);
   CHECK(statistics.sessions() == 3000);
   for (std::int64_t f = 0; f < statistics.feature_count(); ++f) {
@@ -303,6 +297,21 @@ TEST_CASE("no_repeats: nothing comes again, in a session or in another") {
     CHECK(statistics.feature(f).elsewhere_samples == 0);
     CHECK(statistics.feature(f).ids >= 3000 * 8);
   }
+}
+
+TEST_CASE("session_groups: by number of group, in the order of the first features, without items") {
+  using enum session_feature_kind;
+  session_clicks_options const options({{.name = "a", .kind = user, .group = 4},
+                                        {.name = "b", .kind = sequence},
+                                        {.name = "c", .kind = sequence, .group = 0},
+                                        {.name = "d", .kind = item, .group = 4},
+                                        {.name = "e", .kind = sequence, .group = 4},
+                                        {.name = "f", .kind = item},
+                                        {.name = "g", .kind = user},
+                                        {.name = "h", .kind = user},
+                                        {.name = "i", .kind = sequence, .group = 0}});
+  CHECK(session_groups(options) == std::vector<std::vector<std::string>>{{"a", "e"}, {"b"}, {"c", "i"}, {"g"}, {"h"}});
+  CHECK(session_groups({}).empty());
 }
 
 TEST_CASE("rm1_sessions and its like: the features that they say, of which scaled_down keeps every so many") {
@@ -331,6 +340,12 @@ TEST_CASE("rm1_sessions and its like: the features that they say, of which scale
     CHECK(names.size() == set->features.size());
   }
   CHECK(paper_sessions().features.size() == 733);
+
+  auto const names = session_groups(three);
+  REQUIRE(names.size() == 101);
+  CHECK(names[0].size() == 11);
+  CHECK(names[0][10] == "sequence_0_10");
+  CHECK(names[100] == std::vector<std::string>{"user_99"});
 
   auto const half = scaled_down(one, 2);
   CHECK(groups(half) == std::vector<std::int64_t>{4, 3, 2});

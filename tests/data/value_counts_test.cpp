@@ -15,7 +15,7 @@
 #include <tessera/core/thread_team.hpp>
 #include <tessera/data/zipf.hpp>
 
-#include "counting_memory.hpp"
+#include "hosts.hpp"
 #include "random.hpp"
 #include "temporary_folder.hpp"
 
@@ -25,12 +25,6 @@ using namespace tessera;
 
 constexpr std::int64_t nothing = std::numeric_limits<std::int64_t>::min();
 constexpr std::int64_t everything = std::numeric_limits<std::int64_t>::max();
-
-struct host {
-  serial_team team;
-  tessera_tests::counting_memory memory;
-  host_exec exec{team, memory};
-};
 
 std::map<std::int64_t, std::int64_t> true_counts(std::vector<std::int64_t> const& stream) {
   std::map<std::int64_t, std::int64_t> counts;
@@ -81,15 +75,15 @@ TEST_CASE("value_counts: a limit bounds what is held and what is missed, whateve
   for (auto const& stream : streams(random))
     for (std::int64_t const limit : {1, 2, 3, 10, 101, 1000, 20'000}) {
       CAPTURE(limit);
-      host h;
+      tessera_tests::serial_host h;
       value_counts counts(limit);
       std::size_t const cut = random() % stream.size();  // parts do not matter
       vector_view<std::int64_t const> const all(stream);
-      counts.add(h.exec, all.slice(0, static_cast<std::int64_t>(cut)), nothing);
-      counts.add(h.exec, all.slice(static_cast<std::int64_t>(cut), all.size() - static_cast<std::int64_t>(cut)), nothing);
+      counts.add(h.exec(), all.slice(0, static_cast<std::int64_t>(cut)), nothing);
+      counts.add(h.exec(), all.slice(static_cast<std::int64_t>(cut), all.size() - static_cast<std::int64_t>(cut)), nothing);
       check_bounds(counts, stream);
       value_counts whole(limit);
-      whole.add(h.exec, all, nothing);
+      whole.add(h.exec(), all, nothing);
       CHECK(whole.most_frequent(1, everything) == counts.most_frequent(1, everything));
       CHECK(whole.unheld() == counts.unheld());
     }
@@ -101,11 +95,11 @@ TEST_CASE("value_counts: up to the limit every count is exact, as without one") 
   std::mt19937_64 random(seed);
   auto const stream = tessera_tests::random_integers<std::int64_t>(random, 5000, -150, 149);
   auto truth = true_counts(stream);
-  host h;
+  tessera_tests::serial_host h;
   for (auto const limit : {std::int64_t{0}, static_cast<std::int64_t>(truth.size()), std::int64_t{100'000}}) {
     CAPTURE(limit);
     value_counts counts(limit);
-    CHECK(counts.add(h.exec, vector_view<std::int64_t const>(stream), std::int64_t{7}) == truth[7]);
+    CHECK(counts.add(h.exec(), vector_view<std::int64_t const>(stream), std::int64_t{7}) == truth[7]);
     CHECK(counts.unheld() == 0);
     std::vector<std::pair<std::int64_t, std::int64_t>> order;
     for (std::int64_t i = 0; i < counts.size(); ++i) {
@@ -135,11 +129,11 @@ TEST_CASE("value_counts: the frequent values of a long tail are found in little 
   auto const truth = true_counts(stream);
   REQUIRE(truth.size() > 50'000);
   constexpr std::int64_t limit = 2000;
-  host h;
+  tessera_tests::serial_host h;
   value_counts counts(limit);
-  counts.add(h.exec, vector_view<std::int64_t const>(stream), nothing);
-  CHECK(h.memory.peak_bytes() < 200 * limit);
-  CHECK(counts.bytes() == h.memory.live_bytes());
+  counts.add(h.exec(), vector_view<std::int64_t const>(stream), nothing);
+  CHECK(h.memory().peak_bytes() < 200 * limit);
+  CHECK(counts.bytes() == h.memory().live_bytes());
   std::vector<std::pair<std::int64_t, std::int64_t>> order;
   for (auto const& [value, count] : truth) order.emplace_back(-count, value);
   std::sort(order.begin(), order.end());
@@ -157,18 +151,18 @@ TEST_CASE("value_counts: peak memory stays below its bound at any limit") {
   for (auto& value : stream) value = static_cast<std::int64_t>(random() % 70'000);
   for (std::int64_t const limit : {16, 50, 77, 300, 620, 1000, 1900, 5000, 10'000, 20'000, 39'000}) {
     CAPTURE(limit);
-    host h;
+    tessera_tests::serial_host h;
     value_counts counts(limit);
-    counts.add(h.exec, vector_view<std::int64_t const>(stream), nothing);
-    CHECK(h.memory.peak_bytes() < static_cast<std::size_t>(200 * limit));
+    counts.add(h.exec(), vector_view<std::int64_t const>(stream), nothing);
+    CHECK(h.memory().peak_bytes() < static_cast<std::size_t>(200 * limit));
   }
 }
 
 TEST_CASE("value_counts: what cannot be is named") {
   CHECK(tessera_tests::error_of([] { value_counts(-1); }).value("limit") == "-1");
-  host h;
+  tessera_tests::serial_host h;
   value_counts counts(5);
-  CHECK(counts.add(h.exec, vector_view<std::int64_t const>{}, nothing) == 0);
+  CHECK(counts.add(h.exec(), vector_view<std::int64_t const>{}, nothing) == 0);
   CHECK(counts.most_frequent(1, 10).empty());
   CHECK(counts.unheld() == 0);
 }

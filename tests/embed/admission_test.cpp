@@ -37,7 +37,7 @@ struct without_state : admit_all {
 static_assert(tessera::admission<admit_all> && tessera::admission<admit_by_frequency> && tessera::admission<admit_by_probability>);
 static_assert(!tessera::admission<without_state> && !tessera::admission<tessera::evict_lru>);
 
-constexpr tessera::table_options options{
+constexpr tessera::table_options policy_table{
     .id = tessera::table_id(2), .dim = 3, .rows = 0, .init_bound = 0.1F, .seed = tessera::random_seed(5)};
 
 template <class Table>
@@ -59,7 +59,7 @@ id_list admitted(tessera::host_exec const& exec, Table& table, id_list const& id
 TEST_CASE("admit_by_frequency: a row at the k-th batch that has the id") {
   serial_host host;
   auto const exec = host.exec();
-  hash_table<float, admit_by_frequency> table(exec, options, tessera::sgd{}, {.sightings = 3, .candidates = 100});
+  hash_table<float, admit_by_frequency> table(exec, policy_table, tessera::sgd{}, {.sightings = 3, .candidates = 100});
   CHECK(admitted(exec, table, {1, 1, 1, 2}).empty());  // once a batch, however often
   CHECK(admitted(exec, table, {1, -3}).empty());
   CHECK(find(exec, table, {1, 2}) == id_list{-1, -1});
@@ -76,7 +76,7 @@ TEST_CASE("admit_by_frequency: a row at the k-th batch that has the id") {
 TEST_CASE("admit_by_frequency: the candidate not seen for longest is forgotten") {
   serial_host host;
   auto const exec = host.exec();
-  hash_table<float, admit_by_frequency> table(exec, options, tessera::sgd{}, {.sightings = 2, .candidates = 2});
+  hash_table<float, admit_by_frequency> table(exec, policy_table, tessera::sgd{}, {.sightings = 2, .candidates = 2});
   CHECK(admitted(exec, table, {1, 2}).empty());
   CHECK(admitted(exec, table, {3}).empty());  // 1 is forgotten
   CHECK(admitted(exec, table, {2}) == id_list{2});
@@ -88,7 +88,7 @@ TEST_CASE("admit_by_frequency: the candidate not seen for longest is forgotten")
 TEST_CASE("admit_by_frequency: insert asks nobody") {
   serial_host host;
   auto const exec = host.exec();
-  hash_table<float, admit_by_frequency> table(exec, options, tessera::sgd{}, {.sightings = 5, .candidates = 10});
+  hash_table<float, admit_by_frequency> table(exec, policy_table, tessera::sgd{}, {.sightings = 5, .candidates = 10});
   id_list slots(3);
   table.insert(exec, id_list{7, 8, 7}, slots);
   CHECK(slots == id_list{0, 1, 0});
@@ -100,8 +100,8 @@ TEST_CASE("admit_by_frequency: the memory for counts is taken when the table is 
   auto const exec = host.exec();
   admit_by_frequency const policy{.sightings = 2, .candidates = 1000};
   using table_type = hash_table<float, admit_by_frequency>;
-  table_type table(exec, options, tessera::sgd{}, policy);
-  CHECK(table.bytes() == table_type::bytes_for(options, table.state_layout(), policy).total());
+  table_type table(exec, policy_table, tessera::sgd{}, policy);
+  CHECK(table.bytes() == table_type::bytes_for(policy_table, table.state_layout(), policy).total());
   CHECK(table.bytes() == host.memory().live_bytes());
   auto const allocations = host.memory().allocations();
   for (std::int64_t first = 0; first < 20'000; first += 500) {
@@ -116,7 +116,8 @@ TEST_CASE("admit_by_frequency: options that cannot be are named") {
   serial_host host;
   for (auto const& [sightings, candidates] : {std::pair<std::int64_t, std::int64_t>{0, 5}, {2, 0}, {2, std::int64_t{1} << 60}}) {
     try {
-      hash_table<float, admit_by_frequency> table(host.exec(), options, tessera::sgd{}, {.sightings = sightings, .candidates = candidates});
+      hash_table<float, admit_by_frequency> table(host.exec(), policy_table, tessera::sgd{},
+                                                  {.sightings = sightings, .candidates = candidates});
       FAIL("accepted");
     } catch (tessera::error const& e) {
       CHECK(e.code() == tessera::errc::invalid_argument);
@@ -133,12 +134,12 @@ TEST_CASE("admit_by_probability: none, all, and the share that was asked for") {
   using table_type = hash_table<float, admit_by_probability>;
   id_list ids(20'000);
   std::iota(ids.begin(), ids.end(), -10'000);
-  table_type none(exec, options, tessera::sgd{}, {.probability = 0}), all(exec, options, tessera::sgd{}, {.probability = 1});
+  table_type none(exec, policy_table, tessera::sgd{}, {.probability = 0}), all(exec, policy_table, tessera::sgd{}, {.probability = 1});
   CHECK(admitted(exec, none, ids).empty());
   CHECK(admitted(exec, all, ids) == ids);
   for (double const p : {0.01, 0.3, 0.9}) {
     CAPTURE(p);
-    table_type table(exec, options, tessera::sgd{}, {.probability = p});
+    table_type table(exec, policy_table, tessera::sgd{}, {.probability = p});
     double left = 20'000;
     for (int batch = 0; batch < 3; ++batch) {  // whoever has a row is asked no more; each batch draws anew
       auto const count = static_cast<double>(admitted(exec, table, ids).size());
@@ -159,11 +160,11 @@ TEST_CASE("admit_by_probability: seed, table, id and batch decide, and nothing e
     auto shuffled = ids;
     shuffled.insert(shuffled.end(), ids.begin(), ids.end());
     std::shuffle(shuffled.begin(), shuffled.end(), random);
-    table_type table(exec, options, tessera::sgd{}, {.probability = 0.4});
-    auto other_options = options;
+    table_type table(exec, policy_table, tessera::sgd{}, {.probability = 0.4});
+    auto other_options = policy_table;
     other_options.seed = tessera::random_seed(6);
     table_type other(exec, other_options, tessera::sgd{}, {.probability = 0.4});
-    other_options = options;
+    other_options = policy_table;
     other_options.id = tessera::table_id(3);
     table_type third(exec, other_options, tessera::sgd{}, {.probability = 0.4});
     auto const sorted = [&](auto& t) {
@@ -184,5 +185,6 @@ TEST_CASE("admit_by_probability: seed, table, id and batch decide, and nothing e
 TEST_CASE("admit_by_probability: what is no probability is refused") {
   serial_host host;
   for (double const p : {-0.1, 1.1, std::nan("")})
-    CHECK_THROWS_AS((hash_table<float, admit_by_probability>(host.exec(), options, tessera::sgd{}, {.probability = p})), tessera::error);
+    CHECK_THROWS_AS((hash_table<float, admit_by_probability>(host.exec(), policy_table, tessera::sgd{}, {.probability = p})),
+                    tessera::error);
 }

@@ -24,25 +24,19 @@ static_assert(tessera::row_store<tessera::dense_table<tessera::float16>> && tess
 static_assert(tessera::dense_table<>::slots_are_ids);
 static_assert(!std::is_copy_constructible_v<tessera::dense_table<>>);
 
-constexpr auto smallest = std::numeric_limits<std::int64_t>::min();
-constexpr auto largest = std::numeric_limits<std::int64_t>::max();
-
 }  // namespace
 
-TEST_CASE_TEMPLATE("dense_table is a row store", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>,
-                   tessera_tests::pool_host<4>) {
-  row_store_suite<tessera::dense_table<>, Host>();
-}
+TEST_CASE("dense_table is a row store") { tessera_tests::for_each_team(row_store_suite<tessera::dense_table<>>); }
 TEST_CASE_TEMPLATE("dense_table of fewer bytes is a row store", Element, tessera::float16, tessera::bfloat16, tessera::float8_e5m2,
                    tessera::scaled_int8) {
-  row_store_suite<tessera::dense_table<Element>, tessera_tests::pool_host<3>>();
+  row_store_suite<tessera::dense_table<Element>>(3);
 }
 
 TEST_CASE("dense_table: slots are ids, and ids it cannot hold have none") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
   tessera::dense_table<> table(exec, {.dim = 3, .rows = 10}, tessera::sgd{});
-  std::vector<std::int64_t> const ids{0, 9, 10, -1, 4, smallest, largest, 4};
+  std::vector<std::int64_t> const ids{0, 9, 10, -1, 4, smallest_id, largest_id, 4};
   std::vector<std::int64_t> const expected{0, 9, -1, -1, 4, -1, -1, 4};
   std::vector<std::int64_t> slots(ids.size());
   std::vector<row_status> statuses(ids.size(), row_status::moved);

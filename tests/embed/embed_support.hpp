@@ -18,6 +18,9 @@
 /// What the tests of this folder share.
 namespace embed_tests {
 
+inline constexpr auto smallest_id = std::numeric_limits<std::int64_t>::min();
+inline constexpr auto largest_id = std::numeric_limits<std::int64_t>::max();
+
 /// The initial row of an id, from the definition alone.
 inline std::vector<float> initial_row(tessera::table_options const& table, std::int64_t id) {
   std::vector<float> row;

@@ -19,27 +19,22 @@ static_assert(!tessera::row_store<without_find>);
 static_assert(!table_type::slots_are_ids);
 static_assert(!std::is_copy_constructible_v<table_type>);
 
-constexpr auto smallest = std::numeric_limits<std::int64_t>::min();
-constexpr auto largest = std::numeric_limits<std::int64_t>::max();
 constexpr tessera::table_options empty_table{
     .id = tessera::table_id(3), .dim = 6, .rows = 0, .init_bound = 0.1F, .seed = tessera::random_seed(77)};
 
 /// Any int64, many of them close together.
 std::vector<std::int64_t> wild_ids(std::mt19937_64& random, std::size_t count) {
-  auto ids = tessera_tests::random_integers<std::int64_t>(random, count, smallest, largest);
+  auto ids = tessera_tests::random_integers<std::int64_t>(random, count, smallest_id, largest_id);
   for (std::size_t i = 0; i < count; i += 2) ids[i] = static_cast<std::int64_t>(i) - static_cast<std::int64_t>(count / 2);
-  ids[1] = smallest;
-  ids[3] = largest;
+  ids[1] = smallest_id;
+  ids[3] = largest_id;
   ids[5] = -1;
   return ids;
 }
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("hash_table is a row store", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>,
-                   tessera_tests::pool_host<4>) {
-  row_store_suite<table_type, Host>();
-}
+TEST_CASE("hash_table is a row store") { tessera_tests::for_each_team(row_store_suite<table_type>); }
 
 namespace {
 
@@ -61,7 +56,7 @@ TEST_CASE_TEMPLATE("hash_table is a row store with every kind of element and pol
                    tessera::hash_table<tessera::scaled_int8>,
                    tessera::hash_table<tessera::float8_e4m3, tessera::admit_all, tessera::evict_lru>,
                    tessera::hash_table<tessera::scaled_int8, at_first_sight, tessera::evict_lfu>) {
-  row_store_suite<Store, tessera_tests::pool_host<3>>();
+  row_store_suite<Store>(3);
 }
 
 TEST_CASE("hash_table: any id gets a row, numbered in the order of arrival") {
@@ -110,7 +105,7 @@ TEST_CASE("hash_table: statuses say what was found and what is new") {
   auto const exec = host.exec();
   table_type table(exec, empty_table, tessera::sgd{});
   locate(exec, table, {-5, 7});
-  std::vector<std::int64_t> const ids{7, 8, 8, -5, smallest, smallest};
+  std::vector<std::int64_t> const ids{7, 8, 8, -5, smallest_id, smallest_id};
   std::vector<std::int64_t> slots(ids.size());
   std::vector<row_status> statuses(ids.size(), row_status::moved);
   table.locate(exec, ids, slots, statuses);
@@ -123,11 +118,11 @@ TEST_CASE("hash_table: find changes nothing") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
   table_type table(exec, empty_table, tessera::sgd{});
-  CHECK(find(exec, table, {0, -1, largest}) == std::vector<std::int64_t>{-1, -1, -1});
+  CHECK(find(exec, table, {0, -1, largest_id}) == std::vector<std::int64_t>{-1, -1, -1});
   locate(exec, table, {4});
   auto const bytes = table.bytes();
   auto const allocations = host.memory().allocations();
-  CHECK(find(exec, table, {0, 4, smallest, 4}) == std::vector<std::int64_t>{-1, 0, -1, 0});
+  CHECK(find(exec, table, {0, 4, smallest_id, 4}) == std::vector<std::int64_t>{-1, 0, -1, 0});
   CHECK(table.rows() == 1);
   CHECK(table.bytes() == bytes);
   CHECK(host.memory().allocations() == allocations);

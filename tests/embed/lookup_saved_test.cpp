@@ -77,3 +77,47 @@ TEST_CASE("what a lookup saved: slots where a store gives them, and an order onc
   tessera::sequence_lookup(exec, tables, features, batch.view(), out, saved);
   CHECK(!saved.order.ready());  // of the batch before
 }
+
+TEST_CASE_TEMPLATE("a lookup that is refused leaves nothing of the batch before to a backward", Store, tessera::dense_table<>,
+                   tessera::hash_table<>) {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  std::vector<Store> tables;
+  tables.emplace_back(exec, tessera::table_options{.dim = 2, .rows = 9}, tessera::sgd{});
+  auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{1}, {2}}}});
+  std::vector<float> values(4, 1.0F);
+  std::vector<tessera::matrix_view<float>> const out{{values.data(), 2, 2}}, narrow{{values.data(), 2, 1}};
+  std::vector<tessera::matrix_view<float const>> const gradients{out[0]};
+  std::vector<tessera::pooled_feature> const pooled{{.table = 0, .pooling = tessera::pooling::max}};
+  std::vector<std::int64_t> const sequence{0};
+  std::string const sentence = ": nothing is saved: no lookup went before, or it threw (keys 0, features 1)";
+  tessera::lookup_saved saved;
+  tessera::pooled_lookup(exec, tables, pooled, batch.view(), out, saved);
+  tessera::prepare_backward(exec, tables, pooled, saved);
+  error_of([&] { tessera::pooled_lookup(exec, tables, pooled, batch.view(), narrow, saved); });
+  CHECK(std::string(error_of([&] { tessera::pooled_lookup_backward(exec, tables, pooled, saved, gradients, tessera::sgd{}); }).what()) ==
+        "pooled_lookup_backward" + sentence);
+  CHECK(!saved.order.ready());
+  CHECK(saved.largest.size() == 0);
+  tessera::sequence_lookup(exec, tables, sequence, batch.view(), out, saved);
+  error_of([&] { tessera::sequence_lookup(exec, tables, sequence, batch.view(), narrow, saved); });
+  CHECK(std::string(error_of([&] {
+                      tessera::sequence_lookup_backward(exec, tables, sequence, saved, gradients, tessera::sgd{});
+                    }).what()) == "sequence_lookup_backward" + sentence);
+  CHECK(tables[0].steps() == tessera::step_count(0));
+}
+
+TEST_CASE("what a lookup saved of maxima is gone with the next") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  std::vector<tessera::dense_table<>> tables;
+  tables.emplace_back(exec, tessera::table_options{.dim = 2, .rows = 9}, tessera::sgd{});
+  auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{1}, {2}}}});
+  std::vector<float> values(4);
+  std::vector<tessera::matrix_view<float>> const out{{values.data(), 2, 2}};
+  tessera::lookup_saved saved;
+  tessera::pooled_lookup(exec, tables, std::vector<tessera::pooled_feature>{{0, tessera::pooling::max}}, batch.view(), out, saved);
+  CHECK(saved.largest.size() == 4);
+  tessera::sequence_lookup(exec, tables, std::vector<std::int64_t>{0}, batch.view(), out, saved);
+  CHECK(saved.largest.size() == 0);
+}

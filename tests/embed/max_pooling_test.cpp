@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include <tessera/embed/pooled_lookup_backward.hpp>
 
 #include "hosts.hpp"
+#include "pooled_lookup_backward_suite.hpp"
 #include "pooled_problem.hpp"
 #include "temporary_folder.hpp"
 
@@ -25,10 +27,10 @@ using namespace embed_tests;
 namespace {
 
 // Tables of several dims, each read by a maximum, the first and third by a sum or mean too.
-std::vector<tessera::pooled_feature> const features{{0, tessera::pooling::max}, {1, tessera::pooling::max}, {2, tessera::pooling::max},
-                                                    {0, tessera::pooling::sum}, {2, tessera::pooling::max}, {2, tessera::pooling::mean},
-                                                    {3, tessera::pooling::max}};
-std::vector<std::int64_t> const dims{64, 5, 16, 1027};
+std::vector<tessera::pooled_feature> const maxima_beside_sums{
+    {0, tessera::pooling::max}, {1, tessera::pooling::max},  {2, tessera::pooling::max}, {0, tessera::pooling::sum},
+    {2, tessera::pooling::max}, {2, tessera::pooling::mean}, {3, tessera::pooling::max}};
+std::vector<std::int64_t> const dims_of_maxima{64, 5, 16, 1027};
 
 // The largest element of each column of a bag, and which of its rows is the first that has it.
 struct naive_maximum {
@@ -56,7 +58,8 @@ TEST_CASE_TEMPLATE("maxima and the rows that their gradients change are those of
   std::vector<float> first;
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
     std::mt19937_64 random(seed);
-    auto const options = tables_of_dims(dims, 50);
+    auto const options = tables_of_dims(dims_of_maxima, 50);
+    auto const& features = maxima_beside_sums;
     tessera::sgd const optimizer{.learning_rate = 0.5F};
     auto tables = make_tables<Store>(exec, options, optimizer);
     auto const batch = random_batch(exec, random, features.size(), {.id_range = 50, .most_rows = 40, .mean_length = 5, .weighted = false});
@@ -193,7 +196,47 @@ TEST_CASE("what a maximum cannot do is refused by name") {
         "pooled_lookup: a maximum is of an unweighted batch, on the host (feature 0, weighted 1)");
   tessera::pooled_lookup(exec, tables, largest, plain.view(), to, saved);
   CHECK(refusal([&] { tessera::pooled_lookup_backward(exec, tables, sum, saved, from, tessera::sgd{}); }) ==
-        "pooled_lookup_backward: the features pooled otherwise when this was saved (maxima 0, maxima saved 1)");
+        "pooled_lookup_backward: the feature pooled otherwise when this was saved (feature 0, maxima 0, maxima saved 1)");
   CHECK(refusal([&] { tessera::pooled_lookup_weight_gradient(exec, tables, largest, saved, from, out); }) ==
         "pooled_lookup_weight_gradient: a maximum has no weights (maxima 1)");
+}
+
+TEST_CASE("maxima of one row each train as sums do, however often a row comes") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
+    std::mt19937_64 random(seed);
+    auto const options = tables_of_dims({4, 64, 100, 128}, 40);
+    std::vector<std::vector<std::int64_t>> rows;  // one id comes 6,000 times, which many threads sum
+    for (int i = 0; i < 12000; ++i) rows.push_back({i % 2 == 0 ? 7 : tessera_tests::random_integers<std::int64_t>(random, 1, 0, 39)[0]});
+    auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", rows}, {"b", rows}, {"c", rows}, {"d", rows}});
+    std::vector<float> of_sums;
+    for (auto const mode : {tessera::pooling::sum, tessera::pooling::max}) {
+      std::vector<tessera::pooled_feature> const read{{0, mode}, {1, mode}, {2, mode}, {3, mode}};
+      auto tables = make_tables<tessera::dense_table<>>(exec, options, tessera::sgd{});
+      pooled_matrices const out(options, read, batch.view());
+      tessera::lookup_saved saved;
+      tessera::pooled_lookup(exec, tables, read, batch.view(), out.out(), saved);
+      tessera::pooled_lookup_backward(exec, tables, read, saved, out.in(), tessera::sgd{.learning_rate = 0.01F});
+      auto const trained = contents(exec, tables, 40);
+      if (of_sums.empty()) of_sums = trained;
+      CHECK(trained == of_sums);
+    }
+  });
+}
+
+TEST_CASE("features that trade places, with as many maxima in all, are refused") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto tables = make_tables<tessera::dense_table<>>(exec, tables_of_dims({1}, 2), tessera::sgd{});
+  auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{0}}}, {"b", {{1}}}});
+  std::vector<tessera::pooled_feature> const read{{0, tessera::pooling::max}, {0, tessera::pooling::sum}};
+  pooled_matrices const out(tables_of_dims({1}, 2), read, batch.view());
+  tessera::lookup_saved saved;
+  tessera::pooled_lookup(exec, tables, read, batch.view(), out.out(), saved);
+  auto const e = tessera_tests::error_of([&] {
+    tessera::pooled_lookup_backward(exec, tables, std::vector<tessera::pooled_feature>{read[1], read[0]}, saved, out.in(), tessera::sgd{});
+  });
+  CHECK(std::string(e.what()) ==
+        "pooled_lookup_backward: the feature pooled otherwise when this was saved (feature 0, maxima 0, maxima saved 1)");
 }

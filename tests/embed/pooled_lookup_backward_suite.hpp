@@ -143,9 +143,9 @@ struct sign_descent {
 };
 
 /// What the fused backward must show over every row store on every team.
-template <class Store, class Host>
-void pooled_lookup_backward_suite() {
-  Host host;
+template <class Store>
+void pooled_lookup_backward_suite(int threads) {
+  tessera_tests::pool host(threads);
   auto const exec = host.exec();
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
@@ -422,7 +422,7 @@ void pooled_lookup_backward_suite() {
     tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
     auto const before = contents(exec, tables, ids);
     auto const in_tables = host.memory().allocations();
-    Host step;
+    tessera_tests::pool step(threads);
     for (std::int64_t allowed = 0;; ++allowed) {
       step.memory().fail_after(allowed);
       try {

@@ -51,12 +51,8 @@ void operator delete(void* pointer, std::align_val_t) noexcept { std::free(point
 void operator delete(void* pointer, std::size_t, std::align_val_t) noexcept { std::free(pointer); }
 #endif
 
-TEST_CASE_TEMPLATE("pooled_lookup_backward over dense tables", Host, serial_host, pool_host<2>, pool_host<4>) {
-  pooled_lookup_backward_suite<dense, Host>();
-}
-TEST_CASE_TEMPLATE("pooled_lookup_backward over hashed tables", Host, serial_host, pool_host<2>, pool_host<4>) {
-  pooled_lookup_backward_suite<hashed, Host>();
-}
+TEST_CASE("pooled_lookup_backward over dense tables") { tessera_tests::for_each_team(pooled_lookup_backward_suite<dense>); }
+TEST_CASE("pooled_lookup_backward over hashed tables") { tessera_tests::for_each_team(pooled_lookup_backward_suite<hashed>); }
 
 TEST_CASE_TEMPLATE("pooled_lookup_backward: the documented order, bit for bit", Store, dense, hashed) {
   pooled_lookup_backward_in_canonical_order<Store>();

@@ -36,9 +36,9 @@ class initial_rows {
 };
 
 /// What the pooled lookup must show over every row store on every team.
-template <class Store, class Host>
-void pooled_lookup_suite() {
-  Host host;
+template <class Store>
+void pooled_lookup_suite(int threads) {
+  tessera_tests::pool host(threads);
   auto const exec = host.exec();
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
@@ -206,7 +206,7 @@ void pooled_lookup_suite() {
   SUBCASE("workspace goes back") {
     auto const batch = random_batch(exec, random, features.size(), {.id_range = 60, .most_rows = 20, .mean_length = 2, .weighted = false});
     pooled_matrices out(options, features, std::as_const(batch).view());
-    Host step;
+    tessera_tests::pool step(threads);
     tessera::pooled_lookup(step.exec(), std::as_const(tables), features, std::as_const(batch).view(), out.out());
     CHECK(step.memory().live_pieces() == 0);
     {

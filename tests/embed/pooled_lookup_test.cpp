@@ -17,10 +17,8 @@ using hashed = tessera::hash_table<>;
 using tessera_tests::pool_host;
 using tessera_tests::serial_host;
 
-TEST_CASE_TEMPLATE("pooled_lookup over dense tables", Host, serial_host, pool_host<2>, pool_host<4>) { pooled_lookup_suite<dense, Host>(); }
-TEST_CASE_TEMPLATE("pooled_lookup over hashed tables", Host, serial_host, pool_host<2>, pool_host<4>) {
-  pooled_lookup_suite<hashed, Host>();
-}
+TEST_CASE("pooled_lookup over dense tables") { tessera_tests::for_each_team(pooled_lookup_suite<dense>); }
+TEST_CASE("pooled_lookup over hashed tables") { tessera_tests::for_each_team(pooled_lookup_suite<hashed>); }
 
 TEST_CASE_TEMPLATE("pooled_lookup: every team gives the same bits", Store, dense, hashed) { pooled_lookup_of_every_team<Store>(); }
 

@@ -18,22 +18,22 @@ using tessera::errc;
 
 namespace {
 
-constexpr std::int64_t ids = 40;
-std::vector<tessera::table_options> const options = tables_of_dims({1, 16, 17, 128, 130}, ids);
-std::vector<tessera::pooled_feature> const features = features_over(5);
+constexpr std::int64_t summed_ids = 40;
+std::vector<tessera::table_options> const summed_tables = tables_of_dims({1, 16, 17, 128, 130}, summed_ids);
+std::vector<tessera::pooled_feature> const summed_features = features_over(5);
 
 tessera::keyed_jagged<> a_batch(tessera::host_exec const& exec, std::mt19937_64& random) {
-  return random_batch(exec, random, features.size(), {.id_range = ids, .most_rows = 30, .mean_length = 4, .weighted = true});
+  return random_batch(exec, random, summed_features.size(), {.id_range = summed_ids, .most_rows = 30, .mean_length = 4, .weighted = true});
 }
 
 template <class Store>
 tessera::row_gradients gradients_of(tessera::host_exec const& exec, std::vector<Store>& tables, batch_view batch,
                                     pooled_matrices const& gradients) {
-  pooled_matrices out(options, features, batch);
+  pooled_matrices out(summed_tables, summed_features, batch);
   tessera::lookup_saved saved;
-  tessera::pooled_lookup(exec, tables, features, batch, out.out(), saved);
+  tessera::pooled_lookup(exec, tables, summed_features, batch, out.out(), saved);
   tessera::row_gradients rows;
-  tessera::pooled_lookup_gradients(exec, tables, features, saved, gradients.in(), rows);
+  tessera::pooled_lookup_gradients(exec, tables, summed_features, saved, gradients.in(), rows);
   return rows;
 }
 
@@ -47,17 +47,17 @@ TEST_CASE_TEMPLATE("pooled_lookup_gradients: each row once, its sum as in double
   std::vector<float> first;
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
     std::mt19937_64 random(seed);
-    auto tables = make_tables<Store>(exec, options, tessera::sgd{});
+    auto tables = make_tables<Store>(exec, summed_tables, tessera::sgd{});
     auto const batch = a_batch(exec, random);
     auto const view = std::as_const(batch).view();
-    auto const gradients = random_gradients(random, options, features, view);
+    auto const gradients = random_gradients(random, summed_tables, summed_features, view);
     auto const rows = gradients_of(exec, tables, view, gradients);
-    auto expected = reference_gradients(options, features, view, gradients);
+    auto expected = reference_gradients(summed_tables, summed_features, view, gradients);
     REQUIRE(rows.tables() == 5);
     std::size_t seen = 0;
     for (std::int64_t t = 0; t < rows.tables(); ++t) {
       CHECK(rows.values(t).rows() == rows.rows(t));
-      CHECK(rows.values(t).columns() == options[static_cast<std::size_t>(t)].dim);
+      CHECK(rows.values(t).columns() == summed_tables[static_cast<std::size_t>(t)].dim);
       for (std::int64_t r = 0; r < rows.rows(t); ++r, ++seen) {
         CHECK((r == 0 || rows.slots(t)[r] > rows.slots(t)[r - 1]));
         CHECK(find(exec, tables[static_cast<std::size_t>(t)], {rows.ids(t)[r]})[0] == rows.slots(t)[r]);
@@ -83,22 +83,22 @@ TEST_CASE_TEMPLATE("update_rows: gradients handed out do what the fused backward
   tessera_tests::pool_host<2> host;
   auto const exec = host.exec();
   tessera::adam const optimizer{.learning_rate = 0.05F};
-  auto fused = make_tables<Store>(exec, options, optimizer), handed = make_tables<Store>(exec, options, optimizer);
+  auto fused = make_tables<Store>(exec, summed_tables, optimizer), handed = make_tables<Store>(exec, summed_tables, optimizer);
   for (int step = 0; step < 3; ++step) {
     auto const batch = a_batch(exec, random);
     auto const view = std::as_const(batch).view();
-    auto const gradients = random_gradients(random, options, features, view);
-    pooled_matrices out(options, features, view);
+    auto const gradients = random_gradients(random, summed_tables, summed_features, view);
+    pooled_matrices out(summed_tables, summed_features, view);
     tessera::lookup_saved saved;
-    tessera::pooled_lookup(exec, fused, features, view, out.out(), saved);
-    if (step == 1) tessera::prepare_backward(exec, fused, features, saved);
+    tessera::pooled_lookup(exec, fused, summed_features, view, out.out(), saved);
+    if (step == 1) tessera::prepare_backward(exec, fused, summed_features, saved);
     CHECK(saved.order.ready() == (step == 1));
-    tessera::pooled_lookup_backward(exec, fused, features, saved, gradients.in(), optimizer);
+    tessera::pooled_lookup_backward(exec, fused, summed_features, saved, gradients.in(), optimizer);
     auto const rows = gradients_of(exec, handed, view, gradients);
     tessera::update_rows(exec, handed, rows, optimizer);
     for (std::size_t t = 0; t < fused.size(); ++t) CHECK(fused[t].steps() == handed[t].steps());
   }
-  CHECK(same_bits(contents(exec, fused, ids), contents(exec, handed, ids)));
+  CHECK(same_bits(contents(exec, fused, summed_ids), contents(exec, handed, summed_ids)));
 }
 
 TEST_CASE("add_row_gradients: micro-batches add up to the whole") {
@@ -107,15 +107,15 @@ TEST_CASE("add_row_gradients: micro-batches add up to the whole") {
   std::mt19937_64 random(seed);
   tessera_tests::pool_host<2> host;
   auto const exec = host.exec();
-  auto tables = make_tables<dense>(exec, options, tessera::sgd{});
+  auto tables = make_tables<dense>(exec, summed_tables, tessera::sgd{});
   tessera::row_gradients sum;
   double_rows expected;
   for (int micro = 0; micro < 3; ++micro) {
     auto const batch = a_batch(exec, random);
     auto const view = std::as_const(batch).view();
-    auto const gradients = random_gradients(random, options, features, view);
+    auto const gradients = random_gradients(random, summed_tables, summed_features, view);
     tessera::add_row_gradients(exec, sum, gradients_of(exec, tables, view, gradients));
-    for (auto const& [key, gradient] : reference_gradients(options, features, view, gradients)) {
+    for (auto const& [key, gradient] : reference_gradients(summed_tables, summed_features, view, gradients)) {
       auto& to = expected[key];
       to.resize(gradient.size());
       for (std::size_t c = 0; c < gradient.size(); ++c) to[c] += gradient[c];
@@ -136,16 +136,16 @@ TEST_CASE("add_row_gradients: micro-batches add up to the whole") {
 TEST_CASE("row gradients: nothing, and what does not fit") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
-  auto tables = make_tables<dense>(exec, options, tessera::sgd{});
+  auto tables = make_tables<dense>(exec, summed_tables, tessera::sgd{});
   auto const empty = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{}, {}}}, {"b", {}}, {"c", {}}, {"d", {}}, {"e", {}}, {"f", {}}});
   auto const view = std::as_const(empty).view();
-  pooled_matrices const gradients(options, features, view);
+  pooled_matrices const gradients(summed_tables, summed_features, view);
   auto rows = gradients_of(exec, tables, view, gradients);
   CHECK(rows.tables() == 5);
   CHECK(rows.values().empty());
-  auto const before = contents(exec, tables, ids);
+  auto const before = contents(exec, tables, summed_ids);
   tessera::update_rows(exec, tables, rows, tessera::sgd{});
-  CHECK(same_bits(before, contents(exec, tables, ids)));
+  CHECK(same_bits(before, contents(exec, tables, summed_ids)));
   CHECK(tables[0].steps().value == 1);  // a step all the same
 
   auto const code = [&](auto&& call) {
@@ -156,8 +156,8 @@ TEST_CASE("row gradients: nothing, and what does not fit") {
     }
     return errc::io_error;
   };
-  auto fewer = make_tables<dense>(exec, tables_of_dims({1, 16}, ids), tessera::sgd{});
-  auto other = make_tables<dense>(exec, tables_of_dims({1, 16, 17, 128, 131}, ids), tessera::sgd{});
+  auto fewer = make_tables<dense>(exec, tables_of_dims({1, 16}, summed_ids), tessera::sgd{});
+  auto other = make_tables<dense>(exec, tables_of_dims({1, 16, 17, 128, 131}, summed_ids), tessera::sgd{});
   CHECK(code([&] { tessera::update_rows(exec, fewer, rows, tessera::sgd{}); }) == errc::shape_mismatch);
   CHECK(code([&] { tessera::update_rows(exec, other, rows, tessera::sgd{}); }) == errc::shape_mismatch);
   CHECK(code([&] { tessera::update_rows(exec, tables, rows, tessera::adam{}); }) == errc::incompatible);
@@ -176,18 +176,18 @@ TEST_CASE("one optimizer a table: each with its own learning rate") {
   auto const exec = host.exec();
   auto const batch = a_batch(exec, random);
   auto const view = std::as_const(batch).view();
-  auto const gradients = random_gradients(random, options, features, view);
+  auto const gradients = random_gradients(random, summed_tables, summed_features, view);
   std::vector<tessera::sgd> const optimizers{{0.1F}, {0.2F}, {0.0F}, {0.4F}, {0.5F}};
-  auto together = make_tables<dense>(exec, options, tessera::sgd{});
-  pooled_matrices out(options, features, view);
+  auto together = make_tables<dense>(exec, summed_tables, tessera::sgd{});
+  pooled_matrices out(summed_tables, summed_features, view);
   tessera::lookup_saved saved;
-  tessera::pooled_lookup(exec, together, features, view, out.out(), saved);
-  tessera::pooled_lookup_backward(exec, together, features, saved, gradients.in(), optimizers);
+  tessera::pooled_lookup(exec, together, summed_features, view, out.out(), saved);
+  tessera::pooled_lookup_backward(exec, together, summed_features, saved, gradients.in(), optimizers);
   for (std::size_t t = 0; t < optimizers.size(); ++t) {
-    auto alone = make_tables<dense>(exec, options, tessera::sgd{});
-    tessera::pooled_lookup_backward(exec, alone, features, saved, gradients.in(), optimizers[t]);
-    auto const dim = options[t].dim;
-    CHECK(same_bits(together[t].weights().data(), alone[t].weights().data(), ids * dim));
+    auto alone = make_tables<dense>(exec, summed_tables, tessera::sgd{});
+    tessera::pooled_lookup_backward(exec, alone, summed_features, saved, gradients.in(), optimizers[t]);
+    auto const dim = summed_tables[t].dim;
+    CHECK(same_bits(together[t].weights().data(), alone[t].weights().data(), summed_ids * dim));
   }
 }
 
@@ -197,10 +197,10 @@ TEST_CASE("a checked build refuses backwards whose rows have left since the forw
     auto const exec = host.exec();
     std::vector<tessera::pooled_feature> const one{{.table = 1}};
     std::vector<std::int64_t> const tables_of_keys{1};
-    auto tables = make_tables<hashed>(exec, options, tessera::sgd{});
+    auto tables = make_tables<hashed>(exec, summed_tables, tessera::sgd{});
     auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{5}, {}, {6, 7}}}});
     auto const view = std::as_const(batch).view();
-    pooled_matrices out(options, one, view);
+    pooled_matrices out(summed_tables, one, view);
     out.fill([] { return 1.0F; });
     std::vector<float> three(3 * 16);
     std::vector<tessera::matrix_view<float>> const vectors{{three.data(), 3, 16}};
@@ -251,9 +251,9 @@ TEST_CASE_TEMPLATE("when memory runs out, nothing has changed", Store, dense, ha
   auto const exec = host.exec();
   auto const batch = a_batch(exec, random), more = a_batch(exec, random);
   auto const view = std::as_const(batch).view(), more_view = std::as_const(more).view();
-  auto tables = make_tables<Store>(exec, options, tessera::sgd{});
-  auto sum = gradients_of(exec, tables, view, random_gradients(random, options, features, view));
-  auto const other = gradients_of(exec, tables, more_view, random_gradients(random, options, features, more_view));
+  auto tables = make_tables<Store>(exec, summed_tables, tessera::sgd{});
+  auto sum = gradients_of(exec, tables, view, random_gradients(random, summed_tables, summed_features, view));
+  auto const other = gradients_of(exec, tables, more_view, random_gradients(random, summed_tables, summed_features, more_view));
   auto const before = all_values(sum);
   auto const weights = [&] {
     std::vector<float> all;

@@ -47,7 +47,7 @@ order_batch draw_batch(std::uint64_t seed, std::vector<std::int64_t> const& tabl
 }
 
 // By (sample, key, position), then stably by slot.
-std::vector<named_position> reference(order_batch const& batch, std::int64_t table, std::int64_t table_rows) {
+std::vector<named_position> expected_order(order_batch const& batch, std::int64_t table, std::int64_t table_rows) {
   std::vector<named_position> all;
   auto const view = batch.view();
   std::int64_t samples = 0;
@@ -84,7 +84,7 @@ void check_order(std::uint64_t seed, std::vector<std::int64_t> const& table_of_k
         std::vector<named_position> found;
         for (std::int64_t i = 0; i < sorted.tables[t].count; ++i)
           found.push_back({static_cast<std::int64_t>(sorted.tables[t].slots[i]), static_cast<std::int64_t>(sorted.tables[t].positions[i])});
-        CHECK((found == reference(batch, t, table_rows)));
+        CHECK((found == expected_order(batch, t, table_rows)));
       }
     });
   });

@@ -50,12 +50,12 @@ Element stamped(std::size_t number) {
 }
 
 /// What every row store must show on every team. Ids stay in [0, 3000), so that a dense table holds them.
-template <class Store, class Host>
-void row_store_suite() {
+template <class Store>
+void row_store_suite(int threads) {
   static_assert(tessera::row_store<Store>);
   using element = typename Store::element;
   constexpr auto lead = static_cast<std::size_t>(tessera::row_scale<element>::lead);
-  Host host;
+  tessera_tests::pool host(threads);
   auto const exec = host.exec();
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);

@@ -38,9 +38,9 @@ using cached = hash_table<float, tessera::admit_by_frequency, tessera::evict_lru
 
 namespace {
 
-constexpr std::int64_t dim = 7;
-constexpr tessera::table_options options{
-    .id = tessera::table_id(9), .dim = dim, .rows = 400, .init_bound = 0.3F, .seed = tessera::random_seed(8)};
+constexpr std::int64_t moved_dim = 7;
+constexpr tessera::table_options moved_table{
+    .id = tessera::table_id(9), .dim = moved_dim, .rows = 400, .init_bound = 0.3F, .seed = tessera::random_seed(8)};
 
 /// Rows and states in memory of their own, the rows further apart than they are wide.
 struct row_block {
@@ -50,23 +50,23 @@ struct row_block {
   row_block(std::int64_t count, std::int64_t width)
       : count(count),
         width(width),
-        weights(static_cast<std::size_t>(count * (dim + 2)), -99.0F),
+        weights(static_cast<std::size_t>(count * (moved_dim + 2)), -99.0F),
         states(static_cast<std::size_t>(count * (width + 1)), -99.0F) {}
-  tessera::matrix_view<float> weight_view() { return {weights.data(), count, dim, dim + 2}; }
+  tessera::matrix_view<float> weight_view() { return {weights.data(), count, moved_dim, moved_dim + 2}; }
   tessera::matrix_view<float> state_view() { return {states.data(), count, width, width + 1}; }
 
   void draw(std::mt19937_64& random) {
     for (std::int64_t i = 0; i < count; ++i) {
-      auto const values = tessera_tests::random_floats(random, static_cast<std::size_t>(dim + width));
-      std::copy_n(values.begin(), dim, weight_view().row(i));
-      std::copy_n(values.begin() + dim, width, state_view().row(i));
+      auto const values = tessera_tests::random_floats(random, static_cast<std::size_t>(moved_dim + width));
+      std::copy_n(values.begin(), moved_dim, weight_view().row(i));
+      std::copy_n(values.begin() + moved_dim, width, state_view().row(i));
     }
   }
 };
 
 template <class Store>
 row_block read(tessera::host_exec const& exec, Store const& store, id_list const& ids) {
-  row_block block(static_cast<std::int64_t>(ids.size()), store.state_layout().width(dim));
+  row_block block(static_cast<std::int64_t>(ids.size()), store.state_layout().width(moved_dim));
   tessera::read_rows(exec, store, ids, block.weight_view(), block.state_view());
   return block;
 }
@@ -76,7 +76,7 @@ template <class Element>
 std::vector<float> through(row_block block) {
   for (std::int64_t i = 0; i < block.count; ++i) {
     auto* const row = block.weight_view().row(i);
-    auto const values = stored<Element>({row, row + dim});
+    auto const values = stored<Element>({row, row + moved_dim});
     std::copy(values.begin(), values.end(), row);
   }
   return block.weights;
@@ -91,12 +91,12 @@ TEST_CASE_TEMPLATE("what is written reads back the same", Store, dense_table<>, 
   CAPTURE(seed);
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
     std::mt19937_64 random(seed);
-    Store store(exec, options, tessera::adagrad{.initial_state = 0.5F});
+    Store store(exec, moved_table, tessera::adagrad{.initial_state = 0.5F});
     id_list ids(400);
     std::iota(ids.begin(), ids.end(), 0);
     std::shuffle(ids.begin(), ids.end(), random);
     ids.resize(300);
-    row_block block(300, dim);
+    row_block block(300, moved_dim);
     block.draw(random);
     std::vector<row_status> statuses(300, row_status::moved);
     tessera::write_rows(exec, store, ids, block.weight_view(), block.state_view(), statuses);
@@ -114,9 +114,9 @@ TEST_CASE_TEMPLATE("what is written reads back the same", Store, dense_table<>, 
     auto const rows = store.rows();
     auto const initial = read(exec, store, others);
     for (std::size_t i = 0; i < others.size(); ++i) {
-      auto const expected = stored_initial_row<typename Store::element>(options, others[i]);
-      CHECK(same_bits(initial.weights.data() + i * (dim + 2), expected.data(), dim));
-      for (std::size_t c = 0; c < dim; ++c) CHECK(initial.states[i * (dim + 1) + c] == 0.5F);
+      auto const expected = stored_initial_row<typename Store::element>(moved_table, others[i]);
+      CHECK(same_bits(initial.weights.data() + i * (moved_dim + 2), expected.data(), moved_dim));
+      for (std::size_t c = 0; c < moved_dim; ++c) CHECK(initial.states[i * (moved_dim + 1) + c] == 0.5F);
     }
     CHECK(store.rows() == rows);
   });
@@ -129,7 +129,7 @@ TEST_CASE("rows go from store to store and keep their bits") {
   serial_host host;
   auto const exec = host.exec();
   tessera::rowwise_adagrad const optimizer;
-  dense_table<> dense(exec, options, optimizer);
+  dense_table<> dense(exec, moved_table, optimizer);
   id_list const ids{7, 0, 399, 12};
   row_block block(4, 1);
   block.draw(random);
@@ -138,19 +138,19 @@ TEST_CASE("rows go from store to store and keep their bits") {
     auto rows = read(exec, from, ids);
     tessera::write_rows(exec, to, ids, rows.weight_view(), rows.state_view());
   };
-  auto empty = options;
+  auto empty = moved_table;
   empty.rows = 0;
   SUBCASE("dense, hashed, dense") {
     hash_table<> hashed(exec, empty, optimizer);
     copy(dense, hashed);
     CHECK(hashed.rows() == 4);
-    dense_table<> again(exec, options, optimizer);
+    dense_table<> again(exec, moved_table, optimizer);
     copy(hashed, again);
-    CHECK(same_bits(again.weights().data(), dense.weights().data(), 400 * dim));
+    CHECK(same_bits(again.weights().data(), dense.weights().data(), 400 * moved_dim));
     CHECK(same_bits(again.states().data(), dense.states().data(), 400));
   }
   auto const rounded_once = [&]<class Element>(Element) {
-    dense_table<Element> narrow(exec, options, optimizer);
+    dense_table<Element> narrow(exec, moved_table, optimizer);
     copy(dense, narrow);
     hash_table<float> wide(exec, empty, optimizer);
     copy(narrow, wide);
@@ -242,12 +242,12 @@ TEST_CASE_TEMPLATE("what is no number: of the element, or of all that share its 
 TEST_CASE_TEMPLATE("rows that were evicted enter another store as they were", Element, bfloat16, float8_e5m2, scaled_int8) {
   serial_host host;
   auto const exec = host.exec();
-  auto small = options;
+  auto small = moved_table;
   small.rows = 0;
   small.most_rows = 3;
   tessera::adagrad const optimizer{.initial_state = 0.125F};
   hash_table<Element, tessera::admit_all, tessera::evict_lru> cache(exec, small, optimizer);
-  auto empty = options;
+  auto empty = moved_table;
   empty.rows = 0;
   hash_table<Element> below(exec, empty, optimizer);
   cache.keep_evicted(true);
@@ -275,17 +275,17 @@ TEST_CASE_TEMPLATE("rows that were evicted enter another store as they were", El
   auto const rows = read(exec, below, {1, 2, 3, 4});
   float const marks[]{5, 2, 3, 4};  // of 1, what it left with last
   for (std::size_t i = 0; i < 4; ++i) {
-    CHECK(rows.weights[i * (dim + 2) + 1] == marks[i]);
-    CHECK(rows.states[i * (dim + 1) + 2] == marks[i]);
-    CHECK(rows.states[i * (dim + 1)] == 0.125F);
+    CHECK(rows.weights[i * (moved_dim + 2) + 1] == marks[i]);
+    CHECK(rows.states[i * (moved_dim + 1) + 2] == marks[i]);
+    CHECK(rows.states[i * (moved_dim + 1)] == 0.125F);
   }
 }
 
 TEST_CASE("weights alone; no ids; statuses of ids that have no row") {
   serial_host host;
   auto const exec = host.exec();
-  dense_table<> dense(exec, options, tessera::adagrad{.initial_state = 0.5F});
-  row_block block(2, dim);
+  dense_table<> dense(exec, moved_table, tessera::adagrad{.initial_state = 0.5F});
+  row_block block(2, moved_dim);
   std::fill(block.weights.begin(), block.weights.end(), 3.0F);
   std::vector<row_status> statuses(2);
   *dense.state(4) = 9;
@@ -297,10 +297,10 @@ TEST_CASE("weights alone; no ids; statuses of ids that have no row") {
   tessera::read_rows(exec, dense, id_list{4, 400}, block.weight_view(), {}, statuses);
   CHECK(statuses == std::vector<row_status>{row_status::found, row_status::out_of_range});
   CHECK(block.weights[0] == 3);
-  tessera::read_rows(exec, dense, id_list{}, {nullptr, 0, dim}, {});
-  tessera::write_rows(exec, dense, id_list{}, {nullptr, 0, dim}, {});
+  tessera::read_rows(exec, dense, id_list{}, {nullptr, 0, moved_dim}, {});
+  tessera::write_rows(exec, dense, id_list{}, {nullptr, 0, moved_dim}, {});
 
-  auto full = options;
+  auto full = moved_table;
   full.rows = 0;
   full.most_rows = 1;
   hash_table<> hashed(exec, full, tessera::adagrad{});
@@ -313,7 +313,7 @@ TEST_CASE("weights alone; no ids; statuses of ids that have no row") {
 TEST_CASE("matrices of another shape are named") {
   serial_host host;
   auto const exec = host.exec();
-  hash_table<> store(exec, options, tessera::rowwise_adagrad{});
+  hash_table<> store(exec, moved_table, tessera::rowwise_adagrad{});
   id_list const ids{1, 2};
   std::vector<float> values(100);
   std::vector<row_status> one(1);
@@ -333,11 +333,11 @@ TEST_CASE("matrices of another shape are named") {
       }
   };
   std::vector<row_status> none;
-  refused(matrix(2, dim - 1), matrix(2, 1), none, "6");
-  refused(matrix(3, dim), matrix(2, 1), none, "7");
-  refused(matrix(2, dim), matrix(2, 2), none, "2");
-  refused(matrix(2, dim), matrix(1, 1), none, "1");
-  refused({values.data(), 2, dim, dim - 1}, matrix(2, 1), none, "7");
-  refused(matrix(2, dim), matrix(2, 1), one, "1");
+  refused(matrix(2, moved_dim - 1), matrix(2, 1), none, "6");
+  refused(matrix(3, moved_dim), matrix(2, 1), none, "7");
+  refused(matrix(2, moved_dim), matrix(2, 2), none, "2");
+  refused(matrix(2, moved_dim), matrix(1, 1), none, "1");
+  refused({values.data(), 2, moved_dim, moved_dim - 1}, matrix(2, 1), none, "7");
+  refused(matrix(2, moved_dim), matrix(2, 1), one, "1");
   CHECK(store.rows() == 0);
 }

@@ -22,9 +22,9 @@ using tessera_tests::serial_host;
 
 namespace {
 
-std::vector<table_options> const tables{{.id = tessera::table_id(0), .dim = 16, .rows = 1'000'000},
-                                        {.id = tessera::table_id(7), .dim = 3, .rows = 10}};
-auto const layout = tessera::row_state_layout::of(tessera::rowwise_adagrad{});
+std::vector<table_options> const reported_tables{{.id = tessera::table_id(0), .dim = 16, .rows = 1'000'000},
+                                                 {.id = tessera::table_id(7), .dim = 3, .rows = 10}};
+auto const reported_layout = tessera::row_state_layout::of(tessera::rowwise_adagrad{});
 
 template <class Store, class... Policies>
 void tells_what_is_built(Policies const&... policies) {
@@ -63,29 +63,30 @@ TEST_CASE("a report says before what a table takes once it is built") {
 }
 
 TEST_CASE("bytes by part, by hand") {
-  auto const dense = tessera::dense_table<>::bytes_for(tables[0], layout);
+  auto const dense = tessera::dense_table<>::bytes_for(reported_tables[0], reported_layout);
   CHECK(dense.weights == 64'000'000);
   CHECK(dense.state == 4'000'000);
   CHECK(dense.index == 0);
   CHECK(dense.total() == 68'000'000);
-  CHECK(tessera::dense_table<tessera::bfloat16>::bytes_for(tables[0], layout).weights == 32'000'000);
-  CHECK(tessera::dense_table<tessera::bfloat16>::bytes_for(tables[0], layout).state == 4'000'000);
-  CHECK(tessera::dense_table<tessera::float8_e5m2>::bytes_for(tables[0], layout).weights == 16'000'000);
+  CHECK(tessera::dense_table<tessera::bfloat16>::bytes_for(reported_tables[0], reported_layout).weights == 32'000'000);
+  CHECK(tessera::dense_table<tessera::bfloat16>::bytes_for(reported_tables[0], reported_layout).state == 4'000'000);
+  CHECK(tessera::dense_table<tessera::float8_e5m2>::bytes_for(reported_tables[0], reported_layout).weights == 16'000'000);
   // 4 bytes for the scale, and 3 elements fill 4.
-  CHECK(tessera::dense_table<tessera::scaled_int8>::bytes_for(tables[0], layout).weights == 20'000'000);
-  CHECK(tessera::dense_table<tessera::scaled_int8>::bytes_for(tables[1], layout).weights == 80);
-  CHECK(tessera::hash_table<tessera::scaled_int8>::bytes_for(tables[1], layout).weights == 1024 * 8);
-  auto const hashed = tessera::hash_table<>::bytes_for(tables[1], layout);
+  CHECK(tessera::dense_table<tessera::scaled_int8>::bytes_for(reported_tables[0], reported_layout).weights == 20'000'000);
+  CHECK(tessera::dense_table<tessera::scaled_int8>::bytes_for(reported_tables[1], reported_layout).weights == 80);
+  CHECK(tessera::hash_table<tessera::scaled_int8>::bytes_for(reported_tables[1], reported_layout).weights == 1024 * 8);
+  auto const hashed = tessera::hash_table<>::bytes_for(reported_tables[1], reported_layout);
   CHECK(hashed.weights == 1024 * 3 * 4);
   CHECK(hashed.state == 1024 * 4);
   CHECK(hashed.index == 32 * 16 + 10 * 8);
   using lru = tessera::hash_table<float, tessera::admit_all, tessera::evict_lru>;
-  CHECK(lru::bytes_for(tables[1], layout).index == hashed.index + 10 * 24);
+  CHECK(lru::bytes_for(reported_tables[1], reported_layout).index == hashed.index + 10 * 24);
 }
 
 TEST_CASE("a report is printed as a table") {
   std::vector<std::string> const names{"item", "a rather long name"};
-  auto const report = table_bytes_report::of<tessera::dense_table<>>(tables, layout, {.names = names, .values_per_batch = 100'000});
+  auto const report =
+      table_bytes_report::of<tessera::dense_table<>>(reported_tables, reported_layout, {.names = names, .values_per_batch = 100'000});
   CHECK(report.workspace == 4'000'000);
   CHECK(report.total() == 68'000'000 + 10 * (3 + 1) * 4 + 4'000'000);
   std::ostringstream out;
@@ -100,19 +101,19 @@ TEST_CASE("a report is printed as a table") {
 }
 
 TEST_CASE("without names a table is called by its id; another workspace") {
-  auto const report =
-      table_bytes_report::of<tessera::dense_table<>>(tables, layout, {.values_per_batch = 10, .workspace_bytes_per_value = 7});
+  auto const report = table_bytes_report::of<tessera::dense_table<>>(reported_tables, reported_layout,
+                                                                     {.values_per_batch = 10, .workspace_bytes_per_value = 7});
   CHECK(report.workspace == 70);
   CHECK(report.tables[1].name == "table 7");
   std::ostringstream out;
-  out << table_bytes_report::of<tessera::dense_table<>>({}, layout);
+  out << table_bytes_report::of<tessera::dense_table<>>({}, reported_layout);
   CHECK(out.str().find("all") != std::string::npos);
 }
 
 TEST_CASE("what no table can be is refused") {
   auto const refused = [&](std::vector<table_options> const& wrong, tessera::table_bytes_report_options const& options) {
     try {
-      table_bytes_report::of<tessera::dense_table<>>(wrong, layout, options);
+      table_bytes_report::of<tessera::dense_table<>>(wrong, reported_layout, options);
       FAIL("accepted");
     } catch (tessera::error const& e) {
       return e;
@@ -120,8 +121,8 @@ TEST_CASE("what no table can be is refused") {
     throw 0;
   };
   std::vector<std::string> const one{"one"};
-  CHECK(refused(tables, {.names = one}).code() == tessera::errc::shape_mismatch);
-  CHECK(refused(tables, {.names = one}).value("tables") == "2");
-  CHECK(refused(tables, {.values_per_batch = -1}).value("values_per_batch") == "-1");
+  CHECK(refused(reported_tables, {.names = one}).code() == tessera::errc::shape_mismatch);
+  CHECK(refused(reported_tables, {.names = one}).value("tables") == "2");
+  CHECK(refused(reported_tables, {.values_per_batch = -1}).value("values_per_batch") == "-1");
   CHECK(refused({{.dim = 0, .rows = 1}}, {}).value("dim") == "0");
 }

@@ -25,17 +25,11 @@ using tessera::errc;
 using tessera::staged_folder;
 using tessera_tests::contents;
 using tessera_tests::error_of;
+using tessera_tests::names_in;
 using tessera_tests::temporary_folder;
 using tessera_tests::write_file;
 
 namespace {
-
-std::vector<std::string> names_in(std::string const& folder) {
-  std::vector<std::string> names;
-  for (auto const& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 // What a trainer's checkpoint is: sections and a manifest.
 void write_checkpoint(std::string const& parent, std::string const& name, std::int64_t step) {

@@ -29,13 +29,13 @@ using tessera_tests::serial_host;
 
 using floats = std::vector<float>;
 
-struct samples {
+struct weighted_samples {
   floats logits, labels, weights;
 };
 
 /// Logits around `mean`, labels that follow them a little, weights that are no dyadic fractions.
-samples random_samples(std::mt19937_64& random, std::size_t n, float mean = 0) {
-  samples s{tessera_tests::random_floats(random, n), floats(n), floats(n)};
+weighted_samples random_weighted_samples(std::mt19937_64& random, std::size_t n, float mean = 0) {
+  weighted_samples s{tessera_tests::random_floats(random, n), floats(n), floats(n)};
   for (std::size_t i = 0; i < n; ++i) {
     s.labels[i] = random() % 4 == 0 ? 1.0F : 0.0F;
     s.logits[i] = 2 * s.logits[i] + s.labels[i] + mean;
@@ -97,7 +97,7 @@ TEST_CASE("binned_auc is the AUC of the bins, and within its bound of the exact 
     for (std::int64_t const count : {1, 2, 7, 100, 16384}) {
       CAPTURE(n);
       CAPTURE(count);
-      auto s = random_samples(random, n);
+      auto s = random_weighted_samples(random, n);
       s.labels[0] = 1;
       s.labels[1] = 0;
       s.weights[0] = s.weights[1] = 0.3F;
@@ -125,7 +125,7 @@ TEST_CASE("binned_auc beside exact_auc on many samples, clicks rare too") {
   std::mt19937_64 random(seed);
   serial_host host;
   for (float const mean : {0.0F, -4.0F, -7.0F}) {
-    auto const s = random_samples(random, 100000, mean);
+    auto const s = random_weighted_samples(random, 100000, mean);
     binned_auc binned;
     tessera::exact_auc exact;
     binned.add(host.exec(), s.logits, s.labels);
@@ -153,7 +153,7 @@ TEST_CASE("binned_auc: parts merged are the whole, exactly without weights; 1, 2
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  auto const s = random_samples(random, 5000);
+  auto const s = random_weighted_samples(random, 5000);
   double first = -1, first_weighted = -1;
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory& memory) {
     binned_auc whole(500), weighted(500), merged(500), merged_weighted(500);

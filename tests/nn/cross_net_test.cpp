@@ -16,12 +16,11 @@ using tessera::cross_net;
 using tessera::cross_net_options;
 using tessera::errc;
 using tessera::random_seed;
+using tessera_tests::copy_of;
 using tessera_tests::error_of;
 using tessera_tests::nn_host;
 using tessera_tests::serial_host;
 using tessera_tests::strided_floats;
-
-std::vector<float> copy(tessera::vector_view<float const> values) { return {values.begin(), values.end()}; }
 
 TEST_CASE("cross_net with Eigen") { tessera_tests::cross_net_suite<nn_host<tessera::eigen_gemm>>(); }
 TEST_CASE("cross_net with a triple loop on two threads") {
@@ -44,7 +43,7 @@ TEST_CASE("cross_net: 1, 2 and 4 threads give the same bits, from the first weig
       std::vector<float> parameter_gradient(static_cast<std::size_t>(net.parameters().size()));
       net.forward(exec, tessera::eigen_gemm{}, x.view(), y.view(), saved);
       net.backward(exec, tessera::eigen_gemm{}, saved, g.view(), parameter_gradient, x_gradient.view());
-      std::vector<std::vector<float>> const results{copy(net.parameters()), y.storage, x_gradient.storage, parameter_gradient};
+      std::vector<std::vector<float>> const results{copy_of(net.parameters()), y.storage, x_gradient.storage, parameter_gradient};
       if (first.empty()) first = results;
       for (std::size_t i = 0; i < results.size(); ++i) CHECK(tessera_tests::same_bits(results[i], first[i]));
     });
@@ -87,9 +86,9 @@ TEST_CASE("cross_net: initial weights depend on the seed and the stream, with th
     return cross_net(host.exec(), {.width = 300, .layers = 2, .rank = 100, .seed = random_seed{seed}, .stream = stream});
   };
   auto const net = make(7, 3);
-  CHECK(copy(net.parameters()) == copy(make(7, 3).parameters()));
-  CHECK(copy(net.parameters()) != copy(make(8, 3).parameters()));
-  CHECK(copy(net.parameters()) != copy(make(7, 4).parameters()));
+  CHECK(copy_of(net.parameters()) == copy_of(make(7, 3).parameters()));
+  CHECK(copy_of(net.parameters()) != copy_of(make(8, 3).parameters()));
+  CHECK(copy_of(net.parameters()) != copy_of(make(7, 4).parameters()));
 
   auto const check = [](tessera::matrix_view<float const> weight) {
     auto const variance = 2.0 / static_cast<double>(weight.rows() + weight.columns()), bound = std::sqrt(3 * variance);
@@ -138,7 +137,7 @@ TEST_CASE("cross_net: parameters lie layer by layer, and blocks name them") {
     }
     CHECK(next == net.parameters().end());
     CHECK(net.bytes() == static_cast<std::size_t>(net.parameters().size()) * sizeof(float));
-    return copy(net.parameters());
+    return copy_of(net.parameters());
   };
   check(0, {"weight", "bias"}, {{3, 3}, {3}});
   check(2, {"v", "u", "bias"}, {{2, 3}, {3, 2}, {3}});

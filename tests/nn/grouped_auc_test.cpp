@@ -29,17 +29,17 @@ using tessera_tests::serial_host;
 using floats = std::vector<float>;
 using ids = std::vector<std::int64_t>;
 
-struct samples {
+struct grouped_scores {
   ids groups;
   floats scores, labels;
 };
 
 /// Groups of uneven sizes under any ids, scores with ties, some groups of one label.
-samples random_samples(std::mt19937_64& random, std::size_t n, std::size_t groups) {
+grouped_scores random_grouped_scores(std::mt19937_64& random, std::size_t n, std::size_t groups) {
   std::vector<std::int64_t> names(groups);
   for (auto& name : names) name = static_cast<std::int64_t>(random());
   names[0] = std::numeric_limits<std::int64_t>::min();
-  samples s;
+  grouped_scores s;
   for (std::size_t i = 0; i < n; ++i) {
     auto const group = std::min(random() % groups, random() % groups);
     s.groups.push_back(names[group]);
@@ -49,7 +49,7 @@ samples random_samples(std::mt19937_64& random, std::size_t n, std::size_t group
   return s;
 }
 
-tessera::grouped_auc_value value_of(samples const& s) {
+tessera::grouped_auc_value value_of(grouped_scores const& s) {
   serial_host host;
   grouped_auc metric;
   metric.add(s.groups, s.scores, s.labels);
@@ -62,7 +62,7 @@ bool same(tessera::grouped_auc_value const& a, tessera::grouped_auc_value const&
 }
 
 /// The definition: all pairs of each group.
-tessera::grouped_auc_value naive(samples const& s) {
+tessera::grouped_auc_value naive(grouped_scores const& s) {
   std::map<std::int64_t, std::vector<std::size_t>> members;
   for (std::size_t i = 0; i < s.groups.size(); ++i) members[s.groups[i]].push_back(i);
   tessera::grouped_auc_value result;
@@ -106,7 +106,7 @@ TEST_CASE("grouped_auc matches its definition") {
     for (std::size_t const groups : {1U, 3U, 40U, 700U}) {
       CAPTURE(n);
       CAPTURE(groups);
-      auto const s = random_samples(random, n, groups);
+      auto const s = random_grouped_scores(random, n, groups);
       auto const value = value_of(s), expected = naive(s);
       CHECK(value.groups == expected.groups);
       CHECK(value.one_label_groups == expected.one_label_groups);
@@ -123,7 +123,7 @@ TEST_CASE("grouped_auc of one group is exact_auc; a shift of a group's scores ch
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   serial_host host;
-  auto s = random_samples(random, 2000, 30);
+  auto s = random_grouped_scores(random, 2000, 30);
   auto const before = value_of(s);
   for (std::size_t i = 0; i < s.groups.size(); ++i) s.scores[i] += static_cast<float>(s.groups[i] % 100);
   CHECK(same(value_of(s), before));
@@ -139,7 +139,7 @@ TEST_CASE("grouped_auc: parts merged are the whole, groups cut or not, whatever 
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  auto const s = random_samples(random, 70000, 900);  // more than one piece of the sort
+  auto const s = random_grouped_scores(random, 70000, 900);  // more than one piece of the sort
   auto const whole = value_of(s);
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory& memory) {
     grouped_auc merged, second;
@@ -160,7 +160,7 @@ TEST_CASE("grouped_auc: parts merged are the whole, groups cut or not, whatever 
   std::vector<std::size_t> order(s.groups.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::shuffle(order.begin(), order.end(), random);
-  samples shuffled;
+  grouped_scores shuffled;
   for (auto const i : order) {
     shuffled.groups.push_back(s.groups[i]);
     shuffled.scores.push_back(s.scores[i]);
@@ -172,7 +172,7 @@ TEST_CASE("grouped_auc: parts merged are the whole, groups cut or not, whatever 
 TEST_CASE("grouped_auc: merged with itself it is the same AUC of twice the samples") {
   std::mt19937_64 random(3);
   serial_host host;
-  auto const s = random_samples(random, 300, 20);
+  auto const s = random_grouped_scores(random, 300, 20);
   grouped_auc metric;
   metric.add(s.groups, s.scores, s.labels);
   auto const before = metric.value(host.exec());

@@ -242,6 +242,58 @@ TEST_CASE("jagged_attention: queries, keys and values may be columns of one matr
   CHECK(same_bits(alone.storage, out.storage));
 }
 
+// A matrix of a batch, the same vectors behind others that nobody may read or write.
+struct shifted_floats {
+  std::int64_t first;
+  strided_floats all;
+  std::vector<std::int64_t> offsets;
+
+  shifted_floats(strided_floats const& m, std::int64_t first, std::vector<std::int64_t> const& from_0)
+      : first(first), all(first + m.rows, m.columns, m.stride - m.columns), offsets(from_0) {
+    for (auto& offset : offsets) offset += first;
+    for (std::int64_t r = 0; r < m.rows; ++r)
+      for (std::int64_t c = 0; c < m.columns; ++c) all.at(first + r, c) = m.at(r, c);
+  }
+  std::int64_t rows() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
+  tessera::jagged_vectors_view<float const> in() const { return {all.view(), offsets.data(), rows()}; }
+  tessera::jagged_vectors_view<float> to() { return {all.view(), offsets.data(), rows()}; }
+  /// Whether they are these, to the bit, and those before them still NaN.
+  bool holds(strided_floats const& expected) const {
+    bool same = all.gaps_intact();
+    for (std::int64_t c = 0; c < all.columns; ++c) {
+      for (std::int64_t r = 0; r < first; ++r) same = same && std::isnan(all.at(r, c));
+      for (std::int64_t r = 0; r < expected.rows; ++r) same = same && all.at(first + r, c) == expected.at(r, c);
+    }
+    return same;
+  }
+};
+
+TEST_CASE("jagged_attention: the offsets of each argument begin where they like") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera_tests::pool_host<2> host;
+  for (bool const causal : {false, true})
+    for (auto const& lengths : {std::vector<std::int64_t>{3, 0, 70, 1}, {300, 5, 1100}}) {
+      attention_case const batch(random, lengths, 12, {.heads = 2, .causal = causal});
+      auto const expected = batch.run(host.exec());
+      auto const shifted = [&](strided_floats const& m, std::int64_t first) { return shifted_floats(m, first, batch.offsets); };
+      auto const nothing = [&](std::int64_t first) { return shifted(strided_floats(batch.q.rows, 12, 1), first); };
+      auto const q = shifted(batch.q, 5), k = shifted(batch.k, 0), v = shifted(batch.v, 11), gradient = shifted(batch.gradient, 2);
+      auto out = nothing(3), q_gradient = nothing(1), k_gradient = nothing(9), v_gradient = nothing(4);
+      std::vector<float> log_sums(expected.log_sums.size());
+      tessera::matrix_view<float> const sums(log_sums.data(), 2, batch.q.rows);
+      tessera::jagged_attention(host.exec(), q.in(), k.in(), v.in(), batch.options, out.to(), sums);
+      tessera::jagged_attention_backward(host.exec(), q.in(), k.in(), v.in(), batch.options, out.in(), sums, gradient.in(), q_gradient.to(),
+                                         k_gradient.to(), v_gradient.to());
+      CHECK(same_bits(log_sums, expected.log_sums));
+      CHECK(out.holds(expected.out));
+      CHECK(q_gradient.holds(expected.q));
+      CHECK(k_gradient.holds(expected.k));
+      CHECK(v_gradient.holds(expected.v));
+    }
+}
+
 TEST_CASE("jagged_attention: nothing is allocated in a step, and memory does not grow with the square of a length") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);

@@ -198,7 +198,17 @@ TEST_CASE("layer_norm: what does not fit is refused") {
         tessera::layer_norm_backward(exec, matrix(3, 4), {n(4), n(4)}, {n(3), n(3)}, matrix(3, 4), {n(4), n(4)}, matrix(0, 4));
       },
       "rows");
+  // Rows that overlap; of a single row any stride does.
+  tessera::matrix_view<float> const overlapping(memory.data(), 3, 4, 3);
+  mismatch([&] { tessera::layer_norm(exec, matrix(3, 4), {n(4), n(4)}, overlapping); }, "stride");
+  mismatch([&] { tessera::layer_norm_again(exec, matrix(3, 4), {n(4), n(4)}, {n(3), n(3)}, overlapping); }, "stride");
+  mismatch(
+      [&] {
+        tessera::layer_norm_backward(exec, matrix(3, 4), {n(4), n(4)}, {n(3), n(3)}, matrix(3, 4), {n(4), n(4)}, overlapping);
+      },
+      "stride");
   CHECK(memory == std::vector<float>(100, 1.0F));
+  tessera::layer_norm(exec, matrix(1, 4), {n(4), n(4)}, {memory.data(), 1, 4, 0});
 }
 
 }  // namespace

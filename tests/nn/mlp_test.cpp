@@ -20,11 +20,10 @@ using tessera::activation;
 using tessera::mlp;
 using tessera::mlp_options;
 using tessera::random_seed;
+using tessera_tests::copy_of;
 using tessera_tests::nn_host;
 using tessera_tests::serial_host;
 using tessera_tests::strided_floats;
-
-std::vector<float> copy(tessera::vector_view<float const> values) { return {values.begin(), values.end()}; }
 
 TEST_CASE("mlp with Eigen") { tessera_tests::mlp_suite<nn_host<tessera::eigen_gemm>>(); }
 TEST_CASE("mlp with a triple loop on two threads") {
@@ -46,7 +45,7 @@ TEST_CASE("mlp: 1, 2 and 4 threads give the same bits, from the first weight on"
     std::vector<float> parameter_gradient(static_cast<std::size_t>(net.parameters().size()));
     net.forward(exec, tessera::eigen_gemm{}, x.view(), y.view(), saved);
     net.backward(exec, tessera::eigen_gemm{}, saved, g.view(), parameter_gradient, x_gradient.view());
-    std::vector<std::vector<float>> const results{copy(net.parameters()), y.storage, x_gradient.storage, parameter_gradient};
+    std::vector<std::vector<float>> const results{copy_of(net.parameters()), y.storage, x_gradient.storage, parameter_gradient};
     if (first.empty()) first = results;
     for (std::size_t i = 0; i < results.size(); ++i) CHECK(tessera_tests::same_bits(results[i], first[i]));
   });
@@ -58,10 +57,10 @@ TEST_CASE("mlp: initial weights depend on the seed and the stream, with the docu
     return mlp(host.exec(), mlp_options({400, 300, 200}, activation::identity, random_seed{seed}, stream));
   };
   auto net = make(7, 3);
-  CHECK(copy(net.parameters()) == copy(make(7, 3).parameters()));
-  CHECK(copy(net.parameters()) != copy(make(8, 3).parameters()));
-  CHECK(copy(net.parameters()) != copy(make(7, 4).parameters()));
-  CHECK(copy(net.parameters()) != copy(make(std::uint64_t{7} << 32, 3).parameters()));
+  CHECK(copy_of(net.parameters()) == copy_of(make(7, 3).parameters()));
+  CHECK(copy_of(net.parameters()) != copy_of(make(8, 3).parameters()));
+  CHECK(copy_of(net.parameters()) != copy_of(make(7, 4).parameters()));
+  CHECK(copy_of(net.parameters()) != copy_of(make(std::uint64_t{7} << 32, 3).parameters()));
 
   auto const check = [&](std::int64_t layer, double variance) {
     auto const view = net.layer(net.parameters(), layer);
@@ -148,7 +147,7 @@ TEST_CASE("mlp: parameters and what a forward saves in the caller's memory are t
   CHECK(placed.bytes() == 0);
   CHECK(memory.front() == 7);
   CHECK(memory.back() == 7);
-  CHECK(copy(placed.parameters()) == copy(own.parameters()));
+  CHECK(copy_of(placed.parameters()) == copy_of(own.parameters()));
 
   strided_floats const x(random, 20, 5, 1), gradient(random, 20, 2, 1);
   auto const compute = [&](auto const& forward_and_backward) {

@@ -35,6 +35,8 @@ inline constexpr bool under_tsan = false;
 inline constexpr bool under_tsan = false;
 #endif
 
+inline std::vector<float> copy_of(tessera::vector_view<float const> values) { return {values.begin(), values.end()}; }
+
 /// The definition, in float.
 struct naive_gemm {
   static std::int64_t workspace(std::int64_t, std::int64_t, std::int64_t) { return 0; }

@@ -56,7 +56,7 @@ TEST_CASE("pool_sequences: what does not fit is refused") {
     return tessera::jagged_vectors_view<float, std::int32_t>{{memory.data(), 6, 2}, of.data(), 3};
   };
   auto const code = [](auto const& call) { return error_of(call).code(); };
-  for (auto const mode : {sequence_pooling::mean, sequence_pooling::last}) {
+  for (auto const mode : {sequence_pooling::mean, sequence_pooling::sum, sequence_pooling::last}) {
     auto const forward = [&](auto in, tessera::matrix_view<float> out) {
       return [&, in, out] { tessera::pool_sequences(host.exec(), tessera::jagged_vectors_view<float const, std::int32_t>(in), mode, out); };
     };
@@ -65,10 +65,21 @@ TEST_CASE("pool_sequences: what does not fit is refused") {
     };
     CHECK(code(forward(rows(offsets), {memory.data(), 2, 2})) == tessera::errc::shape_mismatch);
     CHECK(code(forward(rows(offsets), {memory.data(), 3, 3})) == tessera::errc::shape_mismatch);
+    CHECK(code(forward(rows(offsets), {memory.data(), 3, 2, 1})) == tessera::errc::shape_mismatch);
     CHECK(code(forward(rows(past), {memory.data(), 3, 2})) == tessera::errc::out_of_range);
     CHECK(code(backward(rows(offsets), {memory.data(), 2, 2})) == tessera::errc::shape_mismatch);
+    CHECK(code(backward(rows(offsets), {memory.data(), 3, 2, 1})) == tessera::errc::shape_mismatch);
     CHECK(code(backward(rows(past), {memory.data(), 3, 2})) == tessera::errc::out_of_range);
   }
+  auto const none = static_cast<sequence_pooling>(7);
+  tessera::matrix_view<float> const pooled(memory.data(), 3, 2);
+  auto const in = rows(offsets);
+  CHECK(std::string(error_of([&] {
+                      tessera::pool_sequences(host.exec(), tessera::jagged_vectors_view<float const, std::int32_t>(in), none, pooled);
+                    }).what()) == "pool_sequences: no such pooling (pooling 7)");
+  CHECK(std::string(error_of([&] { tessera::pool_sequences_backward(host.exec(), pooled, none, in); }).what()) ==
+        "pool_sequences_backward: no such pooling (pooling 7)");
+  CHECK(memory == std::vector<float>(20));
 }
 
 }  // namespace

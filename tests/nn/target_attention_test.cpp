@@ -140,6 +140,7 @@ TEST_CASE("target_attention: what does not fit is refused") {
   mismatch([&] { forward(history, inverse, matrix(2, 2), out(3, 2)); });
   mismatch([&] { forward(history, inverse, matrix(3, 2), out(2, 2)); });
   mismatch([&] { forward(history, {}, matrix(3, 2), out(3, 2)); });
+  mismatch([&] { forward(history, inverse, matrix(3, 2), tessera::matrix_view<float>(memory.data(), 3, 2, 1)); });
   for (auto const& bad : {wrong, negative}) {
     auto const e = error_of([&] { forward(history, bad, matrix(3, 2), out(3, 2)); });
     CHECK(e.code() == errc::out_of_range);
@@ -153,6 +154,8 @@ TEST_CASE("target_attention: what does not fit is refused") {
   mismatch([&] { backward(matrix(3, 2), tessera::vector_view<float>(block).slice(0, 5), out(3, 2), out(5, 2)); });
   mismatch([&] { backward(matrix(3, 2), block, out(2, 2), out(5, 2)); });
   mismatch([&] { backward(matrix(3, 2), block, out(3, 2), out(4, 2)); });
+  mismatch([&] { backward(matrix(3, 2), block, tessera::matrix_view<float>(written.data(), 3, 2, 1), out(5, 2)); });
+  mismatch([&] { backward(matrix(3, 2), block, out(3, 2), tessera::matrix_view<float>(written.data(), 5, 2, 1)); });
   CHECK(block == untouched);
   backward(matrix(3, 2), block, out(3, 2), out(5, 2));
   CHECK(block != untouched);

@@ -263,6 +263,9 @@ TEST_CASE("transformer_encoder: what does not fit is refused") {
   mismatch(forward(rows(offsets, 3), matrix(2, 4)));
   mismatch(forward(rows(offsets, 4), matrix(3, 4)));
   mismatch(forward(rows(offsets, 4), matrix(2, 5)));
+  tessera::matrix_view<float> const overlapping(written.data(), 2, 4, 3), overlapping_input(written.data(), 5, 4, 3);
+  mismatch(forward(rows(offsets, 4), overlapping));
+  CHECK(saved.values.empty());
   CHECK(error_of(forward(rows(past, 4), matrix(2, 4))).code() == errc::out_of_range);
   auto const e = error_of(forward(rows(uneven, 4), matrix(2, 4)));
   CHECK(e.code() == errc::out_of_range);
@@ -277,6 +280,8 @@ TEST_CASE("transformer_encoder: what does not fit is refused") {
   mismatch(backward(matrix(2, 4), tessera::vector_view<float>(block).slice(0, 5), matrix(5, 4)));
   mismatch(backward(matrix(2, 4), block, matrix(4, 4)));
   mismatch(backward(matrix(2, 4), block, matrix(5, 3)));
+  mismatch(backward(overlapping, block, matrix(5, 4)));
+  mismatch(backward(matrix(2, 4), block, overlapping_input));
   CHECK(block == untouched);
 }
 

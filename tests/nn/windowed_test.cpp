@@ -28,26 +28,26 @@ using tessera_tests::serial_host;
 
 using floats = std::vector<float>;
 
-struct samples {
+struct grouped_samples {
   std::vector<std::int64_t> groups;
   floats logits, labels;
 };
 
-samples random_samples(std::mt19937_64& random, std::size_t n) {
-  samples s{tessera_tests::random_integers<std::int64_t>(random, n, 0, 2), tessera_tests::random_floats(random, n), floats(n)};
+grouped_samples random_grouped_samples(std::mt19937_64& random, std::size_t n) {
+  grouped_samples s{tessera_tests::random_integers<std::int64_t>(random, n, 0, 2), tessera_tests::random_floats(random, n), floats(n)};
   for (auto& label : s.labels) label = random() % 2 == 0 ? 1.0F : 0.0F;
   return s;
 }
 
 /// How each metric takes samples, and one number of it.
 template <class M>
-void add(M& to, host_exec const& exec, samples const& s) {
+void add(M& to, host_exec const& exec, grouped_samples const& s) {
   to.add(exec, s.logits, s.labels);
 }
-void add(exact_auc& to, host_exec const&, samples const& s) { to.add(s.logits, s.labels); }
-void add(windowed<exact_auc>& to, host_exec const&, samples const& s) { to.add(s.logits, s.labels); }
-void add(grouped_auc& to, host_exec const&, samples const& s) { to.add(s.groups, s.logits, s.labels); }
-void add(windowed<grouped_auc>& to, host_exec const&, samples const& s) { to.add(s.groups, s.logits, s.labels); }
+void add(exact_auc& to, host_exec const&, grouped_samples const& s) { to.add(s.logits, s.labels); }
+void add(windowed<exact_auc>& to, host_exec const&, grouped_samples const& s) { to.add(s.logits, s.labels); }
+void add(grouped_auc& to, host_exec const&, grouped_samples const& s) { to.add(s.groups, s.logits, s.labels); }
+void add(windowed<grouped_auc>& to, host_exec const&, grouped_samples const& s) { to.add(s.groups, s.logits, s.labels); }
 
 double figure(click_metrics const& m, host_exec const&) { return m.log_loss(); }
 double figure(threshold_metrics const& m, host_exec const&) { return m.accuracy(); }
@@ -90,9 +90,9 @@ TEST_CASE_TEMPLATE("a window of batches is the metric of the last batches", M, c
     M lifetime;
     CHECK(window.samples() == 0);
     CHECK(std::isnan(figure(window.merged(), host.exec())));
-    std::deque<samples> last;
+    std::deque<grouped_samples> last;
     for (int batch = 0; batch < 12; ++batch) {
-      last.push_back(random_samples(random, 20 + random() % 30));
+      last.push_back(random_grouped_samples(random, 20 + random() % 30));
       if (static_cast<std::int64_t>(last.size()) > buckets) last.pop_front();
       add(window, host.exec(), last.back());
       add(lifetime, host.exec(), last.back());

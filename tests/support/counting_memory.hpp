@@ -17,6 +17,8 @@
 
 namespace tessera_tests {
 
+inline bool is_aligned(void const* pointer, std::size_t alignment) { return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0; }
+
 /// A memory resource that counts, and that fails the running test when a piece comes back with another size or alignment, twice, or never.
 /// New storage is filled with 0xFF (float NaN, integer -1), so that reading it before writing shows. Thread-safe.
 class counting_memory {

@@ -16,6 +16,8 @@
 
 namespace tessera_tests {
 
+inline double as_double(float x) { return static_cast<double>(x); }
+
 /// One row, driven as the backward drives it: the row's states first, then one plane of `dim` a state of the elements.
 template <class Optimizer>
 struct driven_row {

@@ -30,11 +30,24 @@ class host {
 /// The caller's thread alone.
 struct serial_host : host<tessera::serial_team> {};
 
+/// A pool of so many threads.
+struct pool : host<tessera::thread_pool> {
+  explicit pool(int threads) : host(threads) {}
+};
+
 /// A pool of `Threads` threads. `// ctest-labels: threads` belongs into a file that uses it.
 template <int Threads>
-struct pool_host : host<tessera::thread_pool> {
-  pool_host() : host(Threads) {}
+struct pool_host : pool {
+  pool_host() : pool(Threads) {}
 };
+
+/// Calls suite(threads) for pools of 1, 2 and 4 threads, each in a subcase, so that the suite may have its own.
+template <class F>
+void for_each_team(F const& suite) {
+  SUBCASE("1 thread") { suite(1); }
+  SUBCASE("2 threads") { suite(2); }
+  SUBCASE("4 threads") { suite(4); }
+}
 
 /// Calls f(exec, memory) on one thread, then on pools of 2 and 4.
 template <class F>

@@ -6,12 +6,14 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include <tessera/core/error.hpp>
 
@@ -46,6 +48,14 @@ inline void write_file(std::string const& path, std::string const& bytes) {
 inline std::string contents(std::string const& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// Names of the entries of a folder, in order.
+inline std::vector<std::string> names_in(std::string const& folder) {
+  std::vector<std::string> names;
+  for (auto const& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 /// What `call` throws; fails the test when that is no tessera::error.

@@ -71,3 +71,21 @@ TEST_CASE("parts that do not fit are refused by name") {
           tessera::concat_vectors(host.exec(), all.slice(0, 1), tessera::jagged_vectors_view<float>{{values.data(), 2, 1}, two.data(), 2});
         }) == "concat_vectors: dim (dim 2, expected 1)");
 }
+
+TEST_CASE("parts whose rows have other lengths than those of the whole are refused before anything is written") {
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
+    // As many vectors in all, the first row's and the last's lengths exchanged.
+    ids const of_part{0, 0, 1, 4}, of_whole{2, 5, 6, 6};
+    floats part(8, 1), whole(12, 7);
+    std::vector<tessera::jagged_vectors_view<float const>> const in{{{part.data(), 4, 2}, of_part.data(), 3}};
+    std::vector<tessera::jagged_vectors_view<float>> const out{{{part.data(), 4, 2}, of_part.data(), 3}};
+    tessera::jagged_vectors_view<float> const to{{whole.data(), 6, 2}, of_whole.data(), 3};
+    CHECK(refusal_of([&] {
+            tessera::concat_vectors(exec, tessera::vector_view<tessera::jagged_vectors_view<float const> const>(in), to);
+          }) == "concat_vectors: a row of another length than its parts have (row 0, length 3, length expected 0)");
+    CHECK(refusal_of([&] { tessera::split_vectors(exec, to, tessera::vector_view<tessera::jagged_vectors_view<float> const>(out)); }) ==
+          "split_vectors: a row of another length than its parts have (row 0, length 3, length expected 0)");
+    CHECK(part == floats(8, 1));
+    CHECK(whole == floats(12, 7));
+  });
+}

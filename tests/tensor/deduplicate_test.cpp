@@ -3,11 +3,14 @@
 // ctest-labels: threads
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include <tessera/core/memory.hpp>
+#include <tessera/core/thread_team.hpp>
 #include <tessera/tensor/deduplicate.hpp>
 
 #include "inverse_support.hpp"
@@ -75,6 +78,54 @@ TEST_CASE("colliding hashes cost time alone") {
         tessera::detail::deduplicate_impl<tessera::host_exec>::run<std::int64_t, constant_hash>(exec, slices, keys_per_group, {});
     CHECK(model_of(made.view()) == naive_deduplicate(content, keys_per_group));
   });
+}
+
+namespace {
+
+// The caller's thread, which counts what each chunk asks for.
+struct counting_team {
+  mutable std::int64_t rows_of_chunk = 0, most_rows_of_chunk = 0;
+
+  static constexpr int size() noexcept { return 4; }
+  void run(std::int64_t chunks, tessera::chunk_function f) const noexcept {
+    for (std::int64_t i = 0; i < chunks; ++i) {
+      rows_of_chunk = 0;
+      f(i);
+      most_rows_of_chunk = std::max(most_rows_of_chunk, rows_of_chunk);
+    }
+  }
+};
+static_assert(tessera::thread_team<counting_team>);
+
+struct counted_slices : tessera::detail::column_slices<std::int64_t, std::int64_t> {
+  counting_team const* team = nullptr;
+
+  tessera::vector_view<std::int64_t const> row(std::int64_t key, std::int64_t sample) const noexcept {
+    ++team->rows_of_chunk;
+    return column_slices::row(key, sample);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("no chunk has all rows of a key, however few keys there are") {
+  constexpr std::size_t samples = 100'000;
+  counting_team team;
+  tessera::system_memory memory;
+  tessera::host_exec const exec(team, memory);
+  std::vector<std::int64_t> values(samples), offsets(samples + 1);
+  for (std::size_t i = 0; i < samples; ++i) values[i] = offsets[i + 1] = static_cast<std::int64_t>(i) + 1;
+  std::vector<tessera::jagged_view<std::int64_t const>> const columns(2,
+                                                                      {values.data(), offsets.data(), static_cast<std::int64_t>(samples)});
+  counted_slices slices;
+  slices.columns = columns;
+  slices.samples = samples;
+  slices.team = &team;
+  auto const made =
+      tessera::detail::deduplicate_impl<tessera::host_exec>::run<std::int64_t, tessera::detail::slice_hash>(exec, slices, ids{1}, {});
+  CHECK(made.view().distinct.size() == 2 * samples);
+  CHECK(team.most_rows_of_chunk > 0);
+  CHECK(team.most_rows_of_chunk < static_cast<std::int64_t>(samples) / 2);
 }
 
 TEST_CASE("columns and records give the IKJT that their KJT gives") {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <tessera/tensor/gather_vectors.hpp>
@@ -119,4 +120,86 @@ TEST_CASE("indices and shapes that do not fit are refused, and nothing is writte
         }) ==
         "gather_vectors: a matrix of another shape (matrix 0, rows 3, rows expected 3, dim 2, rows gathered 3, indices 2, dim gathered 2)");
   CHECK(out == floats(6, 7.0F));
+}
+
+TEST_CASE("groups gathered and summed at once are those of a naive loop, sorted by one thread each or by many") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  using gather = tessera::detail::gather_vectors_impl<tessera::host_exec>;
+  tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
+    for (std::int64_t const n : {0, 3, 4097, 70'000})
+      for (std::int64_t const many : {11, 66'000}) {  // rows of one group
+        CAPTURE(n);
+        CAPTURE(many);
+        std::mt19937_64 random(seed);
+        std::vector<std::int64_t> const rows{5, many, 600};
+        std::vector<std::vector<std::int64_t>> const dims{{2}, {1, 3}, {4}};
+        std::vector<ids> inverses;
+        std::vector<tessera::row_group> groups;
+        std::vector<matrices> in, gradient, out, sums;
+        for (std::size_t g = 0; g < rows.size(); ++g) {
+          inverses.push_back(tessera_tests::random_integers<std::int64_t>(random, static_cast<std::size_t>(n), 0, rows[g] - 1));
+          in.emplace_back(random, rows[g], dims[g]);
+          gradient.emplace_back(random, n, dims[g]);
+          out.emplace_back(random, n, dims[g]);
+          sums.emplace_back(random, rows[g], dims[g]);
+        }
+        auto const together = [](std::vector<matrices>& all) {
+          std::vector<tessera::matrix_view<float>> views;
+          for (auto& some : all)
+            for (auto const view : some.views()) views.push_back(view);
+          return views;
+        };
+        auto const to_read = [&](std::vector<matrices>& all) {
+          auto const views = together(all);
+          return std::vector<tessera::matrix_view<float const>>(views.begin(), views.end());
+        };
+        for (std::size_t g = 0; g < rows.size(); ++g) {
+          auto const first = groups.empty() ? 0 : groups.back().first_key + groups.back().keys;
+          groups.push_back({first, static_cast<std::int64_t>(dims[g].size()), inverses[g].data()});
+        }
+        auto expected_out = out, expected_sums = sums;
+        gather::forward(exec, groups, n, to_read(in), together(out));
+        gather::backward(exec, groups, n, to_read(gradient), together(sums));
+        for (std::size_t g = 0; g < rows.size(); ++g) {
+          std::int64_t column = 0;
+          for (auto const dim : dims[g]) {
+            for (std::int64_t c = column; c < column + dim; ++c) {
+              auto const& to = inverses[g];
+              std::vector<char> named(static_cast<std::size_t>(rows[g]));
+              for (std::int64_t r = 0; r < rows[g]; ++r) expected_sums[g].values[static_cast<std::size_t>(r * sums[g].width + c)] = 0;
+              for (std::int64_t i = 0; i < n; ++i) {
+                auto const row = to[static_cast<std::size_t>(i)];
+                auto const more = gradient[g].values[static_cast<std::size_t>(i * gradient[g].width + c)];
+                auto& sum = expected_sums[g].values[static_cast<std::size_t>(row * sums[g].width + c)];
+                sum = named[static_cast<std::size_t>(row)] ? sum + more : more;
+                named[static_cast<std::size_t>(row)] = true;
+                expected_out[g].values[static_cast<std::size_t>(i * out[g].width + c)] =
+                    in[g].values[static_cast<std::size_t>(row * in[g].width + c)];
+              }
+            }
+            column += dim + 3;
+          }
+          CHECK(out[g].values == expected_out[g].values);
+          CHECK(sums[g].values == expected_sums[g].values);
+        }
+      }
+  });
+}
+
+TEST_CASE("of groups, too, nothing is summed where one has an index that names no row") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  for (std::int64_t const rows : {3, 70'000}) {  // sorted by one thread, or by all
+    CAPTURE(rows);
+    ids const sound{0, 2, 1}, unsound{0, rows, 1};
+    std::vector<tessera::row_group> const groups{{0, 1, sound.data()}, {1, 1, unsound.data()}};
+    floats const gradient(3, 1.0F);
+    floats sums(static_cast<std::size_t>(2 * rows), 7.0F);
+    std::vector<tessera::matrix_view<float const>> const from(2, {gradient.data(), 3, 1});
+    std::vector<tessera::matrix_view<float>> const to{{sums.data(), rows, 1}, {sums.data() + rows, rows, 1}};
+    CHECK(refusal_of([&] { tessera::detail::gather_vectors_impl<tessera::host_exec>::backward(exec, groups, 3, from, to); }) ==
+          "gather_vectors_backward: no such row (position 1, index " + std::to_string(rows) + ", rows " + std::to_string(rows) + ")");
+    CHECK(sums == floats(static_cast<std::size_t>(2 * rows), 7.0F));
+  }
 }

@@ -99,6 +99,23 @@ void hashes(Harness const& harness) {
   CHECK(moved[2] == out[0]);
   tessera::id_pipeline const other_seed(exec, names{"a", "b", "c"}, tessera::hash_ids{.size = 10, .seed = 1});
   CHECK(model_of(harness.get(other_seed(exec, batch)).view())[0] != out[0]);
+
+  // All as if they were "b", whose rows stay what they are.
+  tessera::id_pipeline const shared(exec, names{"a", "b", "c"}, tessera::on_keys({"a", "b"}, tessera::hash_ids{.size = 10, .as_key = "b"}),
+                                    tessera::on_keys({"c"}, tessera::hash_ids{.size = 10, .as_key = "b"}));
+  auto const alike = model_of(harness.get(shared(exec, batch)).view());
+  for (auto const& key : alike) CHECK(key == out[1]);
+}
+
+// Tables that were trained stay right: an id's row never changes.
+template <class Harness>
+void hashes_stay(Harness const& harness) {
+  constexpr auto least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
+  ids const given{0, 1, -1, 42, least, most};
+  CHECK(through(harness, given, tessera::hash_ids{.size = 1'000'000'007}) ==
+        ids{79056116, 553529119, 882428453, 111908291, 939059075, 540468238});
+  CHECK(through(harness, given, tessera::hash_ids{.size = 1'000'000'007, .seed = 5}) ==
+        ids{32545183, 386251453, 255651610, 894971560, 282358807, 553489103});
 }
 
 // Several steps for several keys, on every kind of batch and its IKJT, as a view and as an owner that is kept or given away.
@@ -197,6 +214,27 @@ void narrow_ids(Harness const& harness) {
   CHECK(harness.get(hashed(exec, batch)).view().size() == 5);
 }
 
+// Unsigned ids have no -1, though its bits fit.
+template <class Harness>
+void unsigned_ids(Harness const& harness) {
+  auto const& exec = harness.exec;
+  tessera_tests::serial_host host;
+  auto const least_of = [&](auto id, std::int64_t least) {
+    using value = decltype(id);
+    auto const given = tessera::keyed_jagged<value>::from_rows(host.exec(), {{"a", {{id}, {}}}});
+    auto const& batch = harness.put(given);
+    tessera::id_pipeline const clipped(exec, names{"a"}, tessera::clip_ids{.least = least, .most = least});
+    return std::string(refusal(harness, [&] { return clipped(exec, batch); }).what());
+  };
+  auto const refused = std::string("transform_ids: what becomes of an id does not fit its type (key 0, id 3, result -1)");
+  CHECK(least_of(std::uint64_t{3}, -1) == refused);
+  CHECK(least_of(std::uint32_t{3}, -1) == refused);
+  auto const given = tessera::keyed_jagged<std::uint64_t>::from_rows(host.exec(), {{"a", {{7}, {std::uint64_t{1} << 63}}}});
+  tessera::id_pipeline const hashed(exec, names{"a"}, tessera::hash_ids{.size = 100});
+  auto const out = harness.get(hashed(exec, harness.put(given)));
+  for (auto const id : tessera::vector_view(out.view().values, 2)) CHECK(id < 100);
+}
+
 template <class Harness>
 void refusals(Harness const& harness) {
   auto const& exec = harness.exec;
@@ -211,6 +249,7 @@ void refusals(Harness const& harness) {
   CHECK(refused(tessera::clip_ids{.least = 1, .most = 0}) == "clip_ids: bounds out of order (least 1, most 0)");
   CHECK(refused(tessera::bin_ids{.boundaries = {1, 3, 3}}) == "bin_ids: boundaries do not ascend (position 2, boundary 3)");
   CHECK(refused(tessera::map_ids{.ids = {4, 5, 4}}) == "map_ids: an id twice (id 4)");
+  CHECK(refused(tessera::hash_ids{.as_key = "c"}) == "hash_ids: size (key 0, size 0, least 1)");
   CHECK(refused(tessera::truncate_ids{.most = -1}) == "truncate_ids: most (key 0, most -1, least 0)");
 
   auto const given = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1}, {2}}}, {"b", {{1}, {2}}}});
@@ -227,6 +266,21 @@ void refusals(Harness const& harness) {
                                           }));
   CHECK(refusal_of([&] { doubles_rows(exec, batch); }) ==
         "id_pipeline: a step of rows that keeps not their number (key 1, rows 2, result 4)");
+
+  // Groups that an IKJT cannot have.
+  tessera::id_pipeline const pipeline(exec, names{"a", "b"}, plus_one{});
+  auto const refused_group = [&](std::int64_t first_key, std::int64_t const* inverse, std::int64_t samples) {
+    tessera::row_group const group{first_key, 1, inverse};
+    tessera::inverse_keyed_jagged_view<std::int64_t const> const view{batch.view(), {&group, 1}, samples};
+    return refusal_of([&] { pipeline(exec, view); });
+  };
+  auto const& inverse = harness.numbers(ids{1, 0});
+  auto const* const numbers = tessera::vector_view<std::int64_t const>(inverse).data();
+  CHECK(refused_group(0, nullptr, 2) == "id_pipeline: a group without an inverse (group 0)");
+  CHECK(refused_group(1, numbers, 2) ==
+        "id_pipeline: groups are one key or more each, in order (group 0, first key 1, keys 1, keys of all 2)");
+  CHECK(refused_group(0, numbers, 1) == "id_pipeline: a key without a group has a row a sample (key 1, rows 2, samples 1)");
+  CHECK(refused_group(0, numbers, -2) == "id_pipeline: samples (samples -2, least 0)");
 }
 
 }  // namespace id_pipeline_tests
@@ -237,6 +291,8 @@ void id_pipeline_suite(Harness const& harness) {
   using namespace id_pipeline_tests;
   SUBCASE("each transform, by hand") { transforms_by_hand(harness); }
   SUBCASE("hashes fill their table evenly, apart in each feature, by its name and the seed") { hashes(harness); }
+  SUBCASE("hashes stay what they are") { hashes_stay(harness); }
+  SUBCASE("unsigned ids stay from 0 on") { unsigned_ids(harness); }
   SUBCASE("pipelines over KJT and IKJT") { pipelines(harness); }
   SUBCASE("functions write in place") { in_place(harness); }
   SUBCASE("rows that become equal stay apart") { rows_that_become_equal(harness); }

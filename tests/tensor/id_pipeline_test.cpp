@@ -66,6 +66,8 @@ TEST_CASE("steps may be any function, and a transform of one's own") {
   auto const batch = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1}}}, {"b", {{1}}}, {"c", {{1}}}});
   std::function<std::int64_t(std::int64_t)> const twice = [](std::int64_t id) { return 2 * id; };
   tessera::id_pipeline pipeline(host.exec(), batch.keys(), tessera::on_keys({"c", "b"}, by_salt{}), twice);
+  CHECK(text(tessera::id_pipeline(host.exec(), batch.keys(), [](std::int64_t key, auto id) { return id + key; })(host.exec(), batch)) ==
+        "{a: [[1]], b: [[2]], c: [[3]]}");
   auto const moved = std::move(pipeline);
   CHECK(text(moved(host.exec(), batch)) == "{a: [[2]], b: [[204]], c: [[2]]}");
 }

@@ -50,6 +50,16 @@ TEST_CASE("an IKJT is put together from parts that fit") {
         "inverse_keyed_jagged: groups are one key or more each, in order (group 1, first key 2, keys 0, keys of all 3)");
 }
 
+TEST_CASE("a view of fewer samples than none is refused, though no key has a row a sample") {
+  tessera_tests::serial_host host;
+  auto const batch = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1}, {2}}}});
+  ids const inverse{0};
+  tessera::row_group const group{0, 1, inverse.data()};
+  tessera::inverse_keyed_jagged_view<std::int64_t const> const view{batch.view(), {&group, 1}, -1};
+  CHECK(refusal_of([&] { tessera::validate(view, 2); }) == "inverse_keyed_jagged: samples (samples -1, least 0)");
+  CHECK(refusal_of([&] { tessera::expand(host.exec(), view); }) == "expand: samples (samples -1, least 0)");
+}
+
 TEST_CASE("an empty IKJT has neither keys nor samples") {
   tessera::inverse_keyed_jagged<> const none;
   CHECK(none.view().keys() == 0);

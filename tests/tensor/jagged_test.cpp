@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <limits>
 #include <random>
-#include <sstream>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -17,6 +16,8 @@
 
 #include "../support/hosts.hpp"
 #include "../support/random.hpp"
+#include "../support/temporary_folder.hpp"
+#include "keyed_support.hpp"
 
 using tessera::errc;
 using tessera::error;
@@ -32,26 +33,11 @@ static_assert(!std::is_copy_constructible_v<jagged<float>> && std::is_nothrow_mo
 
 namespace {
 
+using tensor_tests::text;
+using tessera_tests::error_of;
+
 using ids = std::vector<std::int64_t>;
 using rows_of_ids = std::vector<ids>;
-
-template <class View>
-std::string text(View view) {
-  std::ostringstream out;
-  out << view;
-  return out.str();
-}
-
-template <class F>
-error caught(F const& f) {
-  try {
-    f();
-  } catch (error const& e) {
-    return e;
-  }
-  FAIL("nothing was thrown");
-  return {errc::invalid_argument, ""};
-}
 
 rows_of_ids random_rows(std::mt19937_64& random, std::size_t count) {
   rows_of_ids rows;
@@ -165,7 +151,7 @@ TEST_CASE("printing shows eight and counts the rest") {
 TEST_CASE("lengths that disagree with the values are refused before anything that large is allocated") {
   serial_host host;
   auto const from_lengths = [&](ids const& values, ids const& lengths) {
-    return caught([&] { jagged<std::int64_t>::from_lengths(host.exec(), values, lengths); });
+    return error_of([&] { jagged<std::int64_t>::from_lengths(host.exec(), values, lengths); });
   };
   auto e = from_lengths({1, 2, 3}, {1, 1});
   CHECK(e.code() == errc::shape_mismatch);
@@ -186,7 +172,7 @@ TEST_CASE("lengths that disagree with the values are refused before anything tha
 TEST_CASE("offsets that cannot be are refused by name") {
   serial_host host;
   auto const from_offsets = [&](ids const& values, ids const& offsets) {
-    return caught([&] { jagged<std::int64_t>::from_offsets(host.exec(), values, offsets); });
+    return error_of([&] { jagged<std::int64_t>::from_offsets(host.exec(), values, offsets); });
   };
   auto e = from_offsets({}, {});
   CHECK(e.code() == errc::shape_mismatch);
@@ -207,7 +193,7 @@ TEST_CASE("offsets that cannot be are refused by name") {
 
 TEST_CASE("validate names what is wrong with a view") {
   std::int64_t const values[] = {1, 2, 3};
-  auto const check = [&](jagged_view<std::int64_t const> view) { return caught([&] { tessera::validate(view, 3); }); };
+  auto const check = [&](jagged_view<std::int64_t const> view) { return error_of([&] { tessera::validate(view, 3); }); };
   ids const good{1, 1, 3}, negative{-1, 0}, decreasing{0, 3, 2};
   tessera::validate(jagged_view<std::int64_t const>{values, good.data(), 2}, 3);
   tessera::validate(jagged_view<std::int64_t const>{}, 0);
@@ -216,7 +202,7 @@ TEST_CASE("validate names what is wrong with a view") {
   CHECK(std::string(check({values, negative.data(), 1}).what()) == "jagged: negative offset (row 0, offset -1)");
   CHECK(std::string(check({values, decreasing.data(), 2}).what()) == "jagged: offsets decrease (row 1, offset 3, next offset 2)");
   CHECK(check({values, decreasing.data(), 2}).code() == errc::invalid_argument);
-  auto const past = caught([&] { tessera::validate(jagged_view<std::int64_t const>{values, good.data(), 2}, 2); });
+  auto const past = error_of([&] { tessera::validate(jagged_view<std::int64_t const>{values, good.data(), 2}, 2); });
   CHECK(past.code() == errc::out_of_range);
 }
 

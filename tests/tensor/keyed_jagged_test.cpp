@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
-#include <sstream>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -17,6 +16,8 @@
 
 #include "../support/hosts.hpp"
 #include "../support/random.hpp"
+#include "../support/temporary_folder.hpp"
+#include "keyed_support.hpp"
 
 using tessera::errc;
 using tessera::error;
@@ -32,28 +33,13 @@ static_assert(!std::is_copy_constructible_v<keyed_jagged<>> && std::is_nothrow_m
 
 namespace {
 
+using tensor_tests::text;
+using tessera_tests::error_of;
+
 using ids = std::vector<std::int64_t>;
 using floats = std::vector<float>;
 using names = std::vector<std::string>;
 using features = std::vector<tessera::feature_rows<std::int64_t>>;
-
-template <class T>
-std::string text(T const& shown) {
-  std::ostringstream out;
-  out << shown;
-  return out.str();
-}
-
-template <class F>
-error caught(F const& f) {
-  try {
-    f();
-  } catch (error const& e) {
-    return e;
-  }
-  FAIL("nothing was thrown");
-  return {errc::invalid_argument, ""};
-}
 
 features const three_keys{{"user", {{1, 2}, {}}}, {"nobody", {}}, {"item", {{3}, {4, 5}, {}}}};
 features const weighted_keys{{"user", {{1, 2}, {}}, {{0.5F, 1}, {}}}, {"nobody", {}}, {"item", {{3}}, {{2}}}};
@@ -184,7 +170,7 @@ TEST_CASE("a key's number is found by name") {
   auto const batch = keyed_jagged<>::from_rows(host.exec(), three_keys);
   CHECK(batch.key_index("user") == 0);
   CHECK(batch.key_index("item") == 2);
-  auto const e = caught([&] { batch.key_index("users"); });
+  auto const e = error_of([&] { batch.key_index("users"); });
   CHECK(e.code() == errc::out_of_range);
   CHECK(std::string(e.what()) == "keyed_jagged: no such key (key users)");
 }
@@ -262,10 +248,10 @@ TEST_CASE("values are written through the owner's view") {
 TEST_CASE("what disagrees is named") {
   serial_host host;
   auto const exec = host.exec();
-  auto const rows = [&](features const& f) { return caught([&] { keyed_jagged<>::from_rows(exec, f); }); };
+  auto const rows = [&](features const& f) { return error_of([&] { keyed_jagged<>::from_rows(exec, f); }); };
   auto const lengths = [&](names const& keys, ids const& values, ids const& row_lengths, ids const& rows_per_key,
                            floats const& weights = {}) {
-    return caught([&] { keyed_jagged<>::from_lengths(exec, keys, values, row_lengths, rows_per_key, weights); });
+    return error_of([&] { keyed_jagged<>::from_lengths(exec, keys, values, row_lengths, rows_per_key, weights); });
   };
   auto const check = [](error const& e, errc code, char const* what) {
     CHECK(e.code() == code);
@@ -284,15 +270,15 @@ TEST_CASE("what disagrees is named") {
         "keyed_jagged: row counts do not sum to the number of rows (sum 2, rows 1)");
   check(lengths({"a", "b"}, {1}, {1}, {2, -1}), errc::invalid_argument, "lengths_to_offsets: negative length (row 1, length -1)");
   check(lengths({"a"}, {1, 2}, {2}, {1}, {1}), errc::shape_mismatch, "keyed_jagged: one weight a value (values 2, weights 1)");
-  check(caught([&] {
+  check(error_of([&] {
           keyed_jagged<>::from_offsets(exec, {"a"}, ids{1, 2}, ids{0, 2}, ids{1}, floats{1, 2, 3});
         }),
         errc::shape_mismatch, "keyed_jagged: one weight a value (values 2, weights 3)");
-  check(caught([&] {
+  check(error_of([&] {
           keyed_jagged<>::from_offsets(exec, {"a"}, ids{1, 2}, ids{0, 1}, ids{1});
         }),
         errc::shape_mismatch, "jagged: more values than the offsets reach (last offset 1, values 2)");
-  check(caught([&] {
+  check(error_of([&] {
           keyed_jagged<>::from_parts(exec, {"a"}, jagged<std::int64_t>::from_rows(exec, {{1, 2}, {3}}), ids{2}, floats{1, 2});
         }),
         errc::shape_mismatch, "keyed_jagged: one weight a value (values 3, weights 2)");
@@ -307,7 +293,7 @@ TEST_CASE("a batch without names") {
   CHECK(a.keys().empty());
   CHECK(a.view().keys == 3);
   CHECK(text(a) == "{0: [[1, 2]] weights [[4, 5]], 1: [] weights [], 2: [[], [3]] weights [[], [6]]}");
-  CHECK(caught([&] { a.key_index("0"); }).code() == errc::out_of_range);
+  CHECK(error_of([&] { a.key_index("0"); }).code() == errc::out_of_range);
   auto const make = [&](names const& keys) {
     return keyed_jagged<>::from_lengths(exec, keys, ids{1, 2, 3}, ids{2, 0, 1}, ids{1, 0, 2}, floats{4, 5, 6});
   };
@@ -334,9 +320,9 @@ TEST_CASE("a batch without names") {
   auto const named = std::move(written).named({"x", "y", "z"});
   CHECK(named == make({"x", "y", "z"}));
   CHECK(named.key_index("y") == 1);
-  auto e = caught([&] { make({}).named({"x"}); });
+  auto e = error_of([&] { make({}).named({"x"}); });
   CHECK(e.code() == errc::shape_mismatch);
-  e = caught([&] { make({}).named({"x", "y", "x"}); });
+  e = error_of([&] { make({}).named({"x", "y", "x"}); });
   CHECK(e.code() == errc::invalid_argument);
   CHECK(e.value("key") == "x");
 
@@ -353,7 +339,7 @@ TEST_CASE("validate names what is wrong with a view") {
   auto const check = [&](ids const* rows, ids const* of, std::int64_t keys, errc code, char const* what) {
     keyed_jagged_view<std::int64_t const> const view{values, nullptr, of == nullptr ? nullptr : of->data(),
                                                      rows == nullptr ? nullptr : rows->data(), keys};
-    auto const e = caught([&] { tessera::validate(view, 3); });
+    auto const e = error_of([&] { tessera::validate(view, 3); });
     CHECK(e.code() == code);
     CHECK(std::string(e.what()) == what);
   };
@@ -364,7 +350,7 @@ TEST_CASE("validate names what is wrong with a view") {
   check(&backwards, &offsets, 2, errc::invalid_argument, "keyed_jagged: negative number of rows (key 1, rows -1)");
   check(&first_row, nullptr, 2, errc::invalid_argument, "jagged: no offsets (rows 2)");
   check(&first_row, &decreasing, 2, errc::invalid_argument, "jagged: offsets decrease (row 1, offset 3, next offset 1)");
-  auto const past = caught([&] {
+  auto const past = error_of([&] {
     tessera::validate(keyed_jagged_view<std::int64_t const>{values, nullptr, offsets.data(), first_row.data(), 2}, 2);
   });
   CHECK(past.code() == errc::out_of_range);

@@ -15,14 +15,14 @@
 namespace masked_select_tests {
 
 using namespace tensor_tests;
-using mask_bytes = std::vector<std::uint8_t>;
+using mask_of_bytes = std::vector<std::uint8_t>;
 
 template <class Harness>
 void batches(Harness const& harness) {
   auto const& exec = harness.exec;
   for_each_batch_of(harness, [&](auto view, auto host_view, model const& keys, std::mt19937_64& random) {
     for (int const percent : {0, 50, 97, 100}) {
-      mask_bytes mask(static_cast<std::size_t>(host_view.size()));
+      mask_of_bytes mask(static_cast<std::size_t>(host_view.size()));
       for (auto& keep : mask)
         keep = static_cast<int>(random() % 100) < percent ? static_cast<std::uint8_t>(1 + random() % 255) : std::uint8_t{0};
       auto expected = keys;
@@ -57,11 +57,11 @@ void refusals(Harness const& harness) {
   auto const given = named_batch(host.exec());
   auto const& batch = harness.put(given);
   for (std::size_t const bytes : {0U, 1U, 6U}) {
-    auto const mask = harness.numbers(mask_bytes(bytes, 1));
+    auto const mask = harness.numbers(mask_of_bytes(bytes, 1));
     CHECK(std::string(refusal(harness, [&] { return tessera::masked_select(exec, batch.view(), mask); }).what()) ==
           "masked_select: one byte of mask a value (values 7, mask " + std::to_string(bytes) + ")");
   }
-  auto const mask = harness.numbers(mask_bytes{0, 1, 1, 0, 0, 1, 2});
+  auto const mask = harness.numbers(mask_of_bytes{0, 1, 1, 0, 0, 1, 2});
   for (std::int64_t const told : {0, 3})
     CHECK(std::string(refusal(harness, [&] { return tessera::masked_select(exec, batch.view(), mask, {.most_values = told}); }).what()) ==
           "masked_select: more values than the result was given room for (values 4, room " + std::to_string(told) + ")");
@@ -82,7 +82,7 @@ void masked_select_suite(Harness const& harness) {
     tessera_tests::serial_host host;
     auto const given = named_batch(host.exec());
     auto const& batch = harness.put(given);
-    CHECK(text(harness.get(tessera::masked_select(harness.exec, batch, harness.numbers(mask_bytes{0, 1, 1, 0, 0, 1, 2})))) ==
+    CHECK(text(harness.get(tessera::masked_select(harness.exec, batch, harness.numbers(mask_of_bytes{0, 1, 1, 0, 0, 1, 2})))) ==
           "{user: [[2, 3], [], []] weights [[2, 3], [], []], item: [[6], [7]] weights [[6], [7]]}");
   }
   SUBCASE("too short a mask, and too little room") { refusals(harness); }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -161,6 +162,11 @@ TEST_CASE("slices that do not fit are refused by name, and nothing is written") 
         "select_slices: a slice that reaches past the vectors (slice 1, begin 12, length 3, first value 10, vectors 4)");
   CHECK(refused({{9, 1}}, {0, 1}).find("begin 9") != std::string::npos);
   CHECK(refused({{10, -1}}, {0, 0}).find("length -1") != std::string::npos);
+  constexpr auto least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
+  CHECK(refused({{least, 1}}, {0, 1}).find("begin " + std::to_string(least)) != std::string::npos);
+  CHECK(refused({{most, 1}}, {0, 1}).find("begin " + std::to_string(most)) != std::string::npos);
+  CHECK(refused({{10, most}}, {0, 1}).find("length " + std::to_string(most)) != std::string::npos);
+  CHECK(refused({{least, 0}, {9, 1}}, {0, 0, 1}).find("slice 1") != std::string::npos);  // an empty one begins anywhere
   CHECK(refused({{10, 4}, {12, 2}}, {0, 4, 5}) ==
         "select_slices: a row of another length than its slice (slice 1, length 1, length expected 2)");
   CHECK(refused({{10, 4}}, {0, 4, 5}) == "select_slices: rows of the result (rows of the result 2, expected 1)");

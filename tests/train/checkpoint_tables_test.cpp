@@ -49,7 +49,7 @@ auto row_of(Store const& table, std::int64_t slot) {
 
 /// A batch of training, as far as a table sees it: rows are found or given, and change. Returns all that can be seen of it.
 template <class Store>
-std::vector<double> train(host_exec const& exec, Store& table, std::mt19937_64& random, bool times) {
+std::vector<double> train_table(host_exec const& exec, Store& table, std::mt19937_64& random, bool times) {
   if (times) table.set_time(table.clock().now().time + static_cast<std::int64_t>(random() % 4));
   table.begin_batch();
   id_list ids;
@@ -80,7 +80,7 @@ void read_tables(host_exec const& exec, std::string const& folder, std::vector<S
 }
 
 template <class Store>
-void goes_on(std::int64_t most_rows, bool times) {
+void table_goes_on(std::int64_t most_rows, bool times) {
   CAPTURE(most_rows);
   auto const seed = draw_seed();
   CAPTURE(seed);
@@ -91,7 +91,7 @@ void goes_on(std::int64_t most_rows, bool times) {
   for (auto& table : whole) {
     if (times) table.set_time(1'000'000);
     for (int batch = 0; batch < 40; ++batch) {
-      train(exec, table, random, times);
+      train_table(exec, table, random, times);
       table.erase(exec, id_list{batch % 7});
     }
   }
@@ -107,7 +107,7 @@ void goes_on(std::int64_t most_rows, bool times) {
     auto same = random;
     for (int batch = 0; batch < 60; ++batch) {
       CAPTURE(batch);
-      REQUIRE(train(exec, resumed[t], same, times) == train(exec, whole[t], random, times));
+      REQUIRE(train_table(exec, resumed[t], same, times) == train_table(exec, whole[t], random, times));
     }
     auto const expected = whole[t].evicted(), found = resumed[t].evicted();
     CHECK(id_list(found.ids.begin(), found.ids.end()) == id_list(expected.ids.begin(), expected.ids.end()));
@@ -131,7 +131,7 @@ TEST_CASE_TEMPLATE("a table goes on from a checkpoint as if it had never stopped
                    hash_table<float8_e4m3, admit_all, evict_lfu>, hash_table<float8_e5m2>, hash_table<scaled_int8>,
                    hash_table<float, few_candidates, keep_all>, hash_table<float, admit_by_probability, evict_lru>) {
   for (std::int64_t const most_rows : {15, 40, 1'000'000})
-    for (bool const times : {false, true}) goes_on<Store>(most_rows, times);
+    for (bool const times : {false, true}) table_goes_on<Store>(most_rows, times);
 }
 
 TEST_CASE_TEMPLATE("only rows that are held are written, more than one write at once", Element, float, scaled_int8) {
@@ -268,7 +268,7 @@ TEST_CASE("a table reads the rows of a table of other policies, and begins with 
   std::mt19937_64 random(1);
   auto written = tables<hash_table<float, few_candidates, evict_lfu>>(exec, limited(30));
   for (auto& table : written)
-    for (int batch = 0; batch < 30; ++batch) train(exec, table, random, false);
+    for (int batch = 0; batch < 30; ++batch) train_table(exec, table, random, false);
   temporary_folder folder;
   detail::write_tables(exec, folder.path(), written);
   auto const reads = [&](auto read) {

@@ -27,17 +27,17 @@
 namespace {
 
 using namespace tessera;
+using tessera_tests::largest_difference;
 using tessera_tests::serial_host;
+using tessera_tests::session_dim;
 
 using any_pooling = pooling_choice<encoder_pooling, target_pooling>;
 template <class Pooling>
-using model_of = session_model<dense_table<>, eigen_gemm, dot_products, Pooling>;
-using any_model = model_of<any_pooling>;
+using pooling_model = session_model<dense_table<>, eigen_gemm, dot_products, Pooling>;
+using any_model = pooling_model<any_pooling>;
 
-constexpr std::int64_t dim = 8, table_rows = tessera_tests::session_ids;
-
-transformer_encoder_options const encoder{.layers = 1, .heads = 2, .hidden = 12};
-target_attention_options attention(bool softmax = false) {
+transformer_encoder_options small_encoder() { return {.layers = 1, .heads = 2, .hidden = 12}; }
+target_attention_options small_attention(bool softmax = false) {
   target_attention_options options;
   options.hidden = {6, 5};
   options.softmax = softmax;
@@ -46,12 +46,16 @@ target_attention_options attention(bool softmax = false) {
 
 // Keys 0 and 1 are one sequence, key 2 is another; keys 3, 4 and 5 are bags of tables 3, 4 and 5.
 template <class Pooling>
-model_of<Pooling> make_model(host_exec const& exec, typename Pooling::options const& first, typename Pooling::options const& second,
-                             shared_gradients sums = shared_gradients::merged, std::vector<std::int64_t> keys = {}) {
+pooling_model<Pooling> make_pooling_model(host_exec const& exec, typename Pooling::options const& first,
+                                          typename Pooling::options const& second, shared_gradients sums = shared_gradients::merged,
+                                          std::vector<std::int64_t> keys = {}) {
   std::vector<dense_table<>> tables;
   for (std::int64_t t = 0; t < 6; ++t)
-    tables.emplace_back(exec, table_options{.id = table_id{t}, .dim = dim, .rows = table_rows, .init_bound = 0.5F, .seed = random_seed{3}},
-                        rowwise_adagrad{});
+    tables.emplace_back(
+        exec,
+        table_options{
+            .id = table_id{t}, .dim = session_dim, .rows = tessera_tests::session_ids, .init_bound = 0.5F, .seed = random_seed{3}},
+        rowwise_adagrad{});
   std::vector<sequence_group<Pooling>> groups;
   groups.emplace_back(std::vector<std::int64_t>{0, 1}, first, 2);
   groups.emplace_back(std::vector<std::int64_t>{2}, second, 0);
@@ -68,10 +72,10 @@ model_of<Pooling> make_model(host_exec const& exec, typename Pooling::options co
 }
 
 // Keys 0 and 1, key 2 and key 4 keep their lists for some samples. `reordered`: with key 4 before key 3, in a group of its own.
-struct session_batch : tessera_tests::session_batch {
+struct reordered_batch : tessera_tests::session_batch {
   inverse_keyed_jagged<> distinct, reordered;
 
-  session_batch(host_exec const& exec, std::mt19937_64& random, std::int64_t samples)
+  reordered_batch(host_exec const& exec, std::mt19937_64& random, std::int64_t samples)
       : tessera_tests::session_batch(exec, random, samples, 4), distinct(deduplicate(exec, rows.view(), std::vector<std::int64_t>{2, 1})) {
     std::swap(lists[3], lists[4]);
     auto const swapped = keyed_jagged<>::from_rows(exec, lists);
@@ -86,26 +90,19 @@ std::vector<float> contents_of(Model& model) {
   std::vector<float> all;
   for (auto const& group : model.groups()) all.insert(all.end(), group.values.begin(), group.values.end());
   for (auto const& table : model.tables())
-    for (std::int64_t row = 0; row < table_rows; ++row) all.insert(all.end(), table.row(row), table.row(row) + dim);
+    for (std::int64_t row = 0; row < tessera_tests::session_ids; ++row) all.insert(all.end(), table.row(row), table.row(row) + session_dim);
   return all;
 }
 
 template <class Model>
-std::vector<float> trained(host_exec const& exec, Model& model, std::uint64_t seed) {
+std::vector<float> trained_contents(host_exec const& exec, Model& model, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   trainer run(exec, model, rowwise_adagrad{.learning_rate = 0.05F}, adam{.learning_rate = 0.01F});
   for (int step = 0; step < 3; ++step) {
-    session_batch const batch(exec, random, 40);
+    reordered_batch const batch(exec, random, 40);
     run.step(exec, batch.shared());
   }
   return contents_of(model);
-}
-
-double largest_difference(std::vector<float> const& a, std::vector<float> const& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-  return largest;
 }
 
 }  // namespace
@@ -115,14 +112,14 @@ TEST_CASE("a choice has the bits of the kind that is chosen, on any threads") {
   CAPTURE(seed);
   std::vector<float> first;
   tessera_tests::for_each_host([&](host_exec const& exec, tessera_tests::counting_memory&) {
-    auto encoders = make_model<encoder_pooling>(exec, encoder, encoder);
-    auto chosen_encoders = make_model<any_pooling>(exec, encoder, encoder);
-    CHECK(trained(exec, chosen_encoders, seed) == trained(exec, encoders, seed));
-    auto attentions = make_model<target_pooling>(exec, attention(), attention(true));
-    auto chosen_attentions = make_model<any_pooling>(exec, attention(), attention(true));
-    CHECK(trained(exec, chosen_attentions, seed) == trained(exec, attentions, seed));
-    auto mixed = make_model<any_pooling>(exec, attention(), encoder);
-    auto const found = trained(exec, mixed, seed);
+    auto encoders = make_pooling_model<encoder_pooling>(exec, small_encoder(), small_encoder());
+    auto chosen_encoders = make_pooling_model<any_pooling>(exec, small_encoder(), small_encoder());
+    CHECK(trained_contents(exec, chosen_encoders, seed) == trained_contents(exec, encoders, seed));
+    auto attentions = make_pooling_model<target_pooling>(exec, small_attention(), small_attention(true));
+    auto chosen_attentions = make_pooling_model<any_pooling>(exec, small_attention(), small_attention(true));
+    CHECK(trained_contents(exec, chosen_attentions, seed) == trained_contents(exec, attentions, seed));
+    auto mixed = make_pooling_model<any_pooling>(exec, small_attention(), small_encoder());
+    auto const found = trained_contents(exec, mixed, seed);
     if (first.empty()) first = found;
     CHECK(found == first);
     CHECK(mixed.sequence_groups()[0].pooling.index() == 1);
@@ -141,14 +138,14 @@ TEST_CASE("distinct rows train as expanded ones, whatever order the bags come in
   std::vector<std::int64_t> const swapped{1, 0, 2};
   for (bool const attends : {true, false}) {
     CAPTURE(attends);
-    any_pooling::options second = encoder;
-    if (attends) second = attention(true);
-    auto plain = make_model<any_pooling>(exec, attention(), second),
-         exact = make_model<any_pooling>(exec, attention(), second, shared_gradients::expanded, swapped),
-         merged = make_model<any_pooling>(exec, attention(), second, shared_gradients::merged, swapped);
+    any_pooling::options second = small_encoder();
+    if (attends) second = small_attention(true);
+    auto plain = make_pooling_model<any_pooling>(exec, small_attention(), second),
+         exact = make_pooling_model<any_pooling>(exec, small_attention(), second, shared_gradients::expanded, swapped),
+         merged = make_pooling_model<any_pooling>(exec, small_attention(), second, shared_gradients::merged, swapped);
     trainer of_plain(exec, plain, rows, dense), of_exact(exec, exact, rows, dense), of_merged(exec, merged, rows, dense);
     for (int step = 0; step < 4; ++step) {
-      session_batch const batch(exec, random, step == 2 ? 1 : 60);
+      reordered_batch const batch(exec, random, step == 2 ? 1 : 60);
       auto const loss = of_plain.step(exec, batch.plain());
       CHECK(of_exact.step(exec, batch.with(batch.reordered)) == loss);
       CHECK(std::abs(of_merged.step(exec, batch.with(batch.reordered)) - loss) < 1e-4);
@@ -168,8 +165,8 @@ TEST_CASE("gradients of a mixed model are those of finite differences") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  auto model = make_model<any_pooling>(exec, attention(true), encoder, shared_gradients::merged, {1, 0, 2});
-  session_batch const batch(exec, random, 20);
+  auto model = make_pooling_model<any_pooling>(exec, small_attention(true), small_encoder(), shared_gradients::merged, {1, 0, 2});
+  reordered_batch const batch(exec, random, 20);
   auto const in = batch.with(batch.reordered);
   any_model::saved_type saved;
   auto const weight = tessera_tests::random_floats(random, 20);
@@ -201,32 +198,33 @@ TEST_CASE("a checkpoint goes on with the same bits, and tells what it is of") {
   tessera_tests::temporary_folder folder;
   rowwise_adagrad const rows{.learning_rate = 0.05F};
   adam const dense{.learning_rate = 0.01F};
-  auto model = make_model<any_pooling>(exec, encoder, attention());
+  auto model = make_pooling_model<any_pooling>(exec, small_encoder(), small_attention());
   trainer run(exec, model, rows, dense);
-  session_batch const before(exec, random, 30), after(exec, random, 30);
+  reordered_batch const before(exec, random, 30), after(exec, random, 30);
   run.step(exec, before.shared());
   save_checkpoint(exec, folder.path(), run, {.step = 1}, 1, [](std::string const&) { return std::vector<manifest_section>{}; });
   auto const from = open_newest_checkpoint(folder.path());
   run.step(exec, after.shared());
 
-  auto resumed = make_model<any_pooling>(exec, encoder, attention());
+  auto resumed = make_pooling_model<any_pooling>(exec, small_encoder(), small_attention());
   trainer again(exec, resumed, rows, dense);
   load_trainer(exec, from, again);
   again.step(exec, after.shared());
   CHECK(contents_of(resumed) == contents_of(model));
 
   auto const refusal = [&](any_pooling::options const& first, any_pooling::options const& second) {
-    auto other = make_model<any_pooling>(exec, first, second);
+    auto other = make_pooling_model<any_pooling>(exec, first, second);
     return std::string(tessera_tests::error_of([&] { load_model(exec, from, other); }).what());
   };
   auto const has = [](std::string const& text, std::string const& part) {
     CAPTURE(text);
     CHECK(text.find(part) != std::string::npos);
   };
-  has(refusal(encoder, encoder), "number 1, pooling attention softmax=0, expected transformer heads=2");
-  has(refusal(encoder, attention(true)), "field sequence_groups, number 1, pooling attention softmax=0, expected attention softmax=1");
-  has(refusal(transformer_encoder_options{.layers = 1, .heads = 1, .hidden = 12}, attention()), "expected transformer heads=1");
-  has(refusal(transformer_encoder_options{.layers = 1, .heads = 2, .hidden = 10}, attention()), "pooling.0");
+  has(refusal(small_encoder(), small_encoder()), "number 1, pooling attention softmax=0, expected transformer heads=2");
+  has(refusal(small_encoder(), small_attention(true)),
+      "field sequence_groups, number 1, pooling attention softmax=0, expected attention softmax=1");
+  has(refusal(transformer_encoder_options{.layers = 1, .heads = 1, .hidden = 12}, small_attention()), "expected transformer heads=1");
+  has(refusal(transformer_encoder_options{.layers = 1, .heads = 2, .hidden = 10}, small_attention()), "pooling.0");
   click_model<dense_table<>, eigen_gemm, dot_products> clicks(exec, click_model_options(3, {6}, {7}, random_seed{5}),
                                                               std::move(model.tables()), model.features());
   has(tessera_tests::error_of([&] { load_model(exec, from, clicks); }).what(), "sequence_groups");
@@ -238,33 +236,34 @@ TEST_CASE("what does not fit is refused by name") {
   std::mt19937_64 random(1);
   auto const refusal = [](auto const& call) { return std::string(tessera_tests::error_of(call).what()); };
   CHECK(refusal([&] {
-          make_model<any_pooling>(exec, attention(), encoder, shared_gradients::merged, {0, 1});
+          make_pooling_model<any_pooling>(exec, small_attention(), small_encoder(), shared_gradients::merged, {0, 1});
         }) == "session_model: a key for each pooled feature (keys 2, features 3, feature 0)");
   CHECK(refusal([&] {
-          make_model<any_pooling>(exec, attention(), encoder, shared_gradients::merged, {0, 1, 1});
+          make_pooling_model<any_pooling>(exec, small_attention(), small_encoder(), shared_gradients::merged, {0, 1, 1});
         }) == "session_model: a key for each pooled feature (keys 3, features 3, feature 1)");
   CHECK(refusal([&] {
-          make_model<any_pooling>(exec, attention(), encoder, shared_gradients::merged, {0, 1, 3});
+          make_pooling_model<any_pooling>(exec, small_attention(), small_encoder(), shared_gradients::merged, {0, 1, 3});
         }) == "session_model: a key for each pooled feature (keys 3, features 3, feature 3)");
   // Only what reads a target needs one.
   auto const with_target = [&](any_pooling::options const& options, std::int64_t target) {
     std::vector<dense_table<>> tables;
-    for (std::int64_t t = 0; t < 2; ++t) tables.emplace_back(exec, table_options{.id = table_id{t}, .dim = dim, .rows = table_rows}, sgd{});
+    for (std::int64_t t = 0; t < 2; ++t)
+      tables.emplace_back(exec, table_options{.id = table_id{t}, .dim = session_dim, .rows = tessera_tests::session_ids}, sgd{});
     std::vector<sequence_group<any_pooling>> groups;
     groups.emplace_back(std::vector<std::int64_t>{0}, options, target);
     any_model(exec, click_model_options(3, {}, {}), std::move(tables), std::move(groups), {{1, pooling::sum}});
   };
-  with_target(encoder, -1);
-  with_target(attention(), 0);
-  CHECK(refusal([&] { with_target(attention(), -1); }) == "session_model: no such target (group 0, target -1, pooled features 1)");
-  CHECK(refusal([&] { with_target(attention(), 1); }) == "session_model: no such target (group 0, target 1, pooled features 1)");
+  with_target(small_encoder(), -1);
+  with_target(small_attention(), 0);
+  CHECK(refusal([&] { with_target(small_attention(), -1); }) == "session_model: no such target (group 0, target -1, pooled features 1)");
+  CHECK(refusal([&] { with_target(small_attention(), 1); }) == "session_model: no such target (group 0, target 1, pooled features 1)");
   // A backward takes what its own kind saved.
-  any_pooling const one(exec, encoder, dim, {}, 0), other(exec, attention(), dim, {}, 0);
+  any_pooling const one(exec, small_encoder(), session_dim, {}, 0), other(exec, small_attention(), session_dim, {}, 0);
   any_pooling::saved saved;
   std::vector<std::int64_t> const offsets{0, 1};
-  std::vector<float> vector(dim, 1), out(dim);
-  shared_sequences const sequences{{{vector.data(), 1, dim}, offsets.data(), 1}};
-  one.forward(exec, eigen_gemm(), sequences, {}, {out.data(), 1, dim}, saved);
+  std::vector<float> vector(session_dim, 1), out(session_dim);
+  shared_sequences const sequences{{{vector.data(), 1, session_dim}, offsets.data(), 1}};
+  one.forward(exec, eigen_gemm(), sequences, {}, {out.data(), 1, session_dim}, saved);
   CHECK(refusal([&] { other.backward(exec, eigen_gemm(), saved, {}, {}, {}, {}); }) ==
         "pooling_choice: a backward of what another kind's forward saved (backward attention, index of the forward's kind 0)");
 }
@@ -274,10 +273,10 @@ TEST_CASE("a step allocates nothing after the first ones") {
   tessera::arena workspace(host.memory());
   auto const exec = host.exec().with_memory(workspace);
   std::mt19937_64 random(7);
-  auto model = make_model<any_pooling>(host.exec(), encoder, attention());
+  auto model = make_pooling_model<any_pooling>(host.exec(), small_encoder(), small_attention());
   {
     trainer run(host.exec(), model, rowwise_adagrad{}, adam{});
-    session_batch const batch(host.exec(), random, 40);
+    reordered_batch const batch(host.exec(), random, 40);
     run.step(exec, batch.shared());
     run.step(exec, batch.shared());
     auto const before = host.memory().allocations();

@@ -17,15 +17,18 @@
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
+#include "../support/differences.hpp"
 #include "../support/random.hpp"
 
 namespace tessera_tests {
 
 /// Ids of the batches below are smaller.
 inline constexpr std::int64_t session_ids = 40;
+/// Of the tables that the models of these tests have.
+inline constexpr std::int64_t session_dim = 8;
 
-/// Samples in sessions, of three dense features and six keys: keys 0 and 1 keep their lists together for some samples, key 2 and one more key each by
-/// itself; the others change.
+/// Samples in sessions, of three dense features and six keys: keys 0 and 1 keep their lists together for some samples, key 2 and one more key
+/// each by itself; the others change.
 struct session_batch {
   std::vector<float> dense, labels;
   std::vector<std::int64_t> sample_ids;
@@ -66,15 +69,8 @@ struct session_batch {
   }
 };
 
-inline double largest_difference(std::vector<float> const& a, std::vector<float> const& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
-  return largest;
-}
-
-/// Compares a model's gradients with differences of its loss, block by block: a ReLU or a maximum may have its corner between the two points, but not
-/// for a quarter of a block.
+/// Compares a model's gradients with differences of its loss, block by block: a ReLU or a maximum may have its corner between the two points,
+/// but not for a quarter of a block.
 template <class Loss>
 class difference_check {
  public:

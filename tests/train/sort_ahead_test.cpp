@@ -28,8 +28,8 @@ tessera::planted_clicks_options clicks_of_shape(small_shape const& shape) {
 }
 
 template <class Store>
-struct adam_run : small_run<Store, tessera::rowwise_adagrad, tessera::adam> {
-  explicit adam_run(tessera::host_exec const& exec, float clip_norm = 0)
+struct clipped_run : small_run<Store, tessera::rowwise_adagrad, tessera::adam> {
+  explicit clipped_run(tessera::host_exec const& exec, float clip_norm = 0)
       : small_run<Store, tessera::rowwise_adagrad, tessera::adam>(exec, {.learning_rate = 0.1F}, {.learning_rate = 0.01F}, {}, 3,
                                                                   small_shape::features(), {.clip_norm = clip_norm}) {}
 };
@@ -45,7 +45,7 @@ TEST_CASE_TEMPLATE("sort_ahead: reading, sorting and training at once give the b
     small_shape const shape;
     tessera::planted_clicks const clicks(exec, clicks_of_shape(shape));
     tessera::planted_reader_options const options{.samples = 3000, .batch_size = 128};
-    adam_run<Store> plain(exec, clip_norm), piped(exec, clip_norm);
+    clipped_run<Store> plain(exec, clip_norm), piped(exec, clip_norm);
     std::vector<double> losses, losses_ahead;
 
     tessera::planted_reader reader(clicks, options);
@@ -73,7 +73,7 @@ TEST_CASE_TEMPLATE("sort_ahead: reading, sorting and training at once give the b
 TEST_CASE("a step refuses what was sorted for another batch") {
   serial_host host;
   auto const exec = host.exec();
-  adam_run<tessera::dense_table<>> run(exec);
+  clipped_run<tessera::dense_table<>> run(exec);
   auto clicks = small_shape().clicks();
   tessera::row_order order;
   tessera::sort_ahead const sort(run.model);

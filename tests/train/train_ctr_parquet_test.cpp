@@ -33,11 +33,11 @@ TEST_CASE("train_ctr on Parquet files") { tessera_tests::skip("the examples are 
 
 #include "run_program.hpp"
 #include "temporary_folder.hpp"
+#include "train_ctr_support.hpp"
 
 namespace {
 
 using namespace tessera_tests;
-using arguments = std::vector<std::string>;
 
 constexpr std::int64_t train_samples = 12000, test_samples = 4000;
 
@@ -97,19 +97,14 @@ struct session_files {
 
  private:
   tessera::sample_columns next(tessera::session_clicks& log, std::int64_t count, double* best = nullptr) {
-    tessera::sample_columns drawn(log.schema()), sorted(log.schema());
+    tessera::sample_columns drawn(log.schema());
     log.next(exec(), count, drawn);
     if (best != nullptr) {
       tessera::exact_auc auc;
       auc.add(log.logits(), drawn.view().labels);
       *best = auc.value(exec());
     }
-    std::vector<std::int64_t> order(static_cast<std::size_t>(count));
-    std::iota(order.begin(), order.end(), std::int64_t{0});
-    auto const sessions = drawn.view().sessions;
-    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return sessions[a] < sessions[b]; });
-    sorted.append(exec(), drawn.view(), order);
-    return sorted;
+    return tessera::sorted_by(exec(), drawn, drawn.view().sessions);
   }
 
   tessera::serial_team team_;
@@ -137,20 +132,11 @@ program_result train_on(std::vector<std::string> const& train, arguments const& 
 }
 program_result train(arguments const& more = {}) { return train_on({files().train}, with(columns, more)); }
 
-std::string figures(program_result const& result) {
-  auto const line = result.last_line();
-  return line.substr(0, line.find(" samples_per_second="));
-}
 double auc_of(program_result const& result) {
   std::smatch found;
   auto const line = result.last_line();
   REQUIRE_MESSAGE(std::regex_search(line, found, std::regex("^test auc=([0-9.]+) ")), result.output);
   return std::stod(found[1]);
-}
-std::string tensors_of(std::string const& checkpoints) {
-  auto const steps = tessera::list_step_folders(checkpoints);
-  REQUIRE(!steps.empty());
-  return contents(steps.back().path + "/dense.safetensors") + contents(steps.back().path + "/tables.safetensors");
 }
 std::vector<double> probabilities(std::string const& csv) {
   std::istringstream text(contents(csv));
@@ -160,15 +146,9 @@ std::vector<double> probabilities(std::string const& csv) {
   return all;
 }
 
-void check_refused(program_result const& result, std::vector<std::string> const& parts) {
-  CAPTURE(result.output);
-  CHECK(result.status > 0);
+void check_refused_at_once(program_result const& result, std::vector<std::string> const& parts) {
   CHECK_FALSE(result.says("epoch 1"));
-  CHECK(result.output.size() < 2000);
-  for (auto const& part : parts) {
-    CAPTURE(part);
-    CHECK(result.says(part));
-  }
+  check_refused(result, parts);
 }
 
 }  // namespace
@@ -292,15 +272,15 @@ TEST_CASE("a run goes on from its checkpoint as if it had never stopped, and can
   CHECK(train_on({files().train}, {"--resume", "--checkpoint", whole, "--epochs", "3", "--dedup", "off"}).status == 0);
 
   auto const resume = [&](arguments const& more) { return train_on({files().train}, with({"--resume", "--checkpoint", parts}, more)); };
-  check_refused(resume({"--pooling", "history=attention"}), {"--pooling", "checkpoint \"history+places=attention", "command line"});
-  check_refused(resume({"--sparse-columns", "history"}), {"--sparse-columns"});
-  check_refused(resume({"--hash-size", "10"}), {"--hash-size", "1000", "10"});
-  check_refused(resume({"--max-length", "5"}), {"--max-length"});
-  check_refused(resume({"--order", "stored"}), {"--order"});
-  check_refused(train_on({files().first}, {"--resume", "--checkpoint", parts}), {"--train", "5000", "12000"});
-  check_refused(train_on({files().second, files().first}, {"--resume", "--checkpoint", parts}), {"--train", "fingerprint"});
+  check_refused_at_once(resume({"--pooling", "history=attention"}), {"--pooling", "checkpoint \"history+places=attention", "command line"});
+  check_refused_at_once(resume({"--sparse-columns", "history"}), {"--sparse-columns"});
+  check_refused_at_once(resume({"--hash-size", "10"}), {"--hash-size", "1000", "10"});
+  check_refused_at_once(resume({"--max-length", "5"}), {"--max-length"});
+  check_refused_at_once(resume({"--order", "stored"}), {"--order"});
+  check_refused_at_once(train_on({files().first}, {"--resume", "--checkpoint", parts}), {"--train", "5000", "12000"});
+  check_refused_at_once(train_on({files().second, files().first}, {"--resume", "--checkpoint", parts}), {"--train", "fingerprint"});
   std::string const tsv = TESSERA_TEST_DATA_DIR "/adult/test.tsv";
-  check_refused(run({"--eval-only", "--test", tsv, "--checkpoint", parts}), {"--test", "other kind", "checkpoint Parquet"});
+  check_refused_at_once(run({"--eval-only", "--test", tsv, "--checkpoint", parts}), {"--test", "other kind", "checkpoint Parquet"});
 }
 
 TEST_CASE("metrics, reports and progressive runs are those of other data") {
@@ -321,7 +301,7 @@ TEST_CASE("metrics, reports and progressive runs are those of other data") {
   auto const page = contents(report);
   for (std::string const cell : {"history", "places", "user", "item", "--pooling", "history=attention", "--session-column"})
     CHECK(page.find("<td>" + cell + "</td>") != std::string::npos);
-  check_refused(train({"--progressive", "--order", "samples"}), {"--progressive", "--order samples"});
+  check_refused_at_once(train({"--progressive", "--order", "samples"}), {"--progressive", "--order samples"});
 }
 
 TEST_CASE("other ways to read run, too") {
@@ -340,11 +320,11 @@ TEST_CASE("other ways to read run, too") {
 }
 
 TEST_CASE("columns that are missing or of another type are refused by name") {
-  check_refused(train_on({files().train}, {}), {"--dense-columns", files().test, "lists history,places,user,item", "integers session,time",
-                                                "other numbers label,dense_0,dense_1,dense_2"});
-  check_refused(train_on({files().train}, {"--dense-columns", "dense_0"}), {"--sparse-columns", "lists history"});
+  check_refused_at_once(train_on({files().train}, {}), {"--dense-columns", files().test, "lists history,places,user,item",
+                                                        "integers session,time", "other numbers label,dense_0,dense_1,dense_2"});
+  check_refused_at_once(train_on({files().train}, {"--dense-columns", "dense_0"}), {"--sparse-columns", "lists history"});
   auto const refused = [&](arguments const& more, std::vector<std::string> const& parts) {
-    check_refused(train_on({files().train}, more), parts);
+    check_refused_at_once(train_on({files().train}, more), parts);
   };
   refused({"--dense-columns", "dense_7", "--sparse-columns", "item"}, {"column dense_7", "no column of that name", files().test});
   refused({"--dense-columns", "dense_0", "--sparse-columns", "items"}, {"column items", "lists of integers", "no column"});
@@ -361,7 +341,7 @@ TEST_CASE("columns that are missing or of another type are refused by name") {
 }
 
 TEST_CASE("poolings and groups that cannot be are refused by name") {
-  auto const refused = [&](arguments const& more, std::vector<std::string> const& parts) { check_refused(train(more), parts); };
+  auto const refused = [&](arguments const& more, std::vector<std::string> const& parts) { check_refused_at_once(train(more), parts); };
   refused({"--pooling", "histori=sum"}, {"--pooling", "column histori", "history,places,user,item"});
   refused({"--pooling", "history=median"}, {"--pooling", "column history", "found median", "transformer"});
   refused({"--pooling", "history"}, {"--pooling", "NAME=KIND", "found history"});
@@ -386,21 +366,21 @@ TEST_CASE("options and files of the other kind are refused by name") {
   for (arguments const& options :
        {arguments{"--min-count", "2"}, arguments{"--vocabulary-limit", "9"}, arguments{"--dense-as-category", "on"},
         arguments{"--model", "deepfm"}, arguments{"--row-format", "bf16"}, arguments{"--dense", "standard"}})
-    check_refused(train_on({files().train}, with(arguments(columns.begin(), columns.begin() + 8), options)), {options[0], "TSV"});
+    check_refused_at_once(train_on({files().train}, with(arguments(columns.begin(), columns.begin() + 8), options)), {options[0], "TSV"});
   std::string const tsv = TESSERA_TEST_DATA_DIR "/adult/test.tsv";
   for (arguments const& options :
        {arguments{"--label-column", "label"}, arguments{"--dense-columns", "a"}, arguments{"--sparse-columns", "a"},
         arguments{"--session-column", "a"}, arguments{"--time-column", "a"}, arguments{"--pooling", "a=sum"},
         arguments{"--attention-target", "a"}, arguments{"--max-length", "3"}, arguments{"--order", "stored"}, arguments{"--dedup", "off"},
         arguments{"--dedup-sums", "merged"}, arguments{"--dense", "stored"}})
-    check_refused(run(with({"--train", tsv, "--test", tsv}, options)), {options[0], "Parquet"});
-  check_refused(train_on({files().train, tsv}, columns), {"--train", ".parquet", tsv});
-  check_refused(run({"--train", tsv, "--test", files().test}), {"--train", ".parquet"});
+    check_refused_at_once(run(with({"--train", tsv, "--test", tsv}, options)), {options[0], "Parquet"});
+  check_refused_at_once(train_on({files().train, tsv}, columns), {"--train", ".parquet", tsv});
+  check_refused_at_once(run({"--train", tsv, "--test", files().test}), {"--train", ".parquet"});
   auto const no_parquet = files().folder.file("no.parquet");
   write_file(no_parquet, "0\t1\t2\n");
-  check_refused(train_on({no_parquet}, columns), {no_parquet, "Parquet"});
-  check_refused(run({"--train", no_parquet, "--test", no_parquet}), {no_parquet, "no Parquet file"});
-  check_refused(train_on({files().folder.file("missing.parquet")}, columns), {"missing.parquet", "No such file"});
+  check_refused_at_once(train_on({no_parquet}, columns), {no_parquet, "Parquet"});
+  check_refused_at_once(run({"--train", no_parquet, "--test", no_parquet}), {no_parquet, "no Parquet file"});
+  check_refused_at_once(train_on({files().folder.file("missing.parquet")}, columns), {"missing.parquet", "No such file"});
 }
 
 TEST_CASE("samples that nothing can be learned from are refused by column and number") {
@@ -418,7 +398,7 @@ TEST_CASE("samples that nothing can be learned from are refused by column and nu
     samples.sparse = lists;
     files().write(path, schema, samples, 0, rows);
     arguments const options{"--test", path, "--dense-columns", "x", "--sparse-columns", "item", "--order", "stored"};
-    check_refused(run(with({"--train", path}, options)), parts);
+    check_refused_at_once(run(with({"--train", path}, options)), parts);
   };
   refused({0, 1, 2}, {1, 1, 1}, {"neither 0 nor 1", "column label", "sample 2", "found 2"});
   refused({0, 1, 1}, {1, std::numeric_limits<float>::quiet_NaN(), 1}, {"not finite", "column x", "sample 1", "nan"});

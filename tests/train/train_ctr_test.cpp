@@ -34,11 +34,11 @@ TEST_CASE("train_ctr") { tessera_tests::skip("the examples are not built"); }
 #include "../support/random.hpp"
 #include "run_program.hpp"
 #include "temporary_folder.hpp"
+#include "train_ctr_support.hpp"
 
 namespace {
 
 using namespace tessera_tests;
-using arguments = std::vector<std::string>;
 
 std::string const train_tsv = TESSERA_TEST_DATA_DIR "/adult/train.tsv";
 std::string const test_tsv = TESSERA_TEST_DATA_DIR "/adult/test.tsv";
@@ -72,24 +72,11 @@ struct small_data {
   program_result run(arguments const& more = {}) const { return train_ctr(train, test, more); }
 };
 
-/// The last line without the speed.
-std::string figures(program_result const& result) {
-  auto const line = result.last_line();
-  return line.substr(0, line.find(" samples_per_second="));
-}
 double figure(program_result const& result, std::string const& name) {
   auto const line = result.last_line();
   auto const at = line.find(name + "=");
   REQUIRE_MESSAGE(at != std::string::npos, result.output);
   return std::stod(line.substr(at + name.size() + 1));
-}
-
-/// The tensors of the newest checkpoint, as bytes.
-std::string tensors_of(std::string const& checkpoints) {
-  auto const steps = tessera::list_step_folders(checkpoints);
-  REQUIRE(!steps.empty());
-  return contents(steps.back().path + "/dense.safetensors") + contents(steps.back().path + "/tables.safetensors") +
-         contents(steps.back().path + "/preprocessing.safetensors");
 }
 
 std::vector<nlohmann::json> json_lines(std::string const& path) {
@@ -98,16 +85,6 @@ std::vector<nlohmann::json> json_lines(std::string const& path) {
   for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
   REQUIRE(!lines.empty());
   return lines;
-}
-
-void check_refused(program_result const& result, std::vector<std::string> const& parts) {
-  CAPTURE(result.output);
-  CHECK(result.status > 0);
-  CHECK(result.output.size() < 2000);
-  for (auto const& part : parts) {
-    CAPTURE(part);
-    CHECK(result.says(part));
-  }
 }
 
 /// Sample lines with one field replaced.

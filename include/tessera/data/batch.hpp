@@ -23,9 +23,9 @@ struct batch_view {
   vector_view<std::int64_t const> sample_ids;     // (samples,): row number of the sample in its data set
   vector_view<std::int64_t const> session_ids{};  // (samples,), or empty where samples belong to no session
   std::int64_t id = 0;                            // batches of the run before this one
-  std::int64_t epoch = 0;
+  std::int64_t epoch = 0;                         // epochs of the run before this one
   batch_class kind = batch_class::mixed;
-  vector_view<row_group const> groups{};  // of the first keys, whose repeated rows are there once; none: a row a sample in every key
+  vector_view<row_group const> groups{};  // (groups,), of the first keys: repeated rows are there once; none: a row a sample in every key
   vector_view<float const> weights{};     // (samples,): what a sample counts in loss and metrics, finite, not negative; empty: 1 each
 
   TESSERA_HOST_DEVICE constexpr std::int64_t samples() const noexcept { return dense.rows(); }

@@ -23,7 +23,7 @@
 namespace tessera::inline TESSERA_ABI {
 
 struct batch_reader_options {
-  std::int64_t batch_size = 128;  ///< samples; the last batch of an epoch may have fewer
+  std::int64_t batch_size = 128;  ///< samples, at least 1; the last batch of an epoch may have fewer
   random_seed seed{};
   bool shuffle = true;  ///< else in the order of the data set
 };
@@ -32,8 +32,8 @@ struct batch_reader_options {
 ///
 /// An epoch has every sample once. Shuffling permutes the blocks by (seed, epoch) and the samples inside a block by (seed, epoch, block);
 /// a batch takes up where the one before stopped, in the next block if need be. What comes depends on the data set, the preprocessing and
-/// the options alone. One block is in memory at a time, and a batch allocates only when a block is larger than all before.
-/// Data set and preprocessing outlive it. One thread at a time.
+/// the options alone. One block is in memory at a time; buffers of a batch are taken by the constructor, and `next` allocates only when a block
+/// is larger than all before. Data set and preprocessing outlive it. One thread at a time.
 class batch_reader {
  public:
   /// @throws tessera::error invalid_argument for batch_size < 1.
@@ -102,6 +102,7 @@ class batch_reader {
   /// @throws tessera::error incompatible for a position that this data set does not have.
   void seek(reader_position position) { walk_.seek("batch_reader", position); }
 
+  /// Of the reader, the block in memory and the last batch.
   std::size_t bytes() const noexcept {
     return sizeof(*this) + rows_.bytes() + text_.capacity_bytes() + walk_.bytes() + row_order_.capacity_bytes() + dense_.capacity_bytes() +
            labels_.capacity_bytes() + ids_.capacity_bytes() + offsets_.capacity_bytes() + first_row_.capacity_bytes() +

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -22,8 +23,8 @@ namespace tessera::inline TESSERA_ABI {
 namespace detail {
 
 inline void check_dedupe(double samples_per_session, double stays) {
-  if (!(samples_per_session >= 1) || !(stays >= 0 && stays <= 1))
-    throw error(errc::invalid_argument, "dedupe model: a session has 1 sample or more, stays is a probability",
+  if (!(samples_per_session >= 1) || !std::isfinite(samples_per_session) || !(stays >= 0 && stays <= 1))
+    throw error(errc::invalid_argument, "dedupe model: a session has 1 sample or more, a finite number, and stays is a probability",
                 {{"samples_per_session", samples_per_session}, {"stays", stays}});
 }
 
@@ -33,7 +34,7 @@ inline void check_dedupe(double samples_per_session, double stays) {
 ///   DedupeLen(f) = l(f) · B · (1 - (S - 1) / S · d(f)).
 /// `mean_length` l: of its lists; `batch` B: samples; `samples_per_session` S: in the batch; `stays` d: how probably the list is that of the
 /// session's sample before. Exact in the mean where no list comes back after it changed and lengths say nothing about sizes of sessions.
-/// Source: RecD, section 4.2. @throws tessera::error invalid_argument for S < 1, or d outside [0, 1].
+/// Source: RecD, section 4.2. @throws tessera::error invalid_argument for S < 1 or without end, and for d outside [0, 1]; NaN is refused too.
 inline double dedupe_length(double mean_length, double batch, double samples_per_session, double stays) {
   detail::check_dedupe(samples_per_session, stays);
   return mean_length * batch * (1 - (samples_per_session - 1) / samples_per_session * stays);
@@ -46,10 +47,11 @@ inline double dedupe_factor(double samples_per_session, double stays) { return 1
 struct batch_repeats {
   std::int64_t samples = 0;
   std::int64_t sessions = 0;
-  std::vector<feature_repeats> features{};
+  std::vector<feature_repeats> features{};  ///< (features,)
 
+  /// S of the batch; 1 where it is empty.
   double samples_per_session() const noexcept { return sessions == 0 ? 1 : static_cast<double>(samples) / static_cast<double>(sessions); }
-  /// By the model, from S, l and d of the batch.
+  /// Ids of a feature by the model, from S, l and d of the batch. @pre 0 <= f < features.size(), here and below.
   double predicted_length(std::int64_t f) const {
     auto const& r = features[static_cast<std::size_t>(f)];
     return dedupe_length(r.mean_length(), static_cast<double>(samples), samples_per_session(), r.stays());
@@ -63,7 +65,12 @@ struct batch_repeats {
 };
 
 /// Measures a batch. `features` (features,) of a row a sample, `sessions` (samples,).
-/// @throws tessera::error shape_mismatch for other numbers of rows.
+///
+/// One chunk of work a feature. Takes `exec`'s memory as a `session_statistics` without `partial` does, and gives it back on return: some 27
+/// to 53 bytes for every different list of a session and feature, as much for every different list of a feature, 8 bytes a sample, and 8 a
+/// session and feature. Chunks allocate, so the memory must be thread-safe when `exec` has several threads: an arena is not. Several threads
+/// may call at once, each with memory of its own or with memory that is thread-safe.
+/// @throws tessera::error shape_mismatch for other numbers of rows, and for samples without sessions; and what the memory throws.
 inline batch_repeats measure_batch(host_exec const& exec, vector_view<jagged_view<std::int64_t const> const> features,
                                    vector_view<std::int64_t const> sessions) {
   session_statistics_options options;
@@ -88,7 +95,7 @@ inline batch_repeats measure_batch(host_exec const& exec, keyed_jagged_view<std:
 
 struct recommend_groups_options {
   double least_factor = 1.5;       ///< features of a greater factor are worth it
-  double samples_per_session = 0;  ///< S of the batches to come; 0: that of the sample
+  double samples_per_session = 0;  ///< S of the batches to come, at least 1 and finite; 0: that of the sample
   /// Of the changes of either feature, the share at which the other one stays, that a feature may have to its group's first. Features that
   /// are updated together differ only where a change happens to bring the same list again; those that are not differ at more than a third.
   /// A group keeps a row for each change of any of its features, so each bears at most about as large a share of rows for nothing.
@@ -97,17 +104,17 @@ struct recommend_groups_options {
 
 /// Why a feature is deduplicated or not.
 struct dedupe_reason {
-  double mean_length = 0;
-  double stays = 0;
-  double factor = 1;
+  double mean_length = 0;   ///< ids a list
+  double stays = 0;         ///< d: how probably a list is that of the session's sample before
+  double factor = 1;        ///< by the model: how many times fewer ids
   double disagreement = 0;  ///< with the first feature of its group
   std::int64_t group = -1;  ///< -1: not worth it
 };
 
 struct dedupe_recommendation {
-  double samples_per_session = 1;
+  double samples_per_session = 1;                   ///< S that factors are of
   std::vector<std::vector<std::int64_t>> groups{};  ///< numbers of features, ascending; groups by their first features
-  std::vector<dedupe_reason> features{};
+  std::vector<dedupe_reason> features{};            ///< (features,)
 };
 
 namespace detail {
@@ -138,19 +145,19 @@ inline double disagreement(std::vector<std::uint64_t> const& a, std::vector<std:
 /// Which features to deduplicate, in which groups: those whose factor exceeds least_factor, features that change at the same samples of their
 /// sessions together. A feature joins the first group with whose first feature it agrees. `features` (features,) of a row a sample, in an
 /// order in which each session's samples follow each other in time; `sessions` (samples,). Some thousand samples in whole sessions do.
+/// One chunk of work a feature. Takes 35 to 61 bytes a session of `exec`'s memory, on the calling thread alone, and of the heap 8 bytes a
+/// session, 8 a sample, and one bit a sample and feature; several threads may call at once, as above.
 /// @throws tessera::error shape_mismatch for other numbers of rows, invalid_argument for options that make no sense.
 inline dedupe_recommendation recommend_groups(host_exec const& exec, vector_view<jagged_view<std::int64_t const> const> features,
                                               vector_view<std::int64_t const> sessions, recommend_groups_options options = {}) {
-  if (!(options.least_factor >= 0) || !(options.samples_per_session == 0 || options.samples_per_session >= 1) ||
+  bool const says_samples = options.samples_per_session >= 1 && std::isfinite(options.samples_per_session);
+  if (!(options.least_factor >= 0) || !(options.samples_per_session == 0 || says_samples) ||
       !(options.most_disagreement >= 0 && options.most_disagreement <= 1))
     throw error(errc::invalid_argument, "recommend_groups: options",
                 {{"least_factor", options.least_factor},
                  {"samples_per_session", options.samples_per_session},
                  {"most_disagreement", options.most_disagreement}});
-  for (std::int64_t f = 0; f < features.size(); ++f)
-    if (features[f].rows != sessions.size())
-      throw error(errc::shape_mismatch, "recommend_groups: rows of a feature",
-                  {{"feature", f}, {"rows", features[f].rows}, {"sessions", sessions.size()}});
+  detail::check_feature_rows("recommend_groups", features, sessions);
   id_map numbers;
   std::vector<std::int64_t> last, before(static_cast<std::size_t>(sessions.size()));
   for (std::int64_t i = 0; i < sessions.size(); ++i) {

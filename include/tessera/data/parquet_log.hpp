@@ -110,7 +110,7 @@ class parquet_log {
   sample_schema const& schema() const noexcept { return schema_; }
   std::int64_t rows() const noexcept { return rows_; }
   std::int64_t block_count() const noexcept { return static_cast<std::int64_t>(blocks_.size()); }
-  /// Samples in a block, at least one; the id of its first.
+  /// Samples in a block, at least one; the id of its first. @pre the block is there.
   std::int64_t rows(std::int64_t block) const noexcept { return blocks_[static_cast<std::size_t>(block)].rows; }
   std::int64_t first_row(std::int64_t block) const noexcept { return blocks_[static_cast<std::size_t>(block)].first_row; }
   /// The most samples in any block.
@@ -231,13 +231,10 @@ class parquet_log {
   }
 
   void prepare(host_exec const& exec, file_of_rows const& file, place const& block, sample_columns& out) const {
-    auto const sparse = static_cast<std::int64_t>(schema_.sparse.size());
-    if (out.dense_columns() != static_cast<std::int64_t>(schema_.dense.size()) || out.sparse_columns() != sparse ||
-        out.with_sessions() != !schema_.session.empty() || out.with_times() != !schema_.time.empty())
-      out = sample_columns(schema_);
+    if (!out.has_columns_of(schema_)) out = sample_columns(schema_);
     out.clear();
     out.resize(exec, block.rows);
-    for (std::int64_t c = 0; c < sparse; ++c) {
+    for (std::int64_t c = 0; c < out.sparse_columns(); ++c) {
       try {
         out.room(exec, c, block.slots[static_cast<std::size_t>(c)]);
       } catch (error const& failure) {
@@ -304,6 +301,6 @@ class parquet_log {
   std::int64_t rows_ = 0, largest_block_rows_ = 0, file_bytes_ = 0;
   crc32_sum fingerprint_;
 };
-static_assert(sample_source<parquet_log>);
+static_assert(fingerprinted_source<parquet_log>);
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <numbers>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +18,7 @@
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/data/batch.hpp>
+#include <tessera/data/planted_model.hpp>
 #include <tessera/data/zipf.hpp>
 
 namespace tessera::inline TESSERA_ABI {
@@ -91,8 +91,7 @@ class uniform_stream {
     auto const draw = draws_++;
     if (draw % 2 == 0) words_ = philox(seed_, a_, b_, draw / 2);
     int const word = draw % 2 == 0 ? 0 : 2;
-    auto const bits = std::uint64_t{words_[word]} << 32 | words_[word + 1];
-    return static_cast<double>(bits >> 11) * 0x1p-53;
+    return uniform_double(std::uint64_t{words_[word]} << 32 | words_[word + 1]);
   }
 
  private:
@@ -154,8 +153,13 @@ class planted_clicks {
       ranks_.emplace_back(feature.ids, feature.exponent);
       scrambles_.emplace_back(feature.ids, mix_bits(options_.seed.value) + static_cast<std::uint64_t>(f) * 0x9E3779B97F4A7C15);
     }
-    for (std::int64_t k = 0; k < options_.dense_features; ++k)
-      slopes_.push_back(2 * detail::uniform_stream(options_.seed, static_cast<std::uint64_t>(k), slope_words)() - 1);
+    double squares = 0;
+    for (std::int64_t k = 0; k < options_.dense_features; ++k) {
+      auto const slope = 2 * detail::uniform_stream(options_.seed, static_cast<std::uint64_t>(k), slope_words)() - 1;
+      dense_.slopes.push_back(slope);
+      squares += slope * slope;
+    }
+    dense_.bend = std::sqrt(squares) / 2;
     calibrate(exec);
   }
 
@@ -182,9 +186,9 @@ class planted_clicks {
         float* const dense = out.dense_.data() + i * dense_features();
         auto const logit = bias_ + dense_scale_ * draw_dense(sample, [&](std::int64_t k, double x) { dense[k] = static_cast<float>(x); }) +
                            linear_scale_ * total.linear + interaction_scale_ * total.interaction();
-        auto const probability = 1 / (1 + std::exp(-logit));
         out.logits_[i] = static_cast<float>(logit);
-        out.labels_[i] = detail::uniform_stream(options_.seed, static_cast<std::uint64_t>(sample), label_words)() < probability;
+        out.labels_[i] =
+            detail::uniform_stream(options_.seed, static_cast<std::uint64_t>(sample), label_words)() < detail::click_probability(logit);
         out.sample_ids_[i] = sample;
       }
     });
@@ -227,7 +231,7 @@ class planted_clicks {
     auto const refuse = [](char const* option, auto value) {
       throw error(errc::invalid_argument, std::string("planted_clicks: option ") + option, {{option, value}});
     };
-    if (o.features.size() >= std::size_t{1} << 20) refuse("features", o.features.size());
+    detail::check_planted(o, refuse);
     for (std::size_t f = 0; f < o.features.size(); ++f) {
       auto const& feature = o.features[f];
       if (feature.ids < 1 || feature.ids > zipf_distribution::most_ranks)
@@ -241,13 +245,8 @@ class planted_clicks {
         throw error(errc::invalid_argument, "planted_clicks: bag length of a feature",
                     {{"feature", f}, {"shortest_bag", feature.shortest_bag}, {"longest_bag", feature.longest_bag}, {"more", feature.more}});
     }
-    if (o.dense_features < 0 || o.dense_features > 1 << 20) refuse("dense_features", o.dense_features);
     if (o.latent_dim < 0 || o.latent_dim > most_latent_dim) refuse("latent_dim", o.latent_dim);
-    if (!(o.base_rate > 0 && o.base_rate < 1)) refuse("base_rate", o.base_rate);
-    for (auto const& [name, value] : {std::pair("dense_signal", o.dense_signal), std::pair("linear_signal", o.linear_signal),
-                                      std::pair("interaction_signal", o.interaction_signal), std::pair("tail_decay", o.tail_decay)})
-      if (!(value >= 0 && value <= 100)) refuse(name, value);
-    if (!(o.head_ids >= 1)) refuse("head_ids", o.head_ids);
+    if (!(o.interaction_signal >= 0 && o.interaction_signal <= 100)) refuse("interaction_signal", o.interaction_signal);
   }
 
   std::int64_t bag_length(std::int64_t sample, std::int64_t f) const noexcept {
@@ -267,8 +266,7 @@ class planted_clicks {
     for (auto& id : ids) {
       auto const rank = ranks_[at(f)](uniform);
       id = scrambles_[at(f)](rank);
-      auto const beyond = static_cast<double>(1 + rank) / options_.head_ids;
-      auto const size = (beyond > 1 ? std::pow(beyond, -options_.tail_decay) : 1) / static_cast<double>(ids.size());
+      auto const size = detail::strength_of_rank(rank, options_.head_ids, options_.tail_decay) / static_cast<double>(ids.size());
       random_block words{};
       for (std::int64_t k = 0; k < width; ++k) {
         if (k % 4 == 0)
@@ -279,23 +277,12 @@ class planted_clicks {
     }
   }
 
-  // Calls out(k, x) for each dense feature; returns the dense part before scaling. Normal by Box and Muller, 1958.
+  // Calls out(k, x) for each dense feature; returns the dense part before scaling.
   template <class Out>
   double draw_dense(std::int64_t sample, Out const& out) const noexcept {
-    detail::uniform_stream uniform(options_.seed, static_cast<std::uint64_t>(sample), dense_words);
-    double radius = 0, angle = 0, sum = 0, squares = 0, first = 0;
-    for (std::int64_t k = 0; k < options_.dense_features; ++k) {
-      if (k % 2 == 0) {
-        radius = std::sqrt(-2 * std::log1p(-uniform()));
-        angle = 2 * std::numbers::pi * uniform();
-      }
-      auto const x = std::round(radius * (k % 2 == 0 ? std::cos(angle) : std::sin(angle)) / dense_unit) * dense_unit;
-      out(k, x);
-      sum += slopes_[at(k)] * x;
-      squares += slopes_[at(k)] * slopes_[at(k)];
-      if (k == 0) first = x;
-    }
-    return sum + std::sqrt(squares) / 2 * std::abs(first);
+    detail::uniform_stream const uniform(options_.seed, static_cast<std::uint64_t>(sample), dense_words);
+    auto const round = [](double x) { return std::round(x / dense_unit) * dense_unit; };
+    return dense_.draw(uniform, round, out);
   }
 
   // Sets centers, scales and bias to what makes the options true of the calibration samples.
@@ -331,27 +318,13 @@ class planted_clicks {
     interaction_scale_ = scale_to(options_.interaction_signal, interaction.view());
     for (std::int64_t i = 0; i < n; ++i)
       linear[i] = dense_scale_ * dense[i] + linear_scale_ * linear[i] + interaction_scale_ * interaction[i];
-    bias_ = find_bias(linear.view());
+    bias_ = detail::find_bias(linear.view(), options_.base_rate);
   }
 
   // What to multiply values with so that their standard deviation is `signal`; 0 where they are all the same.
   static double scale_to(double signal, vector_view<double const> values) noexcept {
-    double mean = 0, variance = 0;
-    for (auto const x : values) mean += x / static_cast<double>(values.size());
-    for (auto const x : values) variance += (x - mean) * (x - mean) / static_cast<double>(values.size());
+    auto const variance = detail::variance_of(values);
     return variance > 1e-12 ? signal / std::sqrt(variance) : 0;
-  }
-
-  // The mean probability grows with the bias: halves an interval that holds the bias.
-  double find_bias(vector_view<double const> logits) const noexcept {
-    double low = -1e4, high = 1e4;
-    for (int i = 0; i < 60; ++i) {
-      auto const bias = (low + high) / 2;
-      double rate = 0;
-      for (auto const logit : logits) rate += 1 / (1 + std::exp(-bias - logit)) / static_cast<double>(logits.size());
-      (rate < options_.base_rate ? low : high) = bias;
-    }
-    return (low + high) / 2;
   }
 
   void lay_out(host_exec const& exec, std::int64_t first, std::int64_t count, planted_samples& out) const {
@@ -375,8 +348,8 @@ class planted_clicks {
   planted_clicks_options options_;
   std::vector<zipf_distribution> ranks_;     // by feature
   std::vector<detail::scramble> scrambles_;  // by feature: rank to id
-  std::vector<double> slopes_;               // (dense features,)
-  std::vector<double> centers_;              // (features, latent dim): mean vectors
+  detail::dense_part dense_;
+  std::vector<double> centers_;  // (features, latent dim): mean vectors
   double bias_ = 0, dense_scale_ = 0, linear_scale_ = 0, interaction_scale_ = 0;
 };
 

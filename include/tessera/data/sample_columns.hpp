@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,6 +69,11 @@ class sample_columns {
   std::int64_t sparse_columns() const noexcept { return static_cast<std::int64_t>(sparse_.size()); }
   bool with_sessions() const noexcept { return with_sessions_; }
   bool with_times() const noexcept { return with_times_; }
+  /// Whether it has as many columns of each kind as the schema names.
+  bool has_columns_of(sample_schema const& schema) const noexcept {
+    return dense_columns_ == static_cast<std::int64_t>(schema.dense.size()) && sparse_.size() == schema.sparse.size() &&
+           with_sessions_ == !schema.session.empty() && with_times_ == !schema.time.empty();
+  }
   /// Forgets all samples and keeps the memory.
   void clear() noexcept { set_size(0); }
 
@@ -273,19 +279,37 @@ class sample_columns {
   std::vector<jagged_view<std::int64_t const>> rows_;  // of each list column
 };
 
+/// The samples in the ascending order of `keys` (samples,): a column of theirs, say. Those of one key stay in their order.
+/// @throws tessera::error shape_mismatch for another number of keys.
+inline sample_columns sorted_by(host_exec const& exec, sample_columns const& samples, vector_view<std::int64_t const> keys) {
+  if (keys.size() != samples.size())
+    throw error(errc::shape_mismatch, "sorted_by: a key for each sample", {{"keys", keys.size()}, {"samples", samples.size()}});
+  std::vector<std::int64_t> order(static_cast<std::size_t>(keys.size()));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::stable_sort(order.begin(), order.end(), [keys](std::int64_t a, std::int64_t b) { return keys[a] < keys[b]; });
+  sample_columns sorted(samples.dense_columns(), samples.sparse_columns(), samples.with_sessions(), samples.with_times());
+  sorted.append(exec, samples.view(), order);
+  return sorted;
+}
+
 /// A table of samples that is read block by block, in any order. Blocks are numbered from 0, are not empty, and in order are the table.
-/// - `schema()`: its columns; `fingerprint()`: a checksum that other data have, almost surely, otherwise.
-/// - `block_count()`, `rows()` in all, `rows(block)`, `first_row(block)`.
-/// - `read(exec, block, out)`: `out` becomes the block's samples.
+/// - `schema()`: its columns.
+/// - `block_count()`; `rows()` in all, `rows(block)`, at least 1; `first_row(block)`: the number of a block's first row in the table.
+/// - `read(exec, block, out)`: `out` becomes the block's samples, whatever was in it and whatever columns it had.
 template <class S>
 concept sample_source = requires(S const& source, host_exec const& exec, std::int64_t block, sample_columns& out) {
   { source.schema() } -> std::convertible_to<sample_schema const&>;
-  { source.fingerprint() } -> std::same_as<std::uint32_t>;
   { source.block_count() } -> std::same_as<std::int64_t>;
   { source.rows() } -> std::same_as<std::int64_t>;
   { source.rows(block) } -> std::same_as<std::int64_t>;
   { source.first_row(block) } -> std::same_as<std::int64_t>;
   source.read(exec, block, out);
+};
+
+/// A source that can be told from others: `fingerprint()` is a checksum that other data have, almost surely, otherwise.
+template <class S>
+concept fingerprinted_source = sample_source<S> && requires(S const& source) {
+  { source.fingerprint() } -> std::same_as<std::uint32_t>;
 };
 
 }  // namespace tessera::inline TESSERA_ABI

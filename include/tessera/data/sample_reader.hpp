@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <concepts>
 #include <cstdint>
 #include <numeric>
 #include <string>
@@ -29,19 +28,6 @@
 
 namespace tessera::inline TESSERA_ABI {
 
-/// A data set of samples in blocks that can be read in any order: `rows()`, `block_count()`, none of them empty, `rows(block)`,
-/// `first_row(block)`, `largest_block_rows()`, `schema()`; `read(exec, block, out)` overwrites `out`.
-template <class L>
-concept sample_log = requires(L const& log, host_exec const& exec, std::int64_t block, sample_columns& out) {
-  { log.schema() } -> std::convertible_to<sample_schema>;
-  { log.rows() } -> std::same_as<std::int64_t>;
-  { log.block_count() } -> std::same_as<std::int64_t>;
-  { log.rows(block) } -> std::same_as<std::int64_t>;
-  { log.first_row(block) } -> std::same_as<std::int64_t>;
-  { log.largest_block_rows() } -> std::same_as<std::int64_t>;
-  log.read(exec, block, out);
-};
-
 /// In which order an epoch has its samples.
 enum class sample_order : std::uint8_t {
   stored,    ///< that of the data set
@@ -56,12 +42,12 @@ enum class dense_values : std::uint8_t {
 };
 
 struct sample_reader_options {
-  std::int64_t batch_size = 2048;  ///< samples; the last batch of an epoch may have fewer
+  std::int64_t batch_size = 2048;  ///< samples, at least 1; the last batch of an epoch may have fewer
   sample_order order = sample_order::stored;
   random_seed seed{};
   dense_values dense = dense_values::as_stored;
-  std::int64_t first_block = 0;  ///< of the data set, and how many from there on; -1: all that are left
-  std::int64_t blocks = -1;
+  std::int64_t first_block = 0;                  ///< of the data set
+  std::int64_t blocks = -1;                      ///< from there on; -1: all that are left
   std::vector<std::vector<std::string>> groups;  ///< sparse columns whose repeated rows are kept once (IKJT); none: a row a sample
 
   sample_reader_options() = default;
@@ -83,25 +69,25 @@ struct stored_ids {
 };
 
 /// The batches of a data set of samples, epoch after epoch. Columns of the groups come first among the keys, group after group, and are made
-/// distinct while they are converted; `Pipeline` (an `id_pipeline`, or anything that makes a batch of a batch: `pipeline(exec, batch)`) then sees
-/// each distinct row once. Source: RecD, Sections 4.2 and 4.3.
+/// distinct while they are converted; `Pipeline` then sees each distinct row once: an `id_pipeline`, or any `pipeline(exec, batch)` that makes
+/// an `inverse_keyed_jagged<>` of one, with the same samples, groups and keys. Source: RecD, Sections 4.2 and 4.3.
 ///
-/// An epoch has every sample once; what comes depends on the data set, the pipeline and the options alone. One block is in memory at a time, and
-/// the rows of a batch that does not lie in one block. Data set and pipeline outlive it. One thread at a time.
-template <sample_log Log, class Pipeline = stored_ids>
+/// An epoch has every sample once; what comes depends on the data set, the pipeline and the options alone. One block is in memory at a time,
+/// and the rows of a batch that does not lie in one block. Data set and pipeline outlive it. One thread at a time.
+template <sample_source Source, class Pipeline = stored_ids>
 class sample_reader {
  public:
-  /// @throws tessera::error invalid_argument for batch_size < 1, blocks that the data set does not have, groups as `group_keys`, or
-  /// sample_order::sessions without a column of sessions.
-  sample_reader(host_exec const& exec, Log const& log, Pipeline const& pipeline, sample_reader_options options = {})
-      : log_(&log),
+  /// Reads nothing yet. @throws tessera::error invalid_argument for batch_size < 1, for blocks that the data set does not have, for groups as
+  /// `group_keys`, and for sample_order::sessions without a column of sessions.
+  sample_reader(host_exec const& exec, Source const& source, Pipeline const& pipeline, sample_reader_options options = {})
+      : source_(&source),
         pipeline_(&pipeline),
-        options_(checked(log, std::move(options))),
-        groups_(group_keys(sample_schema(log.schema()).sparse, options_.groups)),
-        walk_(exec, log, options_.first_block, options_.blocks, options_.order != sample_order::stored, options_.seed),
-        columns_(log.schema()),
-        pending_(log.schema()) {
-    sample_schema const schema = log.schema();
+        options_(checked(source, std::move(options))),
+        groups_(group_keys(sample_schema(source.schema()).sparse, options_.groups)),
+        walk_(exec, source, options_.first_block, options_.blocks, options_.order != sample_order::stored, options_.seed),
+        columns_(source.schema()),
+        pending_(source.schema()) {
+    sample_schema const schema = source.schema();
     for (auto const key : groups_.order) keys_.push_back(schema.sparse[static_cast<std::size_t>(key)]);
   }
 
@@ -110,41 +96,40 @@ class sample_reader {
   /// Samples of an epoch.
   std::int64_t rows() const noexcept {
     std::int64_t sum = 0;
-    for (std::int64_t b = 0; b < options_.blocks; ++b) sum += log_->rows(options_.first_block + b);
+    for (std::int64_t b = 0; b < options_.blocks; ++b) sum += source_->rows(options_.first_block + b);
     return sum;
   }
+  /// Of all calls of `next` that gave a batch.
   reader_times const& times() const noexcept { return times_; }
 
   /// The next batch: true, and `out` shows it until the next call. Or the end of an epoch: false; the call after that begins the next.
-  /// @throws tessera::error as the data set and the pipeline; the position is then what it was.
+  ///
+  /// Takes from `exec`'s memory, on the calling thread alone unless data set or pipeline do otherwise: first what the block and the batch need
+  /// more than all before, which stays; then the batch's features and the workspace of making them, which are back before the next batch takes
+  /// anything. So an arena that serves the reader alone soon takes no more from its upstream. The memory outlives the reader.
+  /// @throws tessera::error as the data set, `deduplicate` and the pipeline; corrupt_file for a block of another size than the data set said.
+  /// The position is then what it was, and the call after that gives this batch, or throws again.
   bool next(host_exec const& exec, batch_view& out) {
     if (walk_.at_end()) {
       walk_.begin_next_epoch();
       return false;
     }
+    features_ = {};  // before anything is taken, so that nothing stays behind it in an arena
     stopwatch watch;
     auto place = walk_.position();
     auto const size = walk_.batch_size(options_.batch_size);
-    sample_ids_.resize(exec, size);
-    std::int64_t first = 0;  // of the batch, in `rows`
-    auto const rows = pick(exec, place, size, first);
+    auto const rows = pick(exec, place, size);
     times_.fill += watch.lap();
-
-    auto const keys = static_cast<std::int64_t>(keys_.size());
-    columns_of_keys_.resize(exec, keys);
-    for (std::int64_t k = 0; k < keys; ++k)
-      columns_of_keys_[k] = rows.sparse[groups_.order[static_cast<std::size_t>(k)]].slice(first, size);
-    vector_view<jagged_view<std::int64_t const> const> const columns(columns_of_keys_.view());
-    auto made = deduplicate(exec, columns, groups_.keys_per_group);
+    copy_numbers(exec, rows, size);
+    times_.process += watch.lap();
+    features_ = distinct_rows(exec, rows, size);
     times_.convert += watch.lap();
-    made = (*pipeline_)(exec, std::move(made));
-    copy_dense(exec, rows, first, size);
+    features_ = (*pipeline_)(exec, std::move(features_));
     times_.process += watch.lap();
 
-    features_ = std::move(made);
     auto const features = std::as_const(features_).view();
     out = {};
-    out.dense = {dense_.data(), size, rows.dense.rows()};
+    out.dense = {dense_.data(), size, rows.from.dense.rows()};
     out.labels = std::as_const(labels_).view();
     out.sparse = features.distinct;
     out.groups = features.groups;
@@ -164,14 +149,15 @@ class sample_reader {
   /// @throws tessera::error incompatible for a position that this data set does not have.
   void seek(reader_position position) { walk_.seek("sample_reader", position); }
 
+  /// Of the reader, the block in memory and the last batch.
   std::size_t bytes() const noexcept {
     return sizeof(*this) + columns_.bytes() + pending_.bytes() + features_.bytes() + walk_.bytes() + row_order_.capacity_bytes() +
            dense_.capacity_bytes() + labels_.capacity_bytes() + sample_ids_.capacity_bytes() + session_ids_.capacity_bytes() +
-           columns_of_keys_.capacity_bytes();
+           columns_of_keys_.capacity_bytes() + lists_.capacity_bytes();
   }
 
  private:
-  static constexpr std::int64_t nothing = -1;
+  static constexpr std::int64_t nothing = -1, samples_per_piece = 256;
 
   class stopwatch {
    public:
@@ -185,52 +171,57 @@ class sample_reader {
     clock::time_point last_ = clock::now();
   };
 
-  static sample_reader_options checked(Log const& log, sample_reader_options options) {
+  static sample_reader_options checked(Source const& source, sample_reader_options options) {
     if (options.batch_size < 1)
       throw error(errc::invalid_argument, "sample_reader: option batch_size", {{"batch_size", options.batch_size}, {"least", 1}});
-    if (options.blocks < 0) options.blocks = log.block_count() - options.first_block;
-    if (options.first_block < 0 || options.blocks < 0 || options.first_block + options.blocks > log.block_count())
+    auto const blocks = source.block_count();
+    if (options.first_block < 0 || options.first_block > blocks || options.blocks < -1 || options.blocks > blocks - options.first_block)
       throw error(errc::invalid_argument, "sample_reader: no such blocks",
-                  {{"first_block", options.first_block}, {"blocks", options.blocks}, {"blocks of the data set", log.block_count()}});
-    if (options.order == sample_order::sessions && sample_schema(log.schema()).session.empty())
+                  {{"first_block", options.first_block}, {"blocks", options.blocks}, {"blocks of the data set", blocks}});
+    if (options.blocks == -1) options.blocks = blocks - options.first_block;
+    if (options.order == sample_order::sessions && sample_schema(source.schema()).session.empty())
       throw error(errc::invalid_argument, "sample_reader: sessions to shuffle, and no column of sessions");
     return options;
   }
 
-  // The next `size` samples: rows [first, first + size) of the result. Advances `place`.
-  sample_columns_view pick(host_exec const& exec, reader_position& place, std::int64_t size, std::int64_t& first) {
+  // Samples of a batch: those that are listed, or, where none is, those from `first` on.
+  struct picked_rows {
+    sample_columns_view from;
+    std::int64_t first;
+    vector_view<std::int64_t const> listed;
+  };
+
+  // The next `size` samples, copied where they are not all of one block. Advances `place`.
+  picked_rows pick(host_exec const& exec, reader_position& place, std::int64_t size) {
+    bool const is_stored = options_.order == sample_order::stored;
+    sample_ids_.resize(exec, size);
     pending_.clear();
     for (std::int64_t done = 0; done < size;) {
-      auto const block = walk_.block(place);
+      auto const block = walk_.block(place), offset = place.offset;
       load(exec, block);
       auto const count = std::min(size - done, walk_.left_in_block(place));
-      bool const is_stored = options_.order == sample_order::stored;
-      for (std::int64_t i = 0; i < count; ++i)
-        sample_ids_[done + i] = log_->first_row(block) + (is_stored ? place.offset + i : row_order_[place.offset + i]);
-      auto const offset = place.offset;
+      vector_view<std::int64_t const> listed;
+      if (!is_stored) listed = std::as_const(row_order_).view().slice(offset, count);
+      for (std::int64_t i = 0; i < count; ++i) sample_ids_[done + i] = source_->first_row(block) + (is_stored ? offset + i : listed[i]);
       walk_.advance(place, count);
-      if (is_stored && count == size) {
-        first = offset;
-        return columns_.view();
-      }
+      if (count == size) return {columns_.view(), offset, listed};
       if (is_stored)
         pending_.append(exec, columns_.view(), offset, count);
       else
-        pending_.append(exec, columns_.view(), std::as_const(row_order_).view().slice(offset, count));
+        pending_.append(exec, columns_.view(), listed);
       done += count;
     }
-    first = 0;
-    return pending_.view();
+    return {pending_.view(), 0, {}};
   }
 
   // Has a block's rows in memory, and their order in this epoch.
   void load(host_exec const& exec, std::int64_t block) {
     if (block != loaded_block_) {
       loaded_block_ = ordered_epoch_ = nothing;
-      log_->read(exec, block, columns_);
-      if (columns_.size() != log_->rows(block))
+      source_->read(exec, block, columns_);
+      if (columns_.size() != source_->rows(block))
         throw error(errc::corrupt_file, "sample_reader: a block of another size than it was",
-                    {{"block", block}, {"rows", columns_.size()}, {"expected", log_->rows(block)}});
+                    {{"block", block}, {"rows", columns_.size()}, {"expected", source_->rows(block)}});
       loaded_block_ = block;
     }
     auto const epoch = walk_.position().epoch;
@@ -257,27 +248,53 @@ class sample_reader {
       for (auto i = firsts[r]; i < n && sessions[i] == sessions[firsts[r]]; ++i) row_order_[to++] = i;
   }
 
-  void copy_dense(host_exec const& exec, sample_columns_view rows, std::int64_t first, std::int64_t size) {
-    auto const columns = rows.dense.rows();
-    dense_.resize(exec, size * columns);
+  void copy_numbers(host_exec const& exec, picked_rows const& rows, std::int64_t size) {
+    dense_.resize(exec, size * rows.from.dense.rows());
     labels_.resize(exec, size);
-    session_ids_.resize(exec, rows.sessions.empty() ? 0 : size);
-    std::copy_n(rows.labels.data() + first, size, labels_.data());
-    std::copy_n(rows.sessions.data() + first, session_ids_.size(), session_ids_.data());
+    session_ids_.resize(exec, rows.from.sessions.empty() ? 0 : size);
+    if (rows.listed.empty())
+      copy_numbers(rows.from, size, [first = rows.first](std::int64_t i) { return first + i; });
+    else
+      copy_numbers(rows.from, size, [listed = rows.listed](std::int64_t i) { return listed[i]; });
+  }
+
+  template <class RowOf>
+  void copy_numbers(sample_columns_view const& from, std::int64_t size, RowOf const& row_of) {
+    auto const columns = from.dense.rows();
+    for (std::int64_t i = 0; i < size; ++i) labels_[i] = from.labels[row_of(i)];
+    for (std::int64_t i = 0; i < session_ids_.size(); ++i) session_ids_[i] = from.sessions[row_of(i)];
     for (std::int64_t c = 0; c < columns; ++c) {
-      auto const* const from = rows.dense.row(c) + first;
+      auto const* const values = from.dense.row(c);
       if (options_.dense == dense_values::log)
-        for (std::int64_t i = 0; i < size; ++i) dense_[i * columns + c] = std::log(std::max(from[i], 0.0F) + 1);
+        for (std::int64_t i = 0; i < size; ++i) dense_[i * columns + c] = std::log(std::max(values[row_of(i)], 0.0F) + 1);
       else
-        for (std::int64_t i = 0; i < size; ++i) dense_[i * columns + c] = from[i];
+        for (std::int64_t i = 0; i < size; ++i) dense_[i * columns + c] = values[row_of(i)];
     }
   }
 
-  Log const* log_;
+  inverse_keyed_jagged<> distinct_rows(host_exec const& exec, picked_rows const& rows, std::int64_t size) {
+    auto const keys = static_cast<std::int64_t>(keys_.size());
+    auto const column = [&](std::int64_t key) { return rows.from.sparse[groups_.order[static_cast<std::size_t>(key)]]; };
+    if (rows.listed.empty()) {
+      columns_of_keys_.resize(exec, keys);
+      for (std::int64_t k = 0; k < keys; ++k) columns_of_keys_[k] = column(k).slice(rows.first, size);
+      vector_view<jagged_view<std::int64_t const> const> const columns(columns_of_keys_.view());
+      return deduplicate(exec, columns, groups_.keys_per_group);
+    }
+    lists_.resize(exec, size * keys);
+    for_each_piece(exec, size, samples_per_piece, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t k = 0; k < keys; ++k)
+        for (auto i = begin; i < end; ++i) lists_[i * keys + k] = column(k).row(rows.listed[i]);
+    });
+    matrix_view<vector_view<std::int64_t const> const> const lists(lists_.data(), size, keys);
+    return deduplicate(exec, lists, groups_.keys_per_group);
+  }
+
+  Source const* source_;
   Pipeline const* pipeline_;
   sample_reader_options options_;
   key_groups groups_;
-  detail::block_walk<Log> walk_;
+  detail::block_walk<Source> walk_;
   std::vector<std::string> keys_;
   reader_times times_;
   sample_columns columns_;  // of the loaded block
@@ -286,7 +303,8 @@ class sample_reader {
   std::int64_t ordered_epoch_ = nothing;  // in whose order row_order_ lists the block's rows
   buffer<std::int64_t> row_order_;
   buffer<jagged_view<std::int64_t const>> columns_of_keys_;
-  inverse_keyed_jagged<> features_;  // of the last batch
+  buffer<vector_view<std::int64_t const>> lists_;  // (samples, keys), where a block's rows come in another order
+  inverse_keyed_jagged<> features_;                // of the last batch
   buffer<float> dense_, labels_;
   buffer<std::int64_t> sample_ids_, session_ids_;
 };

@@ -8,7 +8,6 @@
 #include <concepts>
 #include <cstdint>
 #include <map>
-#include <numbers>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -18,6 +17,7 @@
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/data/alias_table.hpp>
+#include <tessera/data/planted_model.hpp>
 #include <tessera/data/session_options.hpp>
 
 namespace tessera::inline TESSERA_ABI::detail {
@@ -28,7 +28,6 @@ template <std::integral I>
 constexpr std::uint64_t random_word(std::uint64_t key, I i) noexcept {
   return mix_bits(key + (static_cast<std::uint64_t>(i) + 1) * 0x9E3779B97F4A7C15);
 }
-constexpr double uniform_double(std::uint64_t word) noexcept { return static_cast<double>(word >> 11) * 0x1p-53; }
 
 // Which sample: of which session, by the key of its streams, and its number in it.
 struct sample_stream {
@@ -45,11 +44,11 @@ struct id_law {
   id_law(session_feature const& feature, session_clicks_options const& options) : ids(feature.ids), table(weights(feature, options.seed)) {
     if (feature.exponent == 0) return;
     for (auto const rank : ranks(ids, options.seed))
-      strength.push_back(static_cast<float>(std::pow(std::max(1.0, (rank + 1.0) / options.head_ids), -options.tail_decay)));
+      strength.push_back(static_cast<float>(strength_of_rank(rank, options.head_ids, options.tail_decay)));
   }
 
   std::int64_t operator()(std::uint64_t bits) const noexcept {
-    return strength.empty() ? static_cast<std::int64_t>(static_cast<std::uint64_t>(ids) * (bits >> 32) >> 32) : table(bits);
+    return strength.empty() ? static_cast<std::int64_t>(draw_below(bits, static_cast<std::uint64_t>(ids))) : table(bits);
   }
   float strength_of(std::int64_t id) const noexcept { return strength.empty() ? 1.0F : strength[static_cast<std::size_t>(id)]; }
 
@@ -58,7 +57,7 @@ struct id_law {
   static std::vector<std::uint32_t> ranks(std::int64_t ids, random_seed seed) {
     std::vector<std::uint32_t> rank(static_cast<std::size_t>(ids));
     std::iota(rank.begin(), rank.end(), 0U);
-    for (std::size_t i = rank.size(); i > 1; --i) std::swap(rank[i - 1], rank[(random_word(seed.value ^ 0x72616e6b, i) >> 32) * i >> 32]);
+    shuffle(vector_view<std::uint32_t>(rank), [&](std::int64_t i) { return random_word(seed.value ^ 0x72616e6b, i); });
     return rank;
   }
   static std::vector<double> weights(session_feature const& feature, random_seed seed) {
@@ -84,6 +83,9 @@ class session_click_model {
     target_ = target_of(options_);
     auto const seed = mix_bits(options_.seed.value);
     for (std::size_t purpose = 0; purpose < keys_.size(); ++purpose) keys_[purpose] = random_word(seed, purpose);
+    for (std::int64_t k = 0; k < options_.dense_features; ++k)
+      dense_.slopes.push_back(2 * uniform_double(random_word(keys_[slope_words], k)) - 1);
+    dense_.bend = 0.5;
     sizes_.emplace_back(session_size_weights(options_.mean_samples, options_.spread, options_.most_samples));
     std::map<std::int64_t, std::size_t> chain_of_group;
     std::map<std::pair<std::int64_t, double>, std::size_t> known_laws;
@@ -136,22 +138,13 @@ class session_click_model {
     for (std::int64_t k = 0; k < ids.size(); ++k) ids[k] = law(random_word(key, first + static_cast<std::uint64_t>(k)));
   }
 
-  // Calls out(k, x) for each dense feature, standard normal (Box and Muller, 1958); returns the logit's dense part.
+  // Calls out(k, x) for each dense feature; returns the logit's dense part.
   template <class Out>
   double draw_dense(sample_stream sample, Out const& out) const noexcept {
     auto const key = random_word(sample.session ^ keys_[dense_words], sample.number);
-    double radius = 0, angle = 0, sum = 0, first = 0;
-    for (std::int64_t k = 0; k < options_.dense_features; ++k) {
-      if (k % 2 == 0) {
-        radius = std::sqrt(-2 * std::log1p(-uniform_double(random_word(key, k))));
-        angle = 2 * std::numbers::pi * uniform_double(random_word(key, k + 1));
-      }
-      auto const x = static_cast<float>(radius * (k % 2 == 0 ? std::cos(angle) : std::sin(angle)));
-      out(k, x);
-      sum += slope(k) * static_cast<double>(x);
-      if (k == 0) first = static_cast<double>(x);
-    }
-    return sum + std::abs(first) / 2;
+    auto const uniform = [key, i = 0]() mutable { return uniform_double(random_word(key, i++)); };
+    auto const round = [](double x) { return static_cast<float>(x); };
+    return dense_.draw(uniform, round, out);
   }
 
   // The target's latent vector, of length 1 but for rare ids and empty lists, which have less to say.
@@ -208,7 +201,7 @@ class session_click_model {
   double dense_scale() const noexcept { return dense_scale_; }
   double bias() const noexcept { return bias_; }
   bool label(sample_stream sample, double logit) const noexcept {
-    return uniform_double(random_word(sample.session ^ keys_[label_words], sample.number)) < 1 / (1 + std::exp(-logit));
+    return uniform_double(random_word(sample.session ^ keys_[label_words], sample.number)) < click_probability(logit);
   }
 
   std::size_t bytes() const noexcept {
@@ -257,8 +250,6 @@ class session_click_model {
     return {random_word(key, count), 0};
   }
 
-  double slope(std::int64_t k) const noexcept { return 2 * uniform_double(random_word(keys_[slope_words], k)) - 1; }
-
   // Uniform in [-1, 1) each.
   static latent latent_of(std::uint64_t key, std::int64_t id) noexcept {
     latent v;
@@ -296,7 +287,7 @@ class session_click_model {
     for (std::int64_t i = 0; i < n; ++i) logits[i] = dense_scale_ * dense[i];
     linear_scales_ = scale_to(exec, options_.linear_signal, linears.view(), logits.view(), &session_feature::linear);
     interest_scales_ = scale_to(exec, options_.interest_signal, interests.view(), logits.view(), &session_feature::interest);
-    bias_ = find_bias(logits.view());
+    bias_ = find_bias(logits.view(), options_.base_rate);
   }
 
   // Factors by feature that give the shares of the features and their sum the deviation `signal`; adds what they give to the logits.
@@ -319,22 +310,8 @@ class session_click_model {
 
   // 0 where all are the same.
   static double one_over_deviation(vector_view<double const> values) noexcept {
-    double mean = 0, variance = 0;
-    for (auto const x : values) mean += x / static_cast<double>(values.size());
-    for (auto const x : values) variance += (x - mean) * (x - mean) / static_cast<double>(values.size());
+    auto const variance = variance_of(values);
     return variance > 1e-20 ? 1 / std::sqrt(variance) : 0;
-  }
-
-  // The mean probability grows with the bias: halves an interval that holds the bias.
-  double find_bias(vector_view<double const> logits) const noexcept {
-    double low = -1e4, high = 1e4;
-    for (int i = 0; i < 60; ++i) {
-      auto const bias = (low + high) / 2;
-      double rate = 0;
-      for (auto const logit : logits) rate += 1 / (1 + std::exp(-bias - logit)) / static_cast<double>(logits.size());
-      (rate < options_.base_rate ? low : high) = bias;
-    }
-    return (low + high) / 2;
   }
 
   session_clicks_options options_;
@@ -344,6 +321,7 @@ class session_click_model {
   std::vector<chain> chains_;
   std::vector<drawn_feature> features_;
   std::vector<id_law> laws_;
+  dense_part dense_;
   std::vector<double> linear_scales_, interest_scales_;  // by feature
   double dense_scale_ = 0, bias_ = 0;
 };

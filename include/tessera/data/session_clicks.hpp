@@ -73,6 +73,11 @@ class session_clicks {
                    [&](std::int64_t first, std::int64_t last) { write_rows(first, last, out); });
     return count;
   }
+  /// As `next`: all samples that the present window has left, or where it has none all of the window after it. None at the end of the log.
+  std::int64_t next_window(host_exec const& exec, sample_columns& out) {
+    if (left_in_window() == 0 && window_ < windows()) open_window(exec);
+    return next(exec, left_in_window(), out);
+  }
 
   /// (rows,) of the last block: the planted model's logits, which no other ranking beats. Shown until the next call.
   vector_view<float const> logits() const noexcept { return logits_.view(); }
@@ -111,9 +116,8 @@ class session_clicks {
     auto const sessions = options().window_sessions;
     auto const first = window_ * sessions;
     seen_.resize(exec, sessions);
-    exec.run(divide_up(sessions, 4096), [&](std::int64_t piece) {
-      for (auto s = piece * 4096; s < std::min(sessions, (piece + 1) * 4096); ++s)
-        seen_[s] = static_cast<std::uint32_t>(model_.samples_of(first + s));
+    for_each_piece(exec, sessions, 4096, [&](std::int64_t begin, std::int64_t end) {
+      for (auto s = begin; s < end; ++s) seen_[s] = static_cast<std::uint32_t>(model_.samples_of(first + s));
     });
     std::int64_t samples = 0;
     for (auto const n : seen_) samples += n;
@@ -123,10 +127,7 @@ class session_clicks {
     order_.resize(exec, samples);
     for (std::int64_t s = 0, i = 0; s < sessions; ++s)
       for (std::uint32_t k = 0; k < seen_[s]; ++k) order_[i++] = static_cast<std::uint32_t>(s);
-    for (auto i = samples; i > 1; --i) {
-      auto const word = model_.window_word(window_, i);
-      std::swap(order_[i - 1], order_[static_cast<std::int64_t>((word >> 32) * static_cast<std::uint64_t>(i) >> 32)]);
-    }
+    detail::shuffle(order_.view(), [&](std::int64_t i) { return model_.window_word(window_, i); });
     std::fill(seen_.begin(), seen_.end(), 0U);
     counts_.resize(exec, model_.chain_count() * sessions);
     done_ = 0;

@@ -328,7 +328,7 @@ class session_clusterer {
 ///
 /// @throws tessera::error invalid_argument for a schema without a session and for options out of their range; io_error when another process
 /// sorts in the work folder; and what the source and `parquet_writer` throw.
-template <sample_source Source>
+template <fingerprinted_source Source>
 clustered_sessions cluster_by_session(host_exec const& exec, Source const& source, std::string const& path,
                                       session_clustering_options const& options = {}) {
   validate(options.selection);

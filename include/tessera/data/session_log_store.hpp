@@ -23,30 +23,32 @@
 namespace tessera::inline TESSERA_ABI {
 
 struct session_log_store_options {
-  std::int64_t shards = 8;
+  std::int64_t shards = 8;               ///< at least 1
   sample_key key = sample_key::session;  ///< what messages are spread by
   random_seed seed{0};
-  std::int64_t block_bytes = std::int64_t{1} << 18;  ///< of messages: what a shard compresses at once
+  std::int64_t block_bytes = std::int64_t{1} << 18;  ///< of messages, at least 1: what a shard compresses at once, to the end of a message
   int zstd_level = 1;
 };
 
 /// What went through a store.
 struct session_log_bytes {
   std::int64_t messages = 0;
-  std::int64_t raw = 0;
-  std::int64_t compressed = 0;
-  std::int64_t blocks = 0;
+  std::int64_t raw = 0;         ///< bytes of all messages
+  std::int64_t compressed = 0;  ///< bytes that they became
+  std::int64_t blocks = 0;      ///< that were compressed
 
+  /// How many times fewer bytes; 1 where nothing was compressed.
   double ratio() const noexcept { return compressed == 0 ? 1 : static_cast<double>(raw) / static_cast<double>(compressed); }
 };
 
 /// A model of the store that buffers logs between servers and tables, to measure what its compression gains when messages are spread by
 /// session: each sample is a message, of one row's bytes; each shard takes its messages in their order and compresses them by zstd, block
 /// after block. Nothing is kept but counts. A message is label and dense values in 4 bytes each, session and time in 8, and of each list
-/// the number of ids in 4 and the ids in 8 bytes each. Source: RecD (see `sample_selection`), section 4.1, "Log sharding".
+/// the number of ids in 4 and the ids in 8 bytes each. Takes its memory from the heap: a block a shard, raw and compressed, and 8 bytes a
+/// sample of a call. One thread at a time. Source: RecD (see `sample_selection`), section 4.1, "Log sharding".
 class session_log_store {
  public:
-  /// @throws tessera::error invalid_argument for options below 1.
+  /// @throws tessera::error invalid_argument for fewer shards or bytes of a block than 1, and where Arrow refuses the compression.
   explicit session_log_store(session_log_store_options options = {}) : options_(options) {
     if (options.shards < 1 || options.block_bytes < 1)
       throw error(errc::invalid_argument, "session_log_store: options", {{"shards", options.shards}, {"block_bytes", options.block_bytes}});
@@ -60,20 +62,29 @@ class session_log_store {
     }
   }
 
-  /// Sends samples, a shard a thread. `first_row`: the number of the first, where messages are spread by sample.
+  /// Sends samples, a shard a chunk of work. `first_row`: the number of the first, where messages are spread by sample.
+  /// @throws tessera::error shape_mismatch for samples without sessions where messages are spread by them, before anything is sent; io_error
+  /// when zstd fails: what was counted is then of no use.
   void append(host_exec const& exec, sample_columns_view samples, std::int64_t first_row) {
+    bool const by_session = options_.key == sample_key::session;
+    if (by_session && samples.sessions.size() != samples.size())
+      throw error(errc::shape_mismatch, "session_log_store: a session a sample, where messages are spread by session",
+                  {{"sessions", samples.sessions.size()}, {"samples", samples.size()}});
+    for (auto& shard : shards_) shard.rows.clear();
+    for (std::int64_t i = 0; i < samples.size(); ++i) {
+      auto const shard = shard_of(options_.key, by_session ? samples.sessions[i] : 0, first_row + i, options_.shards, options_.seed);
+      shards_[static_cast<std::size_t>(shard)].rows.push_back(i);
+    }
     exec.run(options_.shards, [&](std::int64_t number) {
       auto& shard = shards_[static_cast<std::size_t>(number)];
-      for (std::int64_t i = 0; i < samples.size(); ++i) {
-        auto const session = samples.sessions.empty() ? 0 : samples.sessions[i];
-        if (shard_of(options_.key, session, first_row + i, options_.shards, options_.seed) != number) continue;
-        add_message(shard, samples, i);
+      for (auto const row : shard.rows) {
+        add_message(shard, samples, row);
         if (static_cast<std::int64_t>(shard.block.size()) >= options_.block_bytes) compress(shard);
       }
     });
   }
 
-  /// Compresses what is left and tells of all that was sent.
+  /// Compresses what is left and tells of all that was sent. @throws tessera::error as `append`.
   session_log_bytes finish(host_exec const& exec) {
     exec.run(options_.shards, [&](std::int64_t number) {
       if (auto& shard = shards_[static_cast<std::size_t>(number)]; !shard.block.empty()) compress(shard);
@@ -91,6 +102,7 @@ class session_log_store {
  private:
   struct shard_state {
     std::unique_ptr<arrow::util::Codec> codec;
+    std::vector<std::int64_t> rows;  // of the samples of a call
     std::vector<char> block;
     std::vector<std::uint8_t> compressed;
     session_log_bytes bytes;

@@ -12,6 +12,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/data/alias_table.hpp>
+#include <tessera/data/planted_model.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -76,12 +77,9 @@ inline std::vector<double> length_weights(session_feature const& feature) {
   std::vector<double> weights(static_cast<std::size_t>(more) + 1, 1);
   if (feature.lengths == list_lengths::uniform) return weights;
   // The mean is least + q + q^2 + … + q^more, which grows with q.
-  double low = 0, high = 1;
-  for (int i = 0; i < 60; ++i) {
-    auto const q = (low + high) / 2;
-    auto const mean = static_cast<double>(feature.least_length) + q * (1 - std::pow(q, static_cast<double>(more))) / (1 - q);
-    (mean < feature.mean_length ? low : high) = q;
-  }
+  auto const [low, high] = halve(0, 1, [&](double q) {
+    return static_cast<double>(feature.least_length) + q * (1 - std::pow(q, static_cast<double>(more))) / (1 - q) < feature.mean_length;
+  });
   auto const q = feature.mean_length > static_cast<double>(feature.least_length) ? (low + high) / 2 : 0;
   for (std::size_t k = 0; k < weights.size(); ++k) weights[k] = (k + 1 < weights.size() ? 1 - q : 1) * std::pow(q, static_cast<double>(k));
   return weights;
@@ -97,15 +95,14 @@ inline std::vector<double> session_size_weights(double mean, double spread, std:
   auto const at_least = [&](double location, std::int64_t samples) {
     return samples <= 1 ? 1 : std::erfc((std::log(static_cast<double>(samples) - 0.5) - location) / spread / std::sqrt(2.0)) / 2;
   };
-  double low = -100, high = 100;
-  for (int i = 0; i < 60; ++i) {
-    auto const location = (low + high) / 2;
+  auto const is_low = [&](double location) {
     double sum = 0;
     for (std::int64_t n = 1; n <= most; ++n) sum += at_least(location, n);
-    (sum < mean ? low : high) = location;
-  }
+    return sum < mean;
+  };
+  auto const location = halve(-100, 100, is_low).first;
   for (std::int64_t n = 1; n <= most; ++n)
-    weights[static_cast<std::size_t>(n - 1)] = at_least(low, n) - (n < most ? at_least(low, n + 1) : 0);
+    weights[static_cast<std::size_t>(n - 1)] = at_least(location, n) - (n < most ? at_least(location, n + 1) : 0);
   return weights;
 }
 
@@ -145,7 +142,7 @@ inline void check_options(session_clicks_options const& o) {
     throw error(errc::invalid_argument, std::string("session_clicks: option ") + option, {{option, value}});
   };
   auto const count = static_cast<std::int64_t>(o.features.size());
-  if (count >= 1 << 20) refuse("features", count);
+  check_planted(o, refuse);
   for (std::int64_t f = 0; f < count; ++f) {
     auto const& feature = o.features[static_cast<std::size_t>(f)];
     check_feature(feature, f);
@@ -157,7 +154,6 @@ inline void check_options(session_clicks_options const& o) {
         break;
       }
   }
-  if (o.dense_features < 0 || o.dense_features > 1 << 20) refuse("dense_features", o.dense_features);
   if (o.most_samples < 1 || o.most_samples > 1 << 24) refuse("most_samples", o.most_samples);
   if (!(o.mean_samples >= 1 && o.mean_samples <= static_cast<double>(o.most_samples))) refuse("mean_samples", o.mean_samples);
   if (!(o.spread >= 0 && o.spread <= 5)) refuse("spread", o.spread);
@@ -165,11 +161,7 @@ inline void check_options(session_clicks_options const& o) {
   if (o.windows < 0 || o.windows > most_windows) refuse("windows", o.windows);
   if (o.window_us < 1 || o.window_us > std::int64_t{1} << 40) refuse("window_us", o.window_us);
   if (o.target < -1 || o.target >= count) refuse("target", o.target);
-  if (!(o.base_rate > 0 && o.base_rate < 1)) refuse("base_rate", o.base_rate);
-  for (auto const& [name, value] : {std::pair("dense_signal", o.dense_signal), std::pair("linear_signal", o.linear_signal),
-                                    std::pair("interest_signal", o.interest_signal), std::pair("tail_decay", o.tail_decay)})
-    if (!(value >= 0 && value <= 100)) refuse(name, value);
-  if (!(o.head_ids >= 1)) refuse("head_ids", o.head_ids);
+  if (!(o.interest_signal >= 0 && o.interest_signal <= 100)) refuse("interest_signal", o.interest_signal);
 }
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -99,6 +100,21 @@ inline session_clicks_options no_repeats() {
   options.mean_samples = 1;
   options.spread = 0;
   return options;
+}
+
+/// The names of features that change together and seldom, as `sample_reader_options::groups` takes them: of each group, or of one feature on its
+/// own, in the order of the first ones. Features of items are in none.
+inline std::vector<std::vector<std::string>> session_groups(session_clicks_options const& options) {
+  std::vector<std::vector<std::string>> groups;
+  std::map<std::int64_t, std::size_t> place;
+  for (auto const& feature : options.features) {
+    if (feature.kind == session_feature_kind::item) continue;
+    auto const [found, is_new] =
+        place.emplace(feature.group < 0 ? -1 - static_cast<std::int64_t>(groups.size()) : feature.group, groups.size());
+    if (is_new) groups.emplace_back();
+    groups[found->second].push_back(feature.name);
+  }
+  return groups;
 }
 
 /// The same with fewer features and smaller windows, for tests and small machines: of the features of each kind that are on their own every

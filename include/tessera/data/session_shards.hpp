@@ -20,19 +20,20 @@
 namespace tessera::inline TESSERA_ABI {
 
 struct session_shards_options {
-  std::int64_t shards = 8;
+  std::int64_t shards = 8;               ///< at least 1
   sample_key key = sample_key::session;  ///< by sample: as a log is spread without regard to sessions
   random_seed seed{0};
-  sample_selection selection = {};
+  sample_selection selection = {};  ///< which samples are written
   parquet_writer_options writer = {};
 };
 
 /// What `write_session_shards` has written.
 struct session_shards {
-  std::vector<std::string> paths;
-  std::vector<parquet_written> written;  // of each path
-  std::int64_t rows_read = 0;
+  std::vector<std::string> paths;        ///< (shards,)
+  std::vector<parquet_written> written;  ///< (shards,), of each path
+  std::int64_t rows_read = 0;            ///< samples of the source
 
+  /// Samples that were written.
   std::int64_t rows() const noexcept {
     std::int64_t sum = 0;
     for (auto const& shard : written) sum += shard.rows;
@@ -62,8 +63,9 @@ inline void spread_rows(sample_columns_view samples, std::int64_t first_row, ses
 
 /// Spreads samples over Parquet files, `parent`/`name`/shard-00000.parquet and so on: all of a session into one, in their order.
 ///
-/// The folder appears whole or not at all, in place of one that was there. One block of the source is in memory at a time, and of each shard
-/// what was compressed of a row group. Source: RecD (see `sample_selection`), section 4.1, "Log sharding".
+/// The folder appears whole or not at all, in place of one that was there; a shard without samples has a file too. One block of the source is
+/// in memory at a time, a copy of what one shard gets of it, and of each shard what was compressed of a row group. Source: RecD (see
+/// `sample_selection`), section 4.1, "Log sharding".
 /// @throws tessera::error invalid_argument for fewer shards than 1, for a rate that is none, and for a source without sessions where they
 /// are asked for; and what the source and `parquet_writer` throw.
 template <sample_source Source>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,21 @@
 
 namespace tessera::inline TESSERA_ABI {
 
+namespace detail {
+
+inline double count_ratio(std::int64_t a, std::int64_t b) noexcept { return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b); }
+
+// @throws shape_mismatch unless each feature has a row for each sample.
+inline void check_feature_rows(char const* of, vector_view<jagged_view<std::int64_t const> const> features,
+                               vector_view<std::int64_t const> sessions) {
+  for (std::int64_t f = 0; f < features.size(); ++f)
+    if (features[f].rows != sessions.size())
+      throw error(errc::shape_mismatch, std::string(of) + ": rows of a feature",
+                  {{"feature", f}, {"rows", features[f].rows}, {"sessions", sessions.size()}});
+}
+
+}  // namespace detail
+
 /// What comes again of one feature's lists within sessions. "Before" is the order in which samples were added.
 struct feature_repeats {
   std::int64_t samples = 0;
@@ -31,20 +47,17 @@ struct feature_repeats {
   std::int64_t elsewhere_samples = 0;     ///< not repeated ones whose list another session had before; with options().across
   std::int64_t elsewhere_ids = 0;         ///< in those lists
 
-  double mean_length() const noexcept { return ratio(ids, samples); }
+  double mean_length() const noexcept { return detail::count_ratio(ids, samples); }
   /// Share of exact duplicates, as 15.5 of 16.5 where a session's samples are all alike.
-  double exact() const noexcept { return ratio(repeated_samples, samples); }
+  double exact() const noexcept { return detail::count_ratio(repeated_samples, samples); }
   /// Share of ids that are partial duplicates, as 99 of 200 where of two lists of 100 the second has one id of its own.
-  double partial() const noexcept { return ratio(repeated_ids, ids); }
+  double partial() const noexcept { return detail::count_ratio(repeated_ids, ids); }
   /// d(f): how probably a list stays from one sample of the session to the next; 0 where there is no next.
-  double stays() const noexcept { return ratio(same_pairs, pairs); }
+  double stays() const noexcept { return detail::count_ratio(same_pairs, pairs); }
   /// Ids that are left when every session keeps each list once.
   std::int64_t kept_ids() const noexcept { return ids - repeated_samples_ids; }
 
   friend bool operator==(feature_repeats const&, feature_repeats const&) = default;
-
- private:
-  static double ratio(std::int64_t a, std::int64_t b) noexcept { return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b); }
 };
 
 /// Means over features, and means weighted by their mean lengths, so by bytes.
@@ -97,9 +110,9 @@ class session_statistics {
   session_statistics_options const& options() const noexcept { return options_; }
   std::int64_t samples() const noexcept { return samples_; }
   std::int64_t sessions() const noexcept { return numbers_.size(); }
-  double samples_per_session() const noexcept { return ratio(samples_, sessions()); }
+  double samples_per_session() const noexcept { return detail::count_ratio(samples_, sessions()); }
   /// The share of exact duplicates of a feature that never changes: (S - 1) / S.
-  double most_exact() const noexcept { return samples_ == 0 ? 0 : 1 - ratio(sessions(), samples_); }
+  double most_exact() const noexcept { return samples_ == 0 ? 0 : 1 - detail::count_ratio(sessions(), samples_); }
   /// How many sessions have so many samples.
   std::map<std::int64_t, std::int64_t> histogram() const {
     std::map<std::int64_t, std::int64_t> result;
@@ -115,7 +128,7 @@ class session_statistics {
       samples += n * count;
       sessions += count;
     }
-    return ratio(samples, sessions);
+    return detail::count_ratio(samples, sessions);
   }
 
   std::int64_t feature_count() const noexcept { return static_cast<std::int64_t>(features_.size()); }
@@ -156,16 +169,12 @@ class session_statistics {
   };
 
   static constexpr std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
-  static double ratio(std::int64_t a, std::int64_t b) noexcept { return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b); }
 
   void check(vector_view<jagged_view<std::int64_t const> const> features, vector_view<std::int64_t const> sessions) const {
     if (features.size() != feature_count())
       throw error(errc::shape_mismatch, "session_statistics: number of features",
                   {{"features", features.size()}, {"expected", feature_count()}});
-    for (std::int64_t f = 0; f < features.size(); ++f)
-      if (features[f].rows != sessions.size())
-        throw error(errc::shape_mismatch, "session_statistics: rows of a feature",
-                    {{"feature", f}, {"rows", features[f].rows}, {"sessions", sessions.size()}});
+    detail::check_feature_rows("session_statistics", features, sessions);
   }
 
   void end_batch() {

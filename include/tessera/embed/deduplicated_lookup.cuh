@@ -14,7 +14,7 @@ namespace tessera::inline TESSERA_ABI::detail {
 
 template <device_execution Exec>
 struct deduplicated_lookup_impl<Exec> {
-  static void check(inverse_keyed_jagged_view<std::int64_t const>) {}  // kernels look at the inverses
+  static void check(Exec const&, inverse_keyed_jagged_view<std::int64_t const>) {}  // kernels look at the inverses
 };
 
 }  // namespace tessera::inline TESSERA_ABI::detail

@@ -10,6 +10,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/piece_list.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
@@ -33,6 +34,13 @@ struct basic_deduplicated_saved {
   /// The batch that was looked up.
   inverse_keyed_jagged_view<std::int64_t const> batch() const noexcept { return {lookup.batch, groups, samples}; }
   std::size_t bytes() const noexcept { return lookup.bytes(); }
+
+  /// Fits no batch any more; the memory stays.
+  void clear() noexcept {
+    lookup.clear();
+    groups = {};
+    samples = 0;
+  }
 };
 using deduplicated_saved = basic_deduplicated_saved<host_exec>;
 
@@ -47,7 +55,19 @@ struct deduplicated_lookup_impl {
 
 template <>
 struct deduplicated_lookup_impl<host_exec> {
-  static void check(inverse_keyed_jagged_view<std::int64_t const> batch) { check_inverses("deduplicated_lookup", batch); }
+  // That inverses name rows.
+  static void check(host_exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch) {
+    for_each_piece_of(
+        exec, batch.groups.size(), [&](std::int64_t) { return batch.samples; }, [](std::int64_t) { return std::int64_t{4096}; },
+        [&](std::int64_t g, std::int64_t first, std::int64_t last) {
+          auto const* const inverse = batch.groups[g].inverse;
+          auto const rows = batch.rows(batch.groups[g]);
+          for (auto i = first; i < last; ++i)
+            if (inverse[i] < 0 || inverse[i] >= rows)
+              throw error(errc::out_of_range, "deduplicated_lookup: no such row",
+                          {{"group", g}, {"sample", i}, {"row", inverse[i]}, {"rows", rows}});
+        });
+  }
 };
 
 /// A list that a call makes in the host's memory: of the host's execution, whose memory it takes, a buffer.
@@ -115,24 +135,20 @@ void check_sample_matrices(char const* call, inverse_keyed_jagged_view<std::int6
                 {{"keys", batch.keys()}, {"matrices", matrices.size()}});
 }
 
-// Each sample's row, of keys in groups.
-template <class Exec>
-void expand_pooled(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch,
-                   vector_view<matrix_view<float const> const> distinct, vector_view<matrix_view<float> const> out) {
-  for (auto const& group : batch.groups)
-    gather_vectors(exec, distinct.slice(group.first_key, group.keys), {group.inverse, batch.samples},
-                   out.slice(group.first_key, group.keys));
-}
-
 struct deduplicated_lookup_fn {
   template <execution Exec, row_stores Tables>
   void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
                   inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
                   basic_deduplicated_saved<Exec>& saved, lookup_options const& options = {}) const {
-    saved.groups = {};
-    run(exec, batch, out, [&](vector_view<matrix_view<float> const> distinct) {
-      pooled_lookup(exec, tables, features, batch.distinct, distinct, saved.lookup, options);
-    });
+    saved.clear();
+    try {
+      run(exec, batch, out, [&](vector_view<matrix_view<float> const> distinct) {
+        pooled_lookup(exec, tables, features, batch.distinct, distinct, saved.lookup, options);
+      });
+    } catch (...) {
+      saved.clear();  // what is saved of distinct rows is not of a batch without groups
+      throw;
+    }
     saved.groups = batch.groups;
     saved.samples = batch.samples;
   }
@@ -155,10 +171,11 @@ struct deduplicated_lookup_fn {
         throw error(errc::shape_mismatch, "deduplicated_lookup: a row a sample",
                     {{"feature", key}, {"rows", out[key].rows()}, {"samples", batch.samples}});
     if (batch.groups.empty()) return look_up(out);
-    deduplicated_lookup_impl<Exec>::check(batch);
+    deduplicated_lookup_impl<Exec>::check(exec, batch);
     distinct_matrices<Exec> pooled(exec, batch, out, [&](std::int64_t key) { return batch.distinct.rows(key); });
     look_up(pooled.view());
-    expand_pooled(exec, batch, pooled.filled(), out);
+    auto const grouped = batch.grouped_keys();
+    gather_vectors_impl<Exec>::forward(exec, batch.groups, batch.samples, pooled.filled().slice(0, grouped), out.slice(0, grouped));
   }
 };
 
@@ -171,9 +188,12 @@ struct deduplicated_lookup_fn {
 ///   its sibling. Evaluation: the same without `saved`, which changes nothing.
 ///
 /// `out` (keys,): matrices (samples, dim of the key's table), any row stride. Workspace: the pooled vectors of the distinct rows of keys in
-/// groups. All else, errors too, as `pooled_lookup`, which numbers distinct rows; and out_of_range where an inverse names no row. On a device it
-/// waits for what `pooled_lookup` of the distinct rows waits for; samples whose inverse names no row get zeros, which `synchronize()` tells as
-/// `gather_vectors` does.
+/// groups. All else, errors too, as `pooled_lookup`, which numbers distinct rows; and out_of_range where an inverse names no row. Ids out of
+/// range that read as zeros are counted once a distinct row. The policies of hashed tables are asked for ids in the order of distinct rows;
+/// where that is the order of each row's first sample, as `deduplicate` leaves it, the same ids get rows and leave as of the expanded batch.
+///
+/// On a device it waits for what `pooled_lookup` of the distinct rows waits for; samples whose inverse names no row get zeros, which
+/// `synchronize()` tells as `gather_vectors` does.
 ///
 /// Vectors of single ids need no call of their own: `sequence_lookup` of `batch.distinct`, then `select_vectors` with the inverse, where they
 /// are to be expanded at all.

@@ -16,6 +16,17 @@
 
 namespace tessera::inline TESSERA_ABI::detail {
 
+struct subtract_number {  // unproven
+  std::int64_t const* from;
+  std::int64_t number;
+  std::int64_t* to;
+
+  template <class Block>
+  TESSERA_DEVICE void operator()(Block&, std::int64_t i) const {
+    to[i] = from[i] - number;
+  }
+};
+
 template <device_execution Exec>
 struct expanded_lookup_impl<Exec> {
   static std::int64_t first_value(Exec const& exec, keyed_jagged_view<std::int64_t const> batch) {
@@ -23,6 +34,9 @@ struct expanded_lookup_impl<Exec> {
   }
   static void copy(Exec const& exec, vector_view<std::int64_t const> from, std::int64_t* to) {
     exec.copy(to, from.data(), static_cast<std::size_t>(from.size()) * sizeof(std::int64_t));
+  }
+  static void subtract(Exec const& exec, vector_view<std::int64_t const> from, std::int64_t number, std::int64_t* to) {
+    launch_for_each(exec, from.size(), subtract_number{from.data(), number, to});
   }
 };
 

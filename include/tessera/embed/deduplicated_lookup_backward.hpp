@@ -9,6 +9,7 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/piece_list.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/deduplicated_lookup.hpp>
 #include <tessera/embed/expanded_lookup.hpp>
@@ -19,6 +20,7 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/tensor/gather_vectors.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
+#include <tessera/tensor/jagged_vectors.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -43,23 +45,41 @@ struct deduplicated_backward_impl {
 
 template <>
 struct deduplicated_backward_impl<host_exec> {
-  // Of bags that pool by maximum: whose each column is, for every sample.
+  // Of bags that pool by maximum: whose each column is, for every sample. @pre what was saved fits, inverses name rows.
   static void expand_largest(host_exec const& exec, vector_view<pooled_feature const> features, deduplicated_saved const& saved,
                              vector_view<matrix_view<float const> const> gradients, lookup_saved& expanded) {
     auto const batch = saved.batch();
     expanded.largest.resize(exec, features, expanded.batch, [&](std::int64_t key) { return gradients[key].columns(); });
-    for (std::int64_t key = 0; key < batch.keys(); ++key) {
-      if (!features[key].is_largest() || batch.samples == 0) continue;
-      auto const* const from = saved.lookup.largest.of(key);
-      auto* const to = expanded.largest.of(key);
-      auto const inverse = batch.inverse(key);
-      auto const dim = gradients[key].columns();
-      for_each_piece(exec, batch.samples, vectors_per_piece(dim), [&](std::int64_t first, std::int64_t last) {
-        for (auto i = first; i < last; ++i) std::copy_n(from + (inverse.empty() ? i : inverse[i]) * dim, dim, to + i * dim);
-      });
-    }
+    if (expanded.largest.size() == 0) return;
+    for_each_piece_of(
+        exec, batch.keys(), [&](std::int64_t key) { return features[key].is_largest() ? batch.samples : 0; },
+        [&](std::int64_t key) { return vectors_per_piece(gradients[key].columns()); },
+        [&](std::int64_t key, std::int64_t first, std::int64_t last) {
+          auto const dim = gradients[key].columns();
+          auto const* const from = saved.lookup.largest.of(key);
+          auto* const to = expanded.largest.of(key);
+          auto const inverse = batch.inverse(key);
+          for (auto i = first; i < last; ++i) std::copy_n(from + (inverse.empty() ? i : inverse[i]) * dim, dim, to + i * dim);
+        });
   }
 };
+
+// What a backward is given fits what the lookup of an IKJT saved: gradients of its samples, all else of its distinct rows.
+template <class Store, class Exec>
+void check_shared_gradients(char const* call, vector_view<Store const> tables, vector_view<pooled_feature const> features,
+                            basic_deduplicated_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients) {
+  auto const batch = saved.batch();
+  check_sample_matrices(call, batch, gradients);
+  for (std::int64_t key = 0; key < batch.keys(); ++key)
+    if (gradients[key].rows() != batch.samples)
+      throw error(errc::shape_mismatch, std::string(call) + ": a row a sample",
+                  {{"feature", key}, {"rows", gradients[key].rows()}, {"samples", batch.samples}});
+  check_saved<Store>(call, features, saved.lookup);
+  check_lookup_call(call, tables, features, batch.distinct, gradients.size());
+  for (std::int64_t key = 0; key < batch.keys(); ++key)
+    check_lookup_matrix(call, key, batch.samples, tables[features[key].table].dim(), gradients[key]);
+  check_saved_maxima(call, tables, features, saved.lookup);
+}
 
 // Calls f(lookup saved, gradients): those of the distinct rows, or of the expanded batch.
 template <class Exec, class Tables, class F>
@@ -68,20 +88,15 @@ void with_shared_gradients(Exec const& exec, char const* call, Tables const& tab
                            deduplicated_backward_options options, F const& f) {
   auto const batch = saved.batch();
   if (batch.groups.empty()) return f(saved.lookup, gradients);
-  check_sample_matrices(call, batch, gradients);
-  for (std::int64_t key = 0; key < batch.keys(); ++key)
-    if (gradients[key].rows() != batch.samples)
-      throw error(errc::shape_mismatch, std::string(call) + ": a row a sample",
-                  {{"feature", key}, {"rows", gradients[key].rows()}, {"samples", batch.samples}});
+  check_shared_gradients(call, vector_view<element_in<Tables const> const>(tables), features, saved, gradients);
   if (options.sums == shared_gradients::expanded) {
     auto expanded = basic_expanded_lookup<Exec>::of(exec, tables, batch, saved.lookup);
     deduplicated_backward_impl<Exec>::expand_largest(exec, features, saved, gradients, expanded.saved());
     return f(std::as_const(expanded).saved(), gradients);
   }
   distinct_matrices<Exec> sums(exec, batch, gradients, [&](std::int64_t key) { return batch.distinct.rows(key); });
-  for (auto const& group : batch.groups)
-    gather_vectors_backward(exec, gradients.slice(group.first_key, group.keys), {group.inverse, batch.samples},
-                            vector_view<matrix_view<float> const>(sums.view()).slice(group.first_key, group.keys));
+  auto const grouped = batch.grouped_keys();
+  gather_vectors_impl<Exec>::backward(exec, batch.groups, batch.samples, gradients.slice(0, grouped), sums.view().slice(0, grouped));
   f(saved.lookup, vector_view<matrix_view<float const> const>(sums.filled()));
 }
 
@@ -112,8 +127,9 @@ struct deduplicated_lookup_gradients_fn {
 /// `deduplicated_lookup_backward(exec, tables, features, saved, gradients, optimizers, options)`: `gradients` (keys,): matrices (samples, dim).
 ///
 /// Merged sums differ from those of the expanded batch by rounding alone: of n terms of magnitudes that sum to m by at most about
-/// 2 n m 2^-24. Expanded sums have its bits. Workspace: merged, a gradient vector a distinct row of keys in groups, and 32 bytes a sample;
-/// expanded, the ids of all samples; and what `pooled_lookup_backward` takes. A `prepare_backward` of `saved.lookup` serves merged sums alone.
+/// 2 n m 2^-24. Expanded sums have its bits. Workspace: merged, a gradient vector a distinct row of keys in groups, and what
+/// `gather_vectors_backward` takes for each group; expanded, the ids of all samples; and what `pooled_lookup_backward` takes. A
+/// `prepare_backward` of `saved.lookup` serves merged sums alone.
 /// Errors as `pooled_lookup_backward`.
 ///
 /// On a device it waits for what `pooled_lookup_backward` waits for, and for expanded sums once more, of hashed tables twice. Samples whose

@@ -35,6 +35,37 @@ struct expanded_lookup_impl<host_exec> {
     for_each_piece(exec, from.size(), 1 << 14,
                    [&](std::int64_t first, std::int64_t last) { std::copy_n(from.data() + first, last - first, to + first); });
   }
+  static void subtract(host_exec const& exec, vector_view<std::int64_t const> from, std::int64_t number, std::int64_t* to) {
+    for_each_piece(exec, from.size(), 1 << 14, [&](std::int64_t first, std::int64_t last) {
+      for (auto i = first; i < last; ++i) to[i] = from[i] - number;
+    });
+  }
+};
+
+/// The rows of a batch with slots for values. A batch that is part of another has none for what lies before it, so its offsets are counted
+/// from its first value on.
+template <class Exec>
+class slot_rows {
+ public:
+  slot_rows(Exec const& exec, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots)
+      : slot_rows(exec, batch, slots, expanded_lookup_impl<Exec>::first_value(exec, batch)) {}
+  keyed_jagged_view<std::int64_t const> view() const noexcept { return view_; }
+
+ private:
+  slot_rows(Exec const& exec, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, std::int64_t first_value)
+      : first_row_(exec, first_value == 0 ? 0 : batch.keys + 1), view_(batch.with_values(slots)) {
+    if (first_value == 0) return;
+    offsets_.resize(exec, batch.rows() + 1);
+    expanded_lookup_impl<Exec>::subtract(exec, {batch.flat().offsets, batch.rows() + 1}, first_value, offsets_.data());
+    for (std::int64_t key = 0; key <= batch.keys; ++key) first_row_[key] = batch.first_row[key] - batch.first_row[0];
+    view_.offsets = offsets_.data();
+    view_.first_row = first_row_.view().data();
+    if (view_.room >= 0) view_.room -= first_value;
+  }
+
+  buffer<std::int64_t, Exec> offsets_;
+  call_list<std::int64_t, Exec> first_row_;
+  keyed_jagged_view<std::int64_t const> view_;
 };
 
 }  // namespace detail
@@ -55,8 +86,8 @@ class basic_expanded_lookup {
     result.saved_.batch = std::as_const(result.ids_).view();
     if constexpr (!detail::element_in<Tables const>::slots_are_ids) {
       using impl = detail::expanded_lookup_impl<Exec>;
-      auto const slots = batch.distinct.with_values(saved.slots.data() - impl::first_value(exec, batch.distinct));
-      auto const expanded = expand(exec, inverse_keyed_jagged_view<std::int64_t const>{slots, batch.groups, batch.samples},
+      detail::slot_rows<Exec> const slots(exec, batch.distinct, saved.slots.data());
+      auto const expanded = expand(exec, inverse_keyed_jagged_view<std::int64_t const>{slots.view(), batch.groups, batch.samples},
                                    result_room{.most_values = result.ids_.room()});
       result.saved_.slots.resize(exec, expanded.room());
       impl::copy(exec, {expanded.view().values, expanded.room()}, result.saved_.slots.data());

@@ -58,28 +58,30 @@ class largest_rows {
   template <class Feature, class DimOf>
   void resize(host_exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
               DimOf const& dim_of) {
-    bool const any = std::any_of(features.begin(), features.end(), [](Feature const& feature) { return feature.is_largest(); });
-    first_.resize(exec, any ? batch.keys + 1 : 0);
-    rows_.resize(exec, 0);
-    if (!any) return;
+    clear();
+    if (std::none_of(features.begin(), features.end(), [](Feature const& feature) { return feature.is_largest(); })) return;
+    first_.resize(exec, batch.keys + 1);
     first_[0] = 0;
     for (std::int64_t key = 0; key < batch.keys; ++key)
       first_[key + 1] = first_[key] + (features[key].is_largest() ? batch.rows(key) * dim_of(key) : 0);
     rows_.resize(exec, first_[batch.keys]);
+    keys_ = batch.keys;
   }
+  /// No feature pools so; the memory stays.
+  void clear() noexcept { keys_ = 0; }
   /// (bags of the key, dim); nullptr: the key pools otherwise.
-  std::int32_t* of(std::int64_t key) noexcept { return has(key) ? rows_.data() + first_[key] : nullptr; }
-  std::int32_t const* of(std::int64_t key) const noexcept { return has(key) ? rows_.data() + first_[key] : nullptr; }
+  std::int32_t* of(std::int64_t key) noexcept { return size(key) > 0 ? rows_.data() + first_[key] : nullptr; }
+  std::int32_t const* of(std::int64_t key) const noexcept { return size(key) > 0 ? rows_.data() + first_[key] : nullptr; }
   /// Of all keys, one after the other.
-  std::int32_t* of_all() noexcept { return rows_.data(); }
   std::int32_t const* of_all() const noexcept { return rows_.data(); }
-  std::int64_t size() const noexcept { return rows_.size(); }
+  std::int64_t size() const noexcept { return keys_ == 0 ? 0 : rows_.size(); }
+  /// Bags of the key times its dim; 0: the key pools otherwise.
+  std::int64_t size(std::int64_t key) const noexcept { return key < keys_ ? first_[key + 1] - first_[key] : 0; }
   std::size_t bytes() const noexcept { return first_.capacity_bytes() + rows_.capacity_bytes(); }
 
  private:
-  bool has(std::int64_t key) const noexcept { return !first_.empty() && first_[key + 1] > first_[key]; }
-
-  buffer<std::int64_t> first_;  // (keys + 1,), or none
+  std::int64_t keys_ = 0;       // of the batch, where any pools so
+  buffer<std::int64_t> first_;  // (keys + 1,)
   buffer<std::int32_t> rows_;
 };
 }  // namespace detail
@@ -99,6 +101,13 @@ struct basic_lookup_saved {
   template <row_store Store>
   std::int64_t const* slots_of() const noexcept {
     return detail::slots_in<Store>(batch, slots);
+  }
+
+  /// Fits no batch any more. The memory stays, whose owner may be another thread's.
+  void clear() noexcept {
+    batch = {};
+    order.clear();
+    largest.clear();
   }
 };
 using lookup_saved = basic_lookup_saved<host_exec>;
@@ -312,12 +321,11 @@ void with_order(host_exec const& exec, vector_view<Store const> tables, vector_v
   order.visit(f);
 }
 
-/// What a forward does around its reading of rows: `read(slots)`. Fills `saved` only when nothing has thrown.
+/// What a forward does around its reading of rows: `read(slots)`. Fills `saved` only when nothing has thrown. @pre `saved` is clear: what a
+/// throw leaves, that of a check before this too, fits no batch.
 template <execution Exec, class Store, class Feature, class Read>
 void training_lookup(Exec const& exec, vector_view<Store> tables, vector_view<Feature const> features,
                      keyed_jagged_view<std::int64_t const> batch, basic_lookup_saved<Exec>& saved, Read const& read) {
-  saved.order.clear();
-  saved.batch = {};  // what a throw leaves fits no batch; the memory stays, whose owner may be another thread's
   if constexpr (!Store::slots_are_ids) locate_all<true>(exec, tables, features, batch, saved.slots);
   read(slots_in<Store>(batch, saved.slots));
   saved.batch = batch;

@@ -325,6 +325,7 @@ struct pooled_lookup_fn {
     expect_tables_of<Exec, store>();
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
+    saved.clear();
     check(exec, held, features, batch, out);
     training_lookup(exec, stores, features, batch, saved, [&](std::int64_t const* slots) {
       if constexpr (device_execution<Exec>)

@@ -120,19 +120,27 @@ struct pooled_lookup_backward_impl<host_exec> {
   }
 };
 
+// Features pool by maximum where those of the forward did. @pre tables of features are there.
+template <class Store, class Exec>
+void check_saved_maxima(char const* call, vector_view<Store const> tables, vector_view<pooled_feature const> features,
+                        basic_lookup_saved<Exec> const& saved) {
+  for (std::int64_t key = 0; key < saved.batch.keys; ++key) {
+    auto const& feature = features[key];
+    auto const maxima = feature.is_largest() ? saved.batch.rows(key) * tables[feature.table].dim() : 0;
+    if (maxima != saved.largest.size(key))
+      throw error(errc::shape_mismatch, std::string(call) + ": the feature pooled otherwise when this was saved",
+                  {{"feature", key}, {"maxima", maxima}, {"maxima saved", saved.largest.size(key)}});
+  }
+}
+
 template <class Store, class Exec>
 void check_pooled_backward(char const* call, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                            basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients) {
   check_saved<Store>(call, features, saved);
   check_lookup_call(call, tables, features, saved.batch, gradients.size());
-  std::int64_t largest = 0;
-  for (std::int64_t key = 0; key < saved.batch.keys; ++key) {
+  for (std::int64_t key = 0; key < saved.batch.keys; ++key)
     check_lookup_matrix(call, key, saved.batch.rows(key), tables[features[key].table].dim(), gradients[key]);
-    if (features[key].is_largest()) largest += gradients[key].rows() * gradients[key].columns();
-  }
-  if (largest != saved.largest.size())
-    throw error(errc::shape_mismatch, std::string(call) + ": the features pooled otherwise when this was saved",
-                {{"maxima", largest}, {"maxima saved", saved.largest.size()}});
+  check_saved_maxima(call, tables, features, saved);
 }
 
 struct pooled_lookup_backward_fn {
@@ -204,8 +212,8 @@ struct pooled_lookup_weight_gradient_fn {
 /// change; each table's step count grows by one, whether or not the batch names it. An id without a row gets no gradient. Rows of 16 bits
 /// an element are rounded stochastically (`rounding_block`). Of a maximum, every row of the bag counts as named.
 /// @post a row's gradient is summed in canonical order (`canonical_sum_chunk`): the thread count changes nothing.
-/// Workspace: 24 bytes a value, 8 an element pooled by maximum, from `exec`'s memory, and 8 a value of the tables sorted at once; 8 of the 24 lie in `saved` where
-/// `prepare_backward` went before.
+/// Workspace: 24 bytes a value, 8 an element pooled by maximum, from `exec`'s memory, and 8 a value of the tables sorted at once; 8 of the
+/// 24 lie in `saved` where `prepare_backward` went before.
 /// @throws tessera::error shape_mismatch, out_of_range, incompatible: no row has changed then; nor has it when memory runs out. A checked
 /// build refuses, with feature, position and id, a row that has left its table since the forward, and an order prepared for another batch.
 ///

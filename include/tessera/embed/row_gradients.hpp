@@ -99,7 +99,7 @@ template <class Index, class Store>
 void sum_sorted_rows(host_exec const& exec, vector_view<Store const> tables, row_sort<Index> const& sorted, lookup_saved const& saved,
                      row_contribution* contributions, row_gradients& out) {
   run_pieces<Index> const pieces(exec, sorted, tables);
-  shared_runs<Index> const shared(exec, tables, sorted, contributions);
+  shared_runs<Index> const shared(exec, tables, sorted, saved, contributions);
   buffer<std::int64_t> first_row(exec, pieces.count());  // of each piece, within its table
   exec.run(pieces.count(), [&](std::int64_t piece) {
     std::int64_t rows = 0;
@@ -125,8 +125,8 @@ void sum_sorted_rows(host_exec const& exec, vector_view<Store const> tables, row
     with_static_dim(values.columns(), [&](auto dim) {
       pieces.for_each_run(piece, [&](slot_run<Index> const& run, auto const&, std::int64_t) {
         out.set_row(t, row, run.slot, ids[run.positions[0]]);
-        sum_contributions<dim()>(contributions, run.positions, run.count, values.columns(), values.row(row),
-                                 scratch.data() + widest * piece);
+        sum_contributions_of<dim()>(saved, contributions, run.positions, run.count, values.columns(), values.row(row),
+                                    scratch.data() + widest * piece);
         ++row;
       });
     });

@@ -45,21 +45,22 @@ struct row_contribution {
   float scale;              // weight, over the bag's length for a mean
   std::int32_t place = -1;  // of a maximum: the position in its bag; behind the gradient stands whose each column is, (dim,) std::int32_t
 
-  /// Calls add(column, scale, gradient) for each column. Those that another row of the bag has won add zero.
+  /// Calls add(column, gradient) for each column. Those of a maximum that another row of the bag has won add zero.
   template <class Add>
-  [[gnu::always_inline]] void for_each(std::int64_t n, Add const& add) const noexcept {
+  [[gnu::always_inline]] void for_each_column(std::int64_t n, Add const& add) const noexcept {
     auto const* const from = opaque(gradient);
-    if (place < 0) [[likely]] {
-      for (std::int64_t c = 0; c < n; ++c) add(c, scale, from[c]);
+    if (place < 0) {
+      for (std::int64_t c = 0; c < n; ++c) add(c, from[c]);
     } else {
       auto const* const winners = from + n;
-      for (std::int64_t c = 0; c < n; ++c) add(c, scale, std::bit_cast<std::int32_t>(winners[c]) == place ? from[c] : 0.0F);
+      for (std::int64_t c = 0; c < n; ++c) add(c, std::bit_cast<std::int32_t>(winners[c]) == place ? from[c] : 0.0F);
     }
   }
 };
 
-/// The summed gradient of a row over its sorted positions, in canonical order. `Dim` 0: any dim; `sum`, `chunk_sum` (dim,).
-template <int Dim, class Position>
+/// The summed gradient of a row over its sorted positions, in canonical order. `Dim` 0: any dim; `sum`, `chunk_sum` (dim,). `Maxima`: some
+/// may be of maxima. To ask each of them costs the others their registers, so that it is said once for all.
+template <int Dim, bool Maxima = false, class Position>
 void sum_contributions(row_contribution const* contributions, Position const* positions, std::int64_t count, std::int64_t dim, float* sum,
                        float* chunk_sum) noexcept {
   auto const n = Dim == 0 ? dim : Dim;
@@ -67,10 +68,21 @@ void sum_contributions(row_contribution const* contributions, Position const* po
     constexpr bool in_registers = Dim > 0 && Dim <= 64;
     float lanes[in_registers ? std::size_t{Dim} : 1];
     float* const chunk = in_registers ? lanes : to;
-    contributions[positions[first]].for_each(n, [&](std::int64_t c, float scale, float gradient) { chunk[c] = scale * gradient; });
-    for (auto i = first + 1; i < last; ++i)
-      contributions[positions[i]].for_each(
-          n, [&](std::int64_t c, float scale, float gradient) { chunk[c] = multiply_add(scale, gradient, chunk[c]); });
+    auto const& head = contributions[positions[first]];
+    if constexpr (Maxima) {
+      head.for_each_column(n, [&](std::int64_t c, float gradient) { chunk[c] = head.scale * gradient; });
+      for (auto i = first + 1; i < last; ++i) {
+        auto const& next = contributions[positions[i]];
+        next.for_each_column(n, [&](std::int64_t c, float gradient) { chunk[c] = multiply_add(next.scale, gradient, chunk[c]); });
+      }
+    } else {
+      for (std::int64_t c = 0; c < n; ++c) chunk[c] = head.scale * head.gradient[c];
+      for (auto i = first + 1; i < last; ++i) {
+        auto const scale = contributions[positions[i]].scale;
+        auto const* const gradient = opaque(contributions[positions[i]].gradient);
+        for (std::int64_t c = 0; c < n; ++c) chunk[c] = multiply_add(scale, gradient[c], chunk[c]);
+      }
+    }
     if (in_registers) std::copy(chunk, chunk + n, to);
   };
   add_chunk(0, std::min(count, canonical_sum_chunk), sum);
@@ -78,6 +90,17 @@ void sum_contributions(row_contribution const* contributions, Position const* po
     add_chunk(first, std::min(count, first + canonical_sum_chunk), chunk_sum);
     for (std::int64_t c = 0; c < n; ++c) sum[c] += chunk_sum[c];
   }
+}
+
+/// Of a batch in which some features may pool by maximum: of any dim, as such a sum waits for the winners.
+template <int Dim, class Position>
+[[gnu::always_inline]] inline void sum_contributions_of(lookup_saved const& saved, row_contribution const* contributions,
+                                                        Position const* positions, std::int64_t count, std::int64_t dim, float* sum,
+                                                        float* chunk_sum) noexcept {
+  if (saved.largest.size() > 0) [[unlikely]]
+    sum_contributions<0, true>(contributions, positions, count, dim, sum, chunk_sum);
+  else
+    sum_contributions<Dim>(contributions, positions, count, dim, sum, chunk_sum);
 }
 
 /// Joins sixteen running sums pairwise.
@@ -261,7 +284,8 @@ template <class Index>
 class shared_runs {
  public:
   template <class Store>
-  shared_runs(host_exec const& exec, vector_view<Store const> tables, row_sort<Index> const& sorted, row_contribution* contributions) {
+  shared_runs(host_exec const& exec, vector_view<Store const> tables, row_sort<Index> const& sorted, lookup_saved const& saved,
+              row_contribution* contributions) {
     std::int64_t count = 0, floats = 0;
     for_each(sorted, [&](std::int64_t t, Index const*, std::int64_t n) {
       ++count;
@@ -281,7 +305,7 @@ class shared_runs {
         [&](std::int64_t r, std::int64_t first, std::int64_t last) {
           auto const& of = runs[r];
           auto* const sum = of.sums + first / canonical_sum_chunk * of.dim;
-          sum_contributions<0>(contributions, of.positions + first, last - first, of.dim, sum, sum);
+          sum_contributions_of<0>(saved, contributions, of.positions + first, last - first, of.dim, sum, sum);
         });
     for (auto const& of : runs)
       for (std::int64_t chunk = 0; chunk < divide_up(of.count, canonical_sum_chunk); ++chunk)
@@ -348,7 +372,7 @@ void update_sorted_rows(host_exec const& exec, vector_view<Store> tables, run_pi
       pieces.for_each_run(piece, [&](slot_run<Index> const& run, table_order<Index> const& order, std::int64_t end) {
         for (ahead = std::max(ahead, end); ahead < std::min(order.count, end + distance); ++ahead)
           prefetch_update<dim()>(table, order, ahead, contributions);
-        sum_contributions<dim()>(contributions, run.positions, run.count, table.dim(), sum, sum + width);
+        sum_contributions_of<dim()>(saved, contributions, run.positions, run.count, table.dim(), sum, sum + width);
         update_row<dim()>(optimizer, table, run.slot, ids[run.positions[0]], sum, sum + 2 * width);
       });
     });
@@ -365,7 +389,7 @@ void update_rows_of(host_exec const& exec, char const* call, vector_view<Store> 
   contribute(contributions.view());
   with_order(exec, held, features, saved, [&](auto const& sorted) {
     run_pieces pieces(exec, sorted, held);
-    shared_runs const shared(exec, held, sorted, contributions.data());
+    shared_runs const shared(exec, held, sorted, saved, contributions.data());
     count_step(tables);
     update_sorted_rows(exec, tables, pieces, saved, contributions.data(), optimizers);
   });

@@ -127,6 +127,7 @@ struct sequence_lookup_fn {
     expect_tables_of<Exec, store>();
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
+    saved.clear();
     check(exec, held, features, batch, out);
     training_lookup(exec, stores, features, batch, saved,
                     [&](std::int64_t const* slots) { sequence_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options); });

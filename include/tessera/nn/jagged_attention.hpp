@@ -27,6 +27,14 @@ struct attention_options {
 
 namespace detail {
 
+// All vectors of the rows, from the first row's on: vector i of row r is row begin_of(r) - begin_of(0) + i.
+template <class T, class Offset>
+matrix_view<T> vectors_of(jagged_vectors_view<T, Offset> x) noexcept {
+  auto const first = x.rows == 0 ? 0 : static_cast<std::int64_t>(x.begin_of(0));
+  return {x.values.data() == nullptr ? nullptr : x.values.data() + first * x.values.stride(), static_cast<std::int64_t>(x.size()), x.dim(),
+          x.values.stride()};
+}
+
 template <class Exec>
 struct jagged_attention_impl {
   static_assert(dependent_false<Exec>,
@@ -68,24 +76,37 @@ struct jagged_attention_impl<host_exec> {
     });
   }
 
+  // Matrices begin with the first row, as each argument's offsets may begin elsewhere.
   template <class Offset>
   struct batch {
-    jagged_vectors_view<float const, Offset> q, k, v;
+    Offset const* offsets;  // (rows + 1,), of the queries: all have rows of these lengths
+    std::int64_t rows;
+    matrix_view<float const> q, k, v;
     attention_options options;
 
-    std::int64_t head_dim() const noexcept { return q.dim() / options.heads; }
+    batch(jagged_vectors_view<float const, Offset> queries, jagged_vectors_view<float const, Offset> keys,
+          jagged_vectors_view<float const, Offset> values, attention_options const& given) noexcept
+        : offsets(queries.offsets),
+          rows(queries.rows),
+          q(vectors_of(queries)),
+          k(vectors_of(keys)),
+          v(vectors_of(values)),
+          options(given) {}
+
+    std::int64_t begin_of(std::int64_t row) const noexcept { return static_cast<std::int64_t>(offsets[row] - offsets[0]); }
+    std::int64_t length(std::int64_t row) const noexcept { return static_cast<std::int64_t>(offsets[row + 1] - offsets[row]); }
+    std::int64_t head_dim() const noexcept { return q.columns() / options.heads; }
     template <class T>
-    matrix_view<T> part(matrix_view<T> values, std::int64_t row, std::int64_t head) const noexcept {
-      return {values.data() + static_cast<std::int64_t>(q.begin_of(row)) * values.stride() + head * head_dim(), q.length(row), head_dim(),
-              values.stride()};
+    matrix_view<T> part(matrix_view<T> vectors, std::int64_t row, std::int64_t head) const noexcept {
+      return {vectors.data() + begin_of(row) * vectors.stride() + head * head_dim(), length(row), head_dim(), vectors.stride()};
     }
     blocks::head head(std::int64_t row, std::int64_t head) const noexcept {
       auto const scale = options.scale != 0 ? options.scale : 1.0F / std::sqrt(static_cast<float>(head_dim()));
-      return {part(q.values, row, head), part(k.values, row, head), part(v.values, row, head), scale, options.causal};
+      return {part(q, row, head), part(k, row, head), part(v, row, head), scale, options.causal};
     }
     template <class T>
     T* log_sums(matrix_view<T> all, std::int64_t row, std::int64_t head) const noexcept {
-      return all.data() == nullptr ? nullptr : all.data() + head * all.stride() + (q.begin_of(row) - q.begin_of(0));
+      return all.data() == nullptr ? nullptr : all.data() + head * all.stride() + begin_of(row);
     }
   };
 
@@ -93,7 +114,7 @@ struct jagged_attention_impl<host_exec> {
   static void forward(host_exec const& exec, batch<Offset> const& in, matrix_view<float> out, matrix_view<float> log_sums) {
     auto const heads = in.options.heads;
     for_each_unit(
-        exec, in.q.offsets, in.q.rows, blocks::workspace(in.head_dim()),
+        exec, in.offsets, in.rows, blocks::workspace(in.head_dim()),
         [=](std::int64_t length) { return heads * divide_up(length, blocks::queries); },
         [](std::int64_t length) { return length + unit_overhead; },
         [&](std::int64_t row, std::int64_t unit, float* workspace) {
@@ -111,17 +132,17 @@ struct jagged_attention_impl<host_exec> {
     auto const heads = in.options.heads;
     auto const row_cost = [](std::int64_t length) { return 3 * (length + unit_overhead) * divide_up(length, blocks::queries); };
     std::int64_t total = 0;
-    for (std::int64_t row = 0; row < in.q.rows; ++row) total += heads * row_cost(in.q.length(row));
+    for (std::int64_t row = 0; row < in.rows; ++row) total += heads * row_cost(in.length(row));
     auto const most = exec.threads() == 1 ? total : total / (2 * exec.threads());
     auto const is_whole = [=](std::int64_t length) { return length <= whole_row || row_cost(length) <= most; };
     auto const key_units = [=](std::int64_t length) { return is_whole(length) ? 1 : divide_up(length, blocks::keys); };
     auto const query_units = [=](std::int64_t length) { return is_whole(length) ? 0 : divide_up(length, blocks::queries); };
     for_each_unit(
-        exec, in.q.offsets, in.q.rows, blocks::workspace(in.head_dim()),
+        exec, in.offsets, in.rows, blocks::workspace(in.head_dim()),
         [=](std::int64_t length) { return length == 0 ? 0 : heads * (key_units(length) + query_units(length)); },
         [=](std::int64_t length) { return is_whole(length) ? row_cost(length) : 2 * length; },
         [&](std::int64_t row, std::int64_t unit, float* workspace) {
-          auto const head = unit % heads, part = unit / heads, length = in.q.length(row);
+          auto const head = unit % heads, part = unit / heads, length = in.length(row);
           blocks::outcome const made{in.part(out, row, head), in.part(gradient, row, head), in.log_sums(log_sums, row, head)};
           blocks::gradients const all{in.part(to.q, row, head), in.part(to.k, row, head), in.part(to.v, row, head)};
           auto const run = [&](std::int64_t first_query, std::int64_t last_query, std::int64_t first_key, std::int64_t last_key,
@@ -171,7 +192,7 @@ struct jagged_attention_fn {
     jagged_attention_checks::run("jagged_attention", rows, q, k, v, options, log_sums, true);
     rows.same("out", q, out);
     if (q.size() == 0) return;
-    jagged_attention_impl<Exec>::template forward<Offset>(exec, {q, k, v, options}, out.values, log_sums);
+    jagged_attention_impl<Exec>::template forward<Offset>(exec, {q, k, v, options}, vectors_of(out), log_sums);
   }
 };
 
@@ -190,8 +211,8 @@ struct jagged_attention_backward_fn {
     rows.same("k_gradient", q, k_gradient);
     rows.same("v_gradient", q, v_gradient);
     if (q.size() == 0) return;
-    jagged_attention_impl<Exec>::template backward<Offset>(exec, {q, k, v, options}, out.values, log_sums, out_gradient.values,
-                                                           {q_gradient.values, k_gradient.values, v_gradient.values});
+    jagged_attention_impl<Exec>::template backward<Offset>(exec, {q, k, v, options}, vectors_of(out), log_sums, vectors_of(out_gradient),
+                                                           {vectors_of(q_gradient), vectors_of(k_gradient), vectors_of(v_gradient)});
   }
 };
 
@@ -199,8 +220,9 @@ struct jagged_attention_backward_fn {
 
 /// Scaled dot-product attention within each row: of head h, out_i = sum over j of softmax_j(scale * q_i · k_j) v_j, j over the vectors of the
 /// row, or those up to i where it is causal. `jagged_attention(exec, q, k, v, options, out, log_sums)`: q, k, v and out are rows of the same
-/// lengths and dim, any strides; they may be columns of one matrix; out overlaps none. `log_sums` (heads, vectors), empty where no backward
-/// follows: the logarithm to base 2 of a vector's sum of e^score, by which the backward makes the probabilities again.
+/// lengths and dim, any strides, their offsets from anywhere; they may be columns of one matrix; out overlaps none. `log_sums` (heads,
+/// vectors), empty where no backward follows: the logarithm to base 2 of a vector's sum of e^score, by which the backward makes the
+/// probabilities again.
 ///
 /// Keys go by in blocks, the largest score and the sum of a query running along (Source: Dao et al., "FlashAttention: fast and
 /// memory-efficient exact attention with IO-awareness", NeurIPS 2022, algorithm 1), so the memory is linear in the lengths: a workspace of a

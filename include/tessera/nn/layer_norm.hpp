@@ -150,13 +150,14 @@ struct layer_norm_impl<host_exec> {
 
 struct layer_norm_checks {
   static void same_shape(char const* call, char const* which, matrix_view<float const> x, matrix_view<float const> other) {
-    if (other.rows() != x.rows() || other.columns() != x.columns())
+    if (other.rows() != x.rows() || other.columns() != x.columns() || (other.rows() > 1 && other.stride() < other.columns()))
       throw error(errc::shape_mismatch, std::string(call) + ": an argument of another shape",
                   {{"argument", which},
                    {"rows", other.rows()},
                    {"expected rows", x.rows()},
                    {"columns", other.columns()},
-                   {"expected columns", x.columns()}});
+                   {"expected columns", x.columns()},
+                   {"stride", other.stride()}});
   }
   static void size(char const* call, char const* which, std::int64_t size, std::int64_t expected) {
     if (size != expected)
@@ -218,7 +219,7 @@ struct layer_norm_backward_fn {
 
 /// y = gain * (x - mean) / sqrt(variance + 1e-5) + bias, mean and variance of each row (Source: Ba, Kiros, Hinton, "Layer normalization",
 /// 2016). `layer_norm(exec, x, parameters, y, statistics)`: x and y (rows, dim), any row strides, y may be x; `statistics`, empty where no
-/// backward follows, gets what that reads. @throws tessera::error shape_mismatch, as all here.
+/// backward follows, gets what that reads. @throws tessera::error shape_mismatch, for rows of y or a gradient that overlap, too, as all here.
 inline constexpr detail::layer_norm_fn layer_norm{};
 
 /// The same y once more, to the bit, from the statistics: `layer_norm_again(exec, x, parameters, statistics, y)`.

@@ -26,15 +26,22 @@ constexpr segment_pooling as_segments(sequence_pooling mode) noexcept {
   return mode == sequence_pooling::mean ? segment_pooling::mean : segment_pooling::sum;
 }
 
+inline void check_sequence_pooling(char const* call, sequence_pooling mode) {
+  if (mode != sequence_pooling::mean && mode != sequence_pooling::sum && mode != sequence_pooling::last)
+    throw error(errc::invalid_argument, std::string(call) + ": no such pooling", {{"pooling", static_cast<int>(mode)}});
+}
+
+// As pool_segments does.
 inline void check_pool_sequences(char const* call, std::int64_t rows, std::int64_t dim, matrix_view<float const> pooled) {
-  if (pooled.rows() != rows || pooled.columns() != dim)
+  if (pooled.rows() != rows || pooled.columns() != dim || pooled.stride() < dim)
     throw error(errc::shape_mismatch, std::string(call) + ": pooled vectors (rows, dim) of another shape",
-                {{"matrix rows", pooled.rows()}, {"rows", rows}, {"columns", pooled.columns()}, {"dim", dim}});
+                {{"matrix rows", pooled.rows()}, {"rows", rows}, {"columns", pooled.columns()}, {"dim", dim}, {"stride", pooled.stride()}});
 }
 
 struct pool_sequences_fn {
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, jagged_vectors_view<float const, Offset> in, sequence_pooling mode, matrix_view<float> out) const {
+    check_sequence_pooling("pool_sequences", mode);
     if (mode != sequence_pooling::last) return pool_segments(exec, in, as_segments(mode), out);
     check_jagged_vectors("pool_sequences", "in", in);
     check_pool_sequences("pool_sequences", in.rows, in.dim(), out);
@@ -51,6 +58,7 @@ struct pool_sequences_backward_fn {
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, matrix_view<float const> gradient, sequence_pooling mode,
                   jagged_vectors_view<float, Offset> in_gradient) const {
+    check_sequence_pooling("pool_sequences_backward", mode);
     if (mode != sequence_pooling::last)
       return pool_segments_backward(exec, jagged_vectors_view<float const, Offset>(in_gradient), as_segments(mode), gradient, in_gradient);
     check_jagged_vectors("pool_sequences_backward", "in_gradient", in_gradient);
@@ -68,7 +76,7 @@ struct pool_sequences_backward_fn {
 }  // namespace detail
 
 /// One vector a row: `pool_sequences(exec, in, mode, out)`, out (rows, dim). Sums in float, in order. @throws tessera::error shape_mismatch,
-/// out_of_range for offsets past the values.
+/// out_of_range for offsets past the values, invalid_argument for a mode that is none.
 inline constexpr detail::pool_sequences_fn pool_sequences{};
 
 /// The gradient by the vectors, overwritten, from that of what was pooled: `pool_sequences_backward(exec, gradient, mode, in_gradient)`.

@@ -337,9 +337,10 @@ class target_attention {
   }
 
   static void check_matrix(char const* what, matrix_view<float const> m, std::int64_t rows, std::int64_t columns) {
-    if (m.rows() != rows || m.columns() != columns)
-      throw error(errc::shape_mismatch, std::string("target_attention: shape of the ") + what,
-                  {{"rows", m.rows()}, {"expected rows", rows}, {"columns", m.columns()}, {"expected columns", columns}});
+    if (m.rows() != rows || m.columns() != columns || (rows > 1 && m.stride() < columns))
+      throw error(
+          errc::shape_mismatch, std::string("target_attention: shape of the ") + what,
+          {{"rows", m.rows()}, {"expected rows", rows}, {"columns", m.columns()}, {"expected columns", columns}, {"stride", m.stride()}});
   }
   template <class Offset>
   void check(jagged_vectors_view<float const, Offset> history, vector_view<std::int64_t const> inverse, matrix_view<float const> targets,

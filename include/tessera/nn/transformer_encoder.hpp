@@ -70,9 +70,7 @@ class transformer_encoder {
     check("heads", options_.heads, 1, dim());
     if (dim() % options_.heads != 0)
       throw error(errc::invalid_argument, "transformer_encoder: heads do not divide the dim", {{"heads", options_.heads}, {"dim", dim()}});
-    if (options_.pooling != sequence_pooling::mean && options_.pooling != sequence_pooling::sum &&
-        options_.pooling != sequence_pooling::last)
-      throw error(errc::invalid_argument, "transformer_encoder: no such pooling", {{"pooling", static_cast<int>(options_.pooling)}});
+    detail::check_sequence_pooling("transformer_encoder", options_.pooling);
     parameters_.resize(exec, parameter_count());
     initialise(exec);
   }
@@ -165,7 +163,7 @@ class transformer_encoder {
     check(x, out);
     saved.values.resize(exec, x.size() * saved_floats());
     run(exec, policy, x, out, saved.offsets, saved.values.data(), true);
-    saved.x = vectors_of(x);
+    saved.x = detail::vectors_of(x);
   }
 
   /// The same out, to the bit, with nothing saved: what lasts for a layer alone is kept for a layer.
@@ -248,12 +246,6 @@ class transformer_encoder {
     std::fill(last.gain.begin(), last.gain.end(), 1.0F);
   }
 
-  template <class Offset>
-  static matrix_view<float const> vectors_of(jagged_vectors_view<float const, Offset> x) noexcept {
-    auto const first = x.rows == 0 ? 0 : static_cast<std::int64_t>(x.begin_of(0));
-    return {x.values.data() == nullptr ? nullptr : x.values.data() + first * x.values.stride(), static_cast<std::int64_t>(x.size()),
-            x.dim(), x.values.stride()};
-  }
   template <class T>
   static jagged_vectors_view<T> jagged(transformer_saved const& saved, matrix_view<T> values) noexcept {
     return {values, saved.offsets.data(), saved.offsets.size() - 1};
@@ -310,7 +302,7 @@ class transformer_encoder {
     offsets.resize(exec, x.rows + 1);
     offsets[0] = 0;
     for (std::int64_t row = 0; row < x.rows; ++row) offsets[row + 1] = static_cast<std::int64_t>(x.end_of(row) - x.begin_of(0));
-    auto const given = vectors_of(x);
+    auto const given = detail::vectors_of(x);
     jagged_vectors_view<float const> const rows{given, offsets.data(), x.rows};
     bool const keeps_hidden = saves && !options_.recomputes_hidden;
     buffer<float> scratch(exec, vectors * (2 * dim() + (keeps_hidden ? 0 : options_.hidden)));
@@ -357,10 +349,14 @@ class transformer_encoder {
   template <class Offset>
   void check(jagged_vectors_view<float const, Offset> x, matrix_view<float const> out) const {
     detail::check_jagged_vectors("transformer_encoder", "x", x);
-    if (x.dim() != dim() || out.rows() != x.rows || out.columns() != dim())
-      throw error(
-          errc::shape_mismatch, "transformer_encoder: input or output of another shape",
-          {{"dim", x.dim()}, {"expected dim", dim()}, {"rows", x.rows}, {"output rows", out.rows()}, {"output columns", out.columns()}});
+    if (x.dim() != dim() || out.rows() != x.rows || out.columns() != dim() || out.stride() < dim())
+      throw error(errc::shape_mismatch, "transformer_encoder: input or output of another shape",
+                  {{"dim", x.dim()},
+                   {"expected dim", dim()},
+                   {"rows", x.rows},
+                   {"output rows", out.rows()},
+                   {"output columns", out.columns()},
+                   {"output stride", out.stride()}});
     for (std::int64_t row = 0; options_.max_length > 0 && row < x.rows; ++row)
       if (static_cast<std::int64_t>(x.length(row)) > options_.max_length)
         throw error(errc::out_of_range, "transformer_encoder: a row longer than there are positions",
@@ -378,16 +374,20 @@ class transformer_encoder {
                    {"columns", saved.x.columns()},
                    {"saved floats", saved.values.size()},
                    {"expected", vectors * saved_floats()}});
-    if (gradient.rows() != saved.offsets.size() - 1 || gradient.columns() != dim())
+    if (gradient.rows() != saved.offsets.size() - 1 || gradient.columns() != dim() || gradient.stride() < dim())
       throw error(errc::shape_mismatch, "transformer_encoder: shape of the gradient",
                   {{"rows", gradient.rows()},
                    {"expected rows", saved.offsets.size() - 1},
                    {"columns", gradient.columns()},
-                   {"expected columns", dim()}});
-    if (x_gradient.rows() > 0 && (x_gradient.rows() != vectors || x_gradient.columns() != dim()))
-      throw error(
-          errc::shape_mismatch, "transformer_encoder: shape of the input's gradient",
-          {{"rows", x_gradient.rows()}, {"expected rows", vectors}, {"columns", x_gradient.columns()}, {"expected columns", dim()}});
+                   {"expected columns", dim()},
+                   {"stride", gradient.stride()}});
+    if (x_gradient.rows() > 0 && (x_gradient.rows() != vectors || x_gradient.columns() != dim() || x_gradient.stride() < dim()))
+      throw error(errc::shape_mismatch, "transformer_encoder: shape of the input's gradient",
+                  {{"rows", x_gradient.rows()},
+                   {"expected rows", vectors},
+                   {"columns", x_gradient.columns()},
+                   {"expected columns", dim()},
+                   {"stride", x_gradient.stride()}});
   }
 
   transformer_encoder_options options_;

@@ -39,6 +39,20 @@ struct concat_vectors_impl<host_exec> {
     lengths_to_offsets(exec, lengths.view(), offsets);
   }
 
+  // That each row of the whole is as long as those of its parts.
+  template <class Part, class Whole>
+  static void check_lengths(host_exec const& exec, char const* call, vector_view<Part const> parts, Whole whole) {
+    for_each_piece(exec, whole.rows, rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto row = first; row < last; ++row) {
+        std::int64_t length = 0;
+        for (auto const& part : parts) length += part.length(row);
+        if (whole.length(row) != length)
+          throw error(errc::shape_mismatch, std::string(call) + ": a row of another length than its parts have",
+                      {{"row", row}, {"length", whole.length(row)}, {"length expected", length}});
+      }
+    });
+  }
+
   // Calls copy(part's vectors, vectors of the whole) for each part of each row.
   template <class Part, class Whole, class Copy>
   static void for_each_part(host_exec const& exec, vector_view<Part const> parts, Whole whole, Copy const& copy) {
@@ -54,17 +68,15 @@ struct concat_vectors_impl<host_exec> {
   }
 };
 
-template <class Part, class Whole>
-void check_concat_vectors(char const* call, vector_view<Part const> parts, Whole whole) {
+template <class Exec, class Part, class Whole>
+void check_concat_vectors(Exec const& exec, char const* call, vector_view<Part const> parts, Whole whole) {
   check_jagged_vectors(call, "whole", whole);
-  std::int64_t vectors = 0;
   for (auto const& part : parts) {
     check_jagged_vectors(call, "part", part);
     check_extent(call, "rows", part.rows, whole.rows);
     check_extent(call, "dim", part.dim(), whole.dim());
-    vectors += part.size();
   }
-  check_extent(call, "vectors", whole.size(), vectors);
+  concat_vectors_impl<Exec>::check_lengths(exec, call, parts, whole);
 }
 
 struct concat_vectors_offsets_fn {
@@ -84,7 +96,7 @@ struct concat_vectors_fn {
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in,
                   jagged_vectors_view<float, Offset> out) const {
-    check_concat_vectors("concat_vectors", in, out);
+    check_concat_vectors(exec, "concat_vectors", in, out);
     concat_vectors_impl<Exec>::for_each_part(exec, in, out,
                                              [](matrix_view<float const> part, matrix_view<float> whole) { copy_vectors(part, whole); });
   }
@@ -94,7 +106,7 @@ struct split_vectors_fn {
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, std::type_identity_t<jagged_vectors_view<float const, Offset>> in,
                   vector_view<jagged_vectors_view<float, Offset> const> out) const {
-    check_concat_vectors("split_vectors", out, in);
+    check_concat_vectors(exec, "split_vectors", out, in);
     concat_vectors_impl<Exec>::for_each_part(exec, out, in,
                                              [](matrix_view<float> part, matrix_view<float const> whole) { copy_vectors(whole, part); });
   }
@@ -107,11 +119,12 @@ struct split_vectors_fn {
 inline constexpr detail::concat_vectors_offsets_fn concat_vectors_offsets{};
 
 /// Puts rows of vectors together: row r of the result is row r of the first part, then of the second, …: one sequence of several features.
-/// `concat_vectors(exec, in, out)`: `in` (parts,), of one dim and number of rows; `out` with the offsets that `concat_vectors_offsets` gives.
-/// @throws tessera::error shape_mismatch.
+/// `concat_vectors(exec, in, out)`: `in` (parts,), of one dim and number of rows; `out` with rows as long as
+/// `concat_vectors_offsets` says. @throws tessera::error shape_mismatch, naming a row that is not: nothing has been written.
 inline constexpr detail::concat_vectors_fn concat_vectors{};
 
 /// The way back, and the backward: `split_vectors(exec, in, out)`: `in` as concat_vectors made it, `out` (parts,).
+/// Errors as concat_vectors.
 inline constexpr detail::split_vectors_fn split_vectors{};
 
 }  // namespace tessera::inline TESSERA_ABI

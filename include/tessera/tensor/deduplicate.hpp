@@ -84,6 +84,7 @@ struct deduplicate_impl {
 template <>
 struct deduplicate_impl<host_exec> {
   static constexpr std::int64_t samples_per_piece = 256;
+  static constexpr std::int64_t rows_per_piece = 2048;
 
   /// `Hash`: as slice_hash; a bad one costs time alone.
   template <class Offset, class Hash, class Slices>
@@ -195,9 +196,12 @@ struct deduplicate_impl<host_exec> {
     buffer<std::int64_t> first_row(exec, in.keys() + 1);
     first_row[0] = 0;
     for (std::int64_t key = 0; key < in.keys(); ++key) first_row[key + 1] = first_row[key] + rows_per_key[key];
-    exec.run(in.keys(), [&](std::int64_t key) {
-      for (std::int64_t row = 0; row < rows_per_key[key]; ++row)
-        lengths[first_row[key] + row] = static_cast<Offset>(in.row(key, sample_of(key, row)).size());
+    for_each_piece(exec, all, rows_per_piece, [&](std::int64_t row, std::int64_t last) {
+      auto key = std::upper_bound(first_row.begin(), first_row.end(), row) - first_row.begin() - 1;
+      for (; row < last; ++row) {
+        while (row >= first_row[key + 1]) ++key;
+        lengths[row] = static_cast<Offset>(in.row(key, sample_of(key, row - first_row[key])).size());
+      }
     });
     auto result = keyed_jagged<T, Offset>::with_lengths(exec, lengths.view(), rows_per_key, in.weighted());
     check_room("deduplicate", result.room(), room);
@@ -308,8 +312,9 @@ struct deduplicate_fn {
 /// - `deduplicate(exec, rows, keys_per_group, room)`: `rows` (samples, keys), each a `vector_view<T const>`: from records row by row.
 ///
 /// A row is compared with the one before, and hashed only where they differ; equal hashes are compared value by value, so a collision costs
-/// time alone. Workspace: 48 bytes a sample and group, 8 a row and key. @throws tessera::error shape_mismatch naming a key with other rows,
-/// invalid_argument for groups that do not fit the keys. Source: RecD, Section 4.2.
+/// time alone. On the host all threads share that work, but the hashes of a group are looked up in order, on one thread. Workspace: 48 bytes
+/// a sample and group, 8 a row and key. @throws tessera::error shape_mismatch naming a key with other rows, invalid_argument for groups that
+/// do not fit the keys. Source: RecD, Section 4.2.
 inline constexpr detail::deduplicate_fn deduplicate{};
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -9,6 +9,7 @@
 #include <tessera/core/faults.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/gather_vectors.hpp>
+#include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/jagged_vectors.cuh>
 #include <tessera/tensor/select_vectors.cuh>
 
@@ -55,34 +56,37 @@ struct gather_pack {
 
 template <device_execution Exec>
 struct gather_vectors_impl<Exec> {
-  static void forward(Exec const& exec, vector_view<matrix_view<float const> const> in, vector_view<std::int64_t const> indices,
-                      vector_view<matrix_view<float> const> out) {
-    if (in.empty()) return;
-    auto const sound = tell_of_missing(exec, "gather_vectors", indices, in[0].rows());
-    for (std::int64_t m = 0; m < in.size(); ++m)
-      with_packs(
-          [&](auto pack, std::int64_t packs) {
-            launch_for_packs(exec, vector_a_row<float>(out[m]), out[m].rows(), packs, sound.data(),
-                             gather_pack<decltype(pack)>{in[m], indices.data(), out[m]});
-          },
-          in[m], out[m]);
+  static void forward(Exec const& exec, vector_view<row_group const> groups, std::int64_t indices,
+                      vector_view<matrix_view<float const> const> in, vector_view<matrix_view<float> const> out) {
+    for (auto const& group : groups) {
+      auto const sound = tell_of_missing(exec, "gather_vectors", {group.inverse, indices}, in[group.first_key].rows());
+      for (auto m = group.first_key; m < group.first_key + group.keys; ++m)
+        with_packs(
+            [&](auto pack, std::int64_t packs) {
+              launch_for_packs(exec, vector_a_row<float>(out[m]), out[m].rows(), packs, sound.data(),
+                               gather_pack<decltype(pack)>{in[m], group.inverse, out[m]});
+            },
+            in[m], out[m]);
+    }
   }
 
-  static void backward(Exec const& exec, vector_view<matrix_view<float const> const> gradients, vector_view<std::int64_t const> indices,
-                       vector_view<matrix_view<float> const> in_gradients) {
-    if (in_gradients.empty()) return;
-    auto const rows = in_gradients[0].rows();
-    auto const sound = tell_of_missing(exec, "gather_vectors_backward", indices, rows);
-    sources_by_row<Exec> const sources(exec, indices, rows);
+  static void backward(Exec const& exec, vector_view<row_group const> groups, std::int64_t indices,
+                       vector_view<matrix_view<float const> const> gradients, vector_view<matrix_view<float> const> in_gradients) {
     using gradient_rows = vector_a_row<float const>;
-    for (std::int64_t m = 0; m < in_gradients.size(); ++m)
-      with_packs(
-          [&](auto pack, std::int64_t packs) {
-            launch_for_packs<1>(exec, vector_a_row<float>(in_gradients[m]), rows, packs, sound.data(),
-                                add_sources_pack<gradient_rows, decltype(pack)>{gradient_rows(gradients[m]), sources.positions(),
-                                                                                sources.first_of(), in_gradients[m]});
-          },
-          gradients[m], in_gradients[m]);
+    for (auto const& group : groups) {
+      auto const rows = in_gradients[group.first_key].rows();
+      vector_view<std::int64_t const> const inverse{group.inverse, indices};
+      auto const sound = tell_of_missing(exec, "gather_vectors_backward", inverse, rows);
+      sources_by_row<Exec> const sources(exec, inverse, rows);
+      for (auto m = group.first_key; m < group.first_key + group.keys; ++m)
+        with_packs(
+            [&](auto pack, std::int64_t packs) {
+              launch_for_packs<1>(exec, vector_a_row<float>(in_gradients[m]), rows, packs, sound.data(),
+                                  add_sources_pack<gradient_rows, decltype(pack)>{gradient_rows(gradients[m]), sources.positions(),
+                                                                                  sources.first_of(), in_gradients[m]});
+            },
+            gradients[m], in_gradients[m]);
+    }
   }
 
  private:

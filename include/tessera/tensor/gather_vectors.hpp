@@ -12,6 +12,7 @@
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 #include <tessera/tensor/select_vectors.hpp>
 
@@ -25,70 +26,130 @@ struct gather_vectors_impl {
                 "gather_vectors: no back end for this execution; for CUDA include <tessera/tensor/gather_vectors.cuh>");
 };
 
+/// The group of groups in order that holds a key. @pre one does.
+inline std::int64_t group_of_key(vector_view<row_group const> groups, std::int64_t key) noexcept {
+  auto const behind = std::upper_bound(groups.begin(), groups.end(), key,
+                                       [](std::int64_t number, row_group const& group) { return number < group.first_key; });
+  return behind - groups.begin() - 1;
+}
+
+/// Matrices lie in groups, one or more each, of as many rows each; those of a group are gathered by its inverse, (indices,). All groups
+/// share the parallel regions.
 template <>
 struct gather_vectors_impl<host_exec> {
   static constexpr std::int64_t indices_per_piece = 4096;
+  static constexpr std::int64_t most_by_counting = std::int64_t{1} << 16;  // indices, and rows, of a group that one thread sorts
 
   static void check_indices(host_exec const& exec, char const* call, vector_view<std::int64_t const> indices, std::int64_t rows) {
     for_each_piece(exec, indices.size(), indices_per_piece, [&](std::int64_t first, std::int64_t last) {
-      for (auto i = first; i < last; ++i)
-        if (indices[i] < 0 || indices[i] >= rows)
-          throw error(errc::out_of_range, std::string(call) + ": no such row", {{"position", i}, {"index", indices[i]}, {"rows", rows}});
+      for (auto i = first; i < last; ++i) check_row(call, indices.data(), i, rows);
     });
   }
 
-  static void forward(host_exec const& exec, vector_view<matrix_view<float const> const> in, vector_view<std::int64_t const> indices,
-                      vector_view<matrix_view<float> const> out) {
-    if (in.empty()) return;
-    check_indices(exec, "gather_vectors", indices, in[0].rows());
+  /// @pre the inverses name rows.
+  static void forward(host_exec const& exec, vector_view<row_group const> groups, std::int64_t indices,
+                      vector_view<matrix_view<float const> const> in, vector_view<matrix_view<float> const> out) {
     bool const is_large = exceeds_caches(out);
     for_each_piece_of(
-        exec, out.size(), [&](std::int64_t) { return indices.size(); },
+        exec, out.size(), [&](std::int64_t) { return indices; },
         [&](std::int64_t m) { return vectors_per_piece(out[m].columns(), is_large); },
         [&](std::int64_t m, std::int64_t first, std::int64_t last) {
+          auto const* const rows = groups[group_of_key(groups, m)].inverse;
           auto const from = in[m];
           auto const to = out[m];
           auto const dim = to.columns();
           if (is_large && dim * static_cast<std::int64_t>(sizeof(float)) >= cache_line_bytes) {
             streamed_copies streams;
-            for (auto i = first; i < last; ++i)
-              streams.add(to.row(i), from.row(indices[i]), dim * static_cast<std::int64_t>(sizeof(float)));
+            for (auto i = first; i < last; ++i) streams.add(to.row(i), from.row(rows[i]), dim * static_cast<std::int64_t>(sizeof(float)));
           } else {
-            for (auto i = first; i < last; ++i) std::copy_n(from.row(indices[i]), dim, to.row(i));
+            for (auto i = first; i < last; ++i) std::copy_n(from.row(rows[i]), dim, to.row(i));
           }
         });
   }
 
-  static void backward(host_exec const& exec, vector_view<matrix_view<float const> const> gradients,
-                       vector_view<std::int64_t const> indices, vector_view<matrix_view<float> const> in_gradients) {
-    if (in_gradients.empty()) return;
-    auto const n = indices.size(), rows = in_gradients[0].rows();
-    check_indices(exec, "gather_vectors_backward", indices, rows);
-    buffer<std::int64_t> sorted(exec, n), positions(exec, n), first_of(exec, rows + 1);
-    select_vectors_impl<host_exec>::group_by_row(exec, indices, sorted, positions, first_of);
+  /// Nothing is written before all inverses are known to name rows.
+  static void backward(host_exec const& exec, vector_view<row_group const> groups, std::int64_t indices,
+                       vector_view<matrix_view<float const> const> gradients, vector_view<matrix_view<float> const> in_gradients) {
+    auto const rows_of = [&](std::int64_t g) { return in_gradients[groups[g].first_key].rows(); };
+    auto const is_counted = [&](std::int64_t g) { return indices <= most_by_counting && rows_of(g) <= most_by_counting; };
+    buffer<row_sources> sources(exec, groups.size());
+    std::int64_t numbers = 0;
+    for (std::int64_t g = 0; g < groups.size(); ++g) numbers += is_counted(g) ? indices + rows_of(g) + 1 : 0;
+    buffer<std::int64_t> memory(exec, numbers);
+    auto* next = memory.data();
+    for (std::int64_t g = 0; g < groups.size(); ++g) {
+      sources[g] = is_counted(g) ? row_sources{next + rows_of(g) + 1, next} : row_sources{};
+      next += is_counted(g) ? indices + rows_of(g) + 1 : 0;
+    }
+    exec.run(groups.size(), [&](std::int64_t g) {
+      if (is_counted(g)) sources[g].count(groups[g].inverse, indices, rows_of(g));
+    });
+    for (std::int64_t g = 0; g < groups.size(); ++g)
+      if (!is_counted(g)) check_indices(exec, "gather_vectors_backward", {groups[g].inverse, indices}, rows_of(g));
+    for (std::int64_t g = 0; g < groups.size(); ++g) {  // what many threads sort is summed group by group
+      if (is_counted(g)) continue;
+      buffer<std::int64_t> sorted(exec, indices), positions(exec, indices), first_of(exec, rows_of(g) + 1);
+      select_vectors_impl<host_exec>::group_by_row(exec, {groups[g].inverse, indices}, sorted, positions, first_of);
+      row_sources const of_group{positions.data(), first_of.data()};
+      auto const first = groups[g].first_key, count = groups[g].keys;
+      sum_sources(exec, indices, gradients.slice(first, count), in_gradients.slice(first, count), [&](std::int64_t) { return of_group; });
+    }
+    sum_sources(exec, indices, gradients, in_gradients, [&](std::int64_t m) { return sources[group_of_key(groups, m)]; });
+  }
+
+ private:
+  // Row r of a group's matrices is gathered at positions [first_of[r], first_of[r + 1]), ascending.
+  struct row_sources {
+    std::int64_t* positions = nullptr;
+    std::int64_t* first_of = nullptr;  // nullptr: the group waits for another call
+
+    // A counting sort; @throws tessera::error out_of_range.
+    void count(std::int64_t const* rows_of, std::int64_t n, std::int64_t rows) const {
+      std::fill_n(first_of, rows + 1, 0);
+      for (std::int64_t i = 0; i < n; ++i) {
+        check_row("gather_vectors_backward", rows_of, i, rows);
+        ++first_of[rows_of[i]];
+      }
+      for (std::int64_t row = 0, before = 0; row <= rows; ++row) {
+        before += first_of[row];
+        first_of[row] = before;  // where the row's positions end
+      }
+      for (auto i = n - 1; i >= 0; --i) positions[--first_of[rows_of[i]]] = i;
+    }
+  };
+
+  static void check_row(char const* call, std::int64_t const* indices, std::int64_t i, std::int64_t rows) {
+    if (indices[i] < 0 || indices[i] >= rows)
+      throw error(errc::out_of_range, std::string(call) + ": no such row", {{"position", i}, {"index", indices[i]}, {"rows", rows}});
+  }
+
+  template <class SourcesOf>
+  static void sum_sources(host_exec const& exec, std::int64_t n, vector_view<matrix_view<float const> const> gradients,
+                          vector_view<matrix_view<float> const> in_gradients, SourcesOf const& sources_of) {
+    auto const rows_of = [&](std::int64_t m) { return sources_of(m).first_of == nullptr ? 0 : in_gradients[m].rows(); };
     // A piece is so many vectors read or written, however many sources its rows have.
     auto const share = [&](std::int64_t m) {
+      auto const rows = in_gradients[m].rows();
       return std::max<std::int64_t>(1, vectors_per_piece(in_gradients[m].columns()) * rows / std::max<std::int64_t>(n + rows, 1));
     };
-    for_each_piece_of(
-        exec, in_gradients.size(), [&](std::int64_t) { return rows; }, share,
-        [&](std::int64_t m, std::int64_t first, std::int64_t last) {
-          auto const gradient = gradients[m];
-          auto const dim = gradient.columns();
-          for (auto row = first; row < last; ++row) {
-            auto* const sum = in_gradients[m].row(row);
-            auto at = first_of[row];
-            auto const end = first_of[row + 1];
-            if (at == end)
-              std::fill_n(sum, dim, 0.0F);
-            else
-              std::copy_n(gradient.row(positions[at++]), dim, sum);
-            for (; at < end; ++at) {
-              auto const* const more = opaque_vector(gradient.row(positions[at]));
-              for (std::int64_t c = 0; c < dim; ++c) sum[c] += more[c];
-            }
-          }
-        });
+    for_each_piece_of(exec, in_gradients.size(), rows_of, share, [&](std::int64_t m, std::int64_t first, std::int64_t last) {
+      auto const sources = sources_of(m);
+      auto const gradient = gradients[m];
+      auto const dim = gradient.columns();
+      for (auto row = first; row < last; ++row) {
+        auto* const sum = in_gradients[m].row(row);
+        auto at = sources.first_of[row];
+        auto const end = sources.first_of[row + 1];
+        if (at == end)
+          std::fill_n(sum, dim, 0.0F);
+        else
+          std::copy_n(gradient.row(sources.positions[at++]), dim, sum);
+        for (; at < end; ++at) {
+          auto const* const more = opaque_vector(gradient.row(sources.positions[at]));
+          for (std::int64_t c = 0; c < dim; ++c) sum[c] += more[c];
+        }
+      }
+    });
   }
 };
 
@@ -115,7 +176,10 @@ struct gather_vectors_fn {
   void operator()(Exec const& exec, vector_view<matrix_view<float const> const> in, vector_view<std::int64_t const> indices,
                   vector_view<matrix_view<float> const> out) const {
     check_gathered("gather_vectors", in, indices.size(), out);
-    gather_vectors_impl<Exec>::forward(exec, in, indices, out);
+    if (in.empty()) return;
+    if constexpr (!device_execution<Exec>) gather_vectors_impl<Exec>::check_indices(exec, "gather_vectors", indices, in[0].rows());
+    row_group const all{0, in.size(), indices.data()};
+    gather_vectors_impl<Exec>::forward(exec, {&all, 1}, indices.size(), in, out);
   }
   template <execution Exec>
   void operator()(Exec const& exec, matrix_view<float const> in, vector_view<std::int64_t const> indices, matrix_view<float> out) const {
@@ -128,7 +192,9 @@ struct gather_vectors_backward_fn {
   void operator()(Exec const& exec, vector_view<matrix_view<float const> const> gradients, vector_view<std::int64_t const> indices,
                   vector_view<matrix_view<float> const> in_gradients) const {
     check_gathered("gather_vectors_backward", in_gradients, indices.size(), gradients);
-    gather_vectors_impl<Exec>::backward(exec, gradients, indices, in_gradients);
+    if (in_gradients.empty()) return;
+    row_group const all{0, in_gradients.size(), indices.data()};
+    gather_vectors_impl<Exec>::backward(exec, {&all, 1}, indices.size(), gradients, in_gradients);
   }
   template <execution Exec>
   void operator()(Exec const& exec, matrix_view<float const> gradient, vector_view<std::int64_t const> indices,
@@ -152,9 +218,9 @@ inline constexpr detail::gather_vectors_fn gather_vectors{};
 /// The gradient by what was gathered from, overwritten: row r is the sum of the rows i of `gradient` with indices[i] == r, ascending by i, on
 /// any number of threads; 0 where there are none.
 ///
-/// `gather_vectors_backward(exec, gradient, indices, in_gradient)`, or with lists. Workspace: 32 bytes an index, 8 a row. On a device the same
-/// bits but for those of a NaN, and workspace for the library that sorts, too; an index that names no row gets no gradient. Errors as the
-/// forward.
+/// `gather_vectors_backward(exec, gradient, indices, in_gradient)`, or with lists. Workspace: 8 bytes an index and 8 a row; where there are more
+/// than 65,536 of either, 32 an index. On a device the same bits but for those of a NaN, and workspace for the library that sorts, too; an
+/// index that names no row gets no gradient. Errors as the forward.
 inline constexpr detail::gather_vectors_backward_fn gather_vectors_backward{};
 
 }  // namespace tessera::inline TESSERA_ABI

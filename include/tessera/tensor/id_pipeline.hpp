@@ -27,7 +27,8 @@ namespace tessera::inline TESSERA_ABI {
 ///
 /// `id_pipeline(exec, keys, steps...)`. A step is
 /// - a transform with its options: `hash_ids`, `modulo_ids`, `clip_ids`, `bin_ids`, `map_ids`, or any `id_transform`;
-/// - a function of ids, `f(id)` or `f(key, id)`, of the host or, on a device, plain data;
+/// - a function of ids, `f(id)` or `f(key, id)`, of the host or, on a device, plain data; a lambda says the type of its key, as one of two
+///   `auto` is taken for an operation on rows;
 /// - an operation on rows: `truncate_ids`, or any `step(exec, keyed_jagged_view) -> keyed_jagged` that keeps keys and rows;
 /// - one of these `on_keys({"user", "item"}, step)` or `except_keys(...)`.
 ///
@@ -42,8 +43,8 @@ namespace tessera::inline TESSERA_ABI {
 /// operations on rows. Of an IKJT all steps see the distinct rows alone, so each distinct id costs once, however many samples have it.
 /// Distinct rows that become equal stay apart: the batch says the same, only less compactly; `deduplicate` of what `expand` makes of it joins
 /// them. Calls on several threads are safe where the steps are. On a device a call waits as `transform_ids` and the operations on rows do.
-/// @throws tessera::error invalid_argument naming a key that is unknown or comes twice, shape_mismatch for a batch of other keys, and what
-/// steps throw.
+/// @throws tessera::error invalid_argument naming a key that is unknown or comes twice, shape_mismatch for a batch of other keys or groups that
+/// do not fit, and what steps throw.
 template <execution Exec, class... Steps>
 class id_pipeline {
  public:
@@ -73,6 +74,7 @@ class id_pipeline {
   inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> operator()(Exec const& exec,
                                                                         inverse_keyed_jagged_view<T, Offset> batch) const {
     check(batch.keys(), {});
+    detail::check_groups("id_pipeline", batch);
     std::vector<std::int64_t> keys_per_group;
     for (auto const& group : batch.groups) keys_per_group.push_back(group.keys);
     buffer<std::int64_t, Exec> inverses(exec, batch.groups.size() * batch.samples);

@@ -79,11 +79,17 @@ __extension__ typedef unsigned __int128 wide_product;
 
 }  // namespace detail
 
-/// Any id to a row of a table: its mixed bits, salted by the key's name and the seed, scaled to [0, size).
+/// Any id to a row of a table: its mixed bits, salted by the key's name and the seed, scaled to [0, size). Keys that share a table, such as
+/// a history of items and the item itself, are given one name, so that an id is the same row in all of them:
+///
+///     on_keys({"history", "item"}, hash_ids{.size = 1'000'000, .as_key = "item"})
+///
+/// hashes both as the key "item" would be hashed without it.
 struct hash_ids {
   std::int64_t size = 0;                        // rows of the table, at least 1
   std::vector<std::int64_t> size_per_key = {};  // (keys,): in place of that
   std::uint64_t seed = 0;
+  std::string as_key = {};  // the name that salts all keys; empty: each by its own
 
   struct function {
     std::uint64_t salt, size;
@@ -94,7 +100,8 @@ struct hash_ids {
   };
   void check(std::int64_t keys) const { detail::check_numbers("hash_ids", "size", size, size_per_key, 1, keys); }
   function of_key(transformed_key key) const {
-    return {mix_bits(key.salt ^ mix_bits(seed)), static_cast<std::uint64_t>(detail::number_of(size, size_per_key, key.number))};
+    auto const salt = as_key.empty() ? key.salt : salt_of(as_key);
+    return {mix_bits(salt ^ mix_bits(seed)), static_cast<std::uint64_t>(detail::number_of(size, size_per_key, key.number))};
   }
 };
 

@@ -73,6 +73,7 @@ namespace detail {
 // What shapes show, of any execution.
 template <class T, class Offset>
 void check_groups(char const* call, inverse_keyed_jagged_view<T, Offset> view) {
+  if (view.samples < 0) throw error(errc::invalid_argument, std::string(call) + ": samples", {{"samples", view.samples}, {"least", 0}});
   std::int64_t key = 0;
   for (auto const& group : view.groups) {
     if (group.first_key != key || group.keys < 1 || group.keys > view.keys() - key)

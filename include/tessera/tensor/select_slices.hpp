@@ -27,6 +27,13 @@ inline constexpr std::int64_t slices_per_piece = 4096;
 template <class Offset>
 using slices_view = vector_view<run_slice<Offset> const>;
 
+// Whether vectors [begin, begin + length), counted from `first_value`, are among so many; whatever the numbers.
+constexpr bool lies_within(std::int64_t begin, std::int64_t length, std::int64_t first_value, std::int64_t vectors) noexcept {
+  return length == 0 ||
+         (length > 0 && length <= vectors && begin >= first_value &&
+          static_cast<std::uint64_t>(begin) - static_cast<std::uint64_t>(first_value) <= static_cast<std::uint64_t>(vectors - length));
+}
+
 // That slices lie within the vectors, and that `lengths` has theirs.
 template <class Offset>
 void check_vector_slices(host_exec const& exec, char const* call, std::int64_t vectors, std::int64_t first_value,
@@ -34,8 +41,8 @@ void check_vector_slices(host_exec const& exec, char const* call, std::int64_t v
   for_each_piece(exec, slices.size(), slices_per_piece, [&](std::int64_t first, std::int64_t last) {
     for (auto i = first; i < last; ++i) {
       auto const slice = slices[i];
-      std::int64_t const begin = slice.begin - first_value, length = slice.length;
-      if (length < 0 || (length > 0 && (begin < 0 || begin > vectors - length)))
+      std::int64_t const length = slice.length;
+      if (!lies_within(slice.begin, length, first_value, vectors))
         throw error(errc::out_of_range, std::string(call) + ": a slice that reaches past the vectors",
                     {{"slice", i}, {"begin", slice.begin}, {"length", length}, {"first value", first_value}, {"vectors", vectors}});
       if (std::int64_t const is = offsets[i + 1] - offsets[i]; is != length)

@@ -62,9 +62,8 @@ struct transform_values {  // unproven
     } else {
       result = f(before);
     }
-    auto const fitted = static_cast<T>(result);
-    if (static_cast<std::int64_t>(fitted) != result) unfit(block, i, key, before, result);
-    return replaced(block, links.rest, i, key, fitted);
+    if (!holds_id<T>(result)) unfit(block, i, key, before, result);
+    return replaced(block, links.rest, i, key, static_cast<T>(result));
   }
 };
 

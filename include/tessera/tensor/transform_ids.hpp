@@ -55,6 +55,12 @@ id_chain<F, Rest...> chain_of(key_functions<F> first, key_functions<Rest>... res
   return {first, chain_of(rest...)};
 }
 
+/// Whether a type of ids has this one. An unsigned one has none below 0, though all 64 bits come back from it.
+template <class T>
+TESSERA_HOST_DEVICE constexpr bool holds_id(std::int64_t id) noexcept {
+  return static_cast<std::int64_t>(static_cast<T>(id)) == id && (std::is_signed_v<T> || id >= 0);
+}
+
 inline constexpr char const* unfit_id = "transform_ids: what becomes of an id does not fit its type";
 
 template <>
@@ -108,10 +114,8 @@ struct transform_ids_impl<host_exec> {
         result = std::as_const(f)(key, id);
       else
         result = std::as_const(f)(id);
+      if (!holds_id<T>(result)) throw error(errc::out_of_range, unfit_id, {{"key", key}, {"id", id}, {"result", result}});
       values[i] = static_cast<T>(result);
-      if constexpr (sizeof(T) < sizeof(std::int64_t) || std::is_unsigned_v<T>)
-        if (static_cast<std::int64_t>(values[i]) != result)
-          throw error(errc::out_of_range, unfit_id, {{"key", key}, {"id", id}, {"result", result}});
     }
   }
 };
@@ -135,7 +139,8 @@ struct transform_ids_fn {
 
 }  // namespace detail
 
-/// Puts f(id), or f(key, id), in the place of every id of a batch; keys are counted from the view's first.
+/// Puts f(id), or f(key, id), in the place of every id of a batch; keys are counted from the view's first. Of an unsigned id of 64 bits f
+/// gets the same bits, signed.
 ///
 /// `transform_ids(exec, keyed_jagged_view, f)`; `transform_ids(exec, inverse_keyed_jagged_view, f)`, which calls f once for each id of the
 /// distinct rows, however many samples have them. Distinct rows that become equal stay apart: the batch says the same, only longer. f is

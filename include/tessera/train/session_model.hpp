@@ -28,7 +28,6 @@
 #include <tessera/embed/sequence_lookup_backward.hpp>
 #include <tessera/nn/gemm.hpp>
 #include <tessera/nn/parameters.hpp>
-#include <tessera/tensor/concat_vectors.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/train/click_net.hpp>
 #include <tessera/train/feature_interaction.hpp>
@@ -49,9 +48,13 @@ class session_model {
   using pooling_type = Pooling;
   using saved_type = session_model_saved<Interaction, Pooling>;
 
-  /// Takes over the tables, all of one dim: first those of the sequences, then those of `features`; no table is of both. Keys of a batch: those
-  /// of the groups in their order, then one a feature: key k behind the sequences is of feature `keys[k]`, of feature k where there are no
-  /// `keys`, so that what a batch has in groups changes no model. @throws tessera::error shape_mismatch, invalid_argument, out_of_range.
+  /// Takes over the tables, all of one dim: first those of the sequences, then those of bags alone. Where a feature reads a table of the
+  /// sequences, as a target that its history is compared with, a row's gradients of both are summed before its one update, and a step is two
+  /// batches to a table that evicts (table_options::batches_in_flight).
+  ///
+  /// Keys of a batch: those of the groups in their order, then one a feature: key k behind the sequences is of feature `keys[k]`, of feature k
+  /// where there are no `keys`, so that what a batch has in groups changes no model. A group's keys are one group of the batch, or have a row a
+  /// sample. @throws tessera::error shape_mismatch, invalid_argument, out_of_range.
   session_model(host_exec const& exec, click_model_options const& options, std::vector<Store> tables,
                 std::vector<sequence_group<Pooling>> groups, std::vector<pooled_feature> features,
                 typename Interaction::options const& interaction = {}, pooled_rows rows = pooled_rows::distinct,
@@ -156,10 +159,15 @@ class session_model {
   }
 
   /// Gradients of the forward that filled `saved`: of the dense parameters into `gradient` (parameter_count(),), group after group; of the
-  /// vectors into `saved`. `logit_gradient` (samples,) may be overwritten. @throws tessera::error shape_mismatch.
+  /// vectors into `saved`. `logit_gradient` (samples,) may be overwritten. @throws tessera::error shape_mismatch; invalid_argument where
+  /// `update_rows` or `gradients_of_rows` came since that forward: their gradients take the memory of the sequences' vectors.
   template <execution Exec>
   void backward(Exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient) const {
     detail::check_model_backward("session_model", saved.logits.size(), logit_gradient.size(), gradient.size(), parameter_count());
+    for (auto const& sequences : saved.sequences)
+      if (!sequences.has_vectors)
+        throw error(errc::invalid_argument, "session_model: gradients of rows took the place of the vectors; another forward comes first",
+                    {{"group", &sequences - saved.sequences.data()}});
     stopwatch watch;
     std::int64_t next = 0;
     auto const take = [&](std::int64_t size) { return gradient.slice(std::exchange(next, next + size), size); };
@@ -169,7 +177,7 @@ class session_model {
     for (std::int64_t g = 0; g < group_count(); ++g) {
       auto const& pooling = poolings_[at(g)];
       auto& sequences = saved.sequences[at(g)];
-      sequences.gradients.resize(exec, sequences.vectors.size());
+      sequences.gradients.resize(exec, sequences.size() * dim());
       pooling.backward(exec, net_.policy(), saved.pooled[at(g)], block(of_vectors, 1 + g), take(pooling.parameters().size()),
                        {sequences.gradients.data(), sequences.size(), dim()}, target(of_vectors, g));
     }
@@ -180,7 +188,8 @@ class session_model {
   void use_order(saved_type&, row_order& sorted) const noexcept { sorted.clear(); }
 
   /// Updates the rows that the forward read with the gradients that its backward left in `saved`; one optimizer for all tables, or a
-  /// container of one a table. Those of bags first, then those of sequences: what runs out of memory in between has updated the former.
+  /// container of one a table. Those of bags first, then those of sequences: what runs out of memory in between has updated the former. Where
+  /// a table is of both, all at once.
   template <execution Exec, class RowOptimizers>
   void update_rows(Exec const& exec, saved_type& saved, RowOptimizers const& optimizers) {
     auto const each = detail::per_table(optimizers);
@@ -189,10 +198,15 @@ class session_model {
       throw error(errc::shape_mismatch, "session_model: one optimizer, or one a table",
                   {{"tables", tables_.size()}, {"optimizers", each.size()}});
     stopwatch watch;
+    if (first_pooled_table_ < sequence_table_count_) {
+      gradients_of_rows(exec, saved, saved.rows);
+      tessera::update_rows(exec, tables_, saved.rows, each);
+      return watch.lap(saved.times.sequence_update);
+    }
     auto stores = pooled_tables(tables_);
     auto const gradients = pooled_gradients(exec, saved);
     if (!features_.empty())
-      deduplicated_lookup_backward(exec, stores, own_features_, saved.lookup, gradients.view(), part(sequence_table_count_, stores.size()),
+      deduplicated_lookup_backward(exec, stores, own_features_, saved.lookup, gradients.view(), part(first_pooled_table_, stores.size()),
                                    {sums_});
     watch.lap(saved.times.pooled_update);
     auto of_sequences = sequence_tables(tables_);
@@ -250,10 +264,12 @@ class session_model {
         throw error(errc::out_of_range, "session_model: no such target",
                     {{"group", g}, {"target", groups_[g].target}, {"pooled features", features_.size()}});
     }
+    first_pooled_table_ = sequence_table_count_;
     for (std::size_t f = 0; f < features_.size(); ++f) {
-      if (features_[f].table < sequence_table_count_ || features_[f].table >= tables)
-        throw error(errc::out_of_range, "session_model: a pooled feature reads a table behind those of the sequences",
-                    {{"feature", f}, {"table", features_[f].table}, {"tables of sequences", sequence_table_count_}, {"tables", tables}});
+      if (features_[f].table < 0 || features_[f].table >= tables)
+        throw error(errc::out_of_range, "session_model: no such table",
+                    {{"feature", f}, {"table", features_[f].table}, {"tables", tables}});
+      first_pooled_table_ = std::min(first_pooled_table_, features_[f].table);
     }
     order_keys();
     return dim;
@@ -270,7 +286,7 @@ class session_model {
                     {{"keys", feature_of_key_.size()}, {"features", count}, {"feature", f}});
       seen[at(f)] = true;
       key_features_.push_back(features_[at(f)]);
-      own_features_.push_back({features_[at(f)].table - sequence_table_count_, features_[at(f)].pooling});
+      own_features_.push_back({features_[at(f)].table - first_pooled_table_, features_[at(f)].pooling});
     }
   }
 
@@ -280,7 +296,7 @@ class session_model {
   }
   template <class Tables>
   auto pooled_tables(Tables& tables) const noexcept {
-    return vector_view(tables).slice(sequence_table_count_, static_cast<std::int64_t>(tables.size()) - sequence_table_count_);
+    return vector_view(tables).slice(first_pooled_table_, static_cast<std::int64_t>(tables.size()) - first_pooled_table_);
   }
 
   matrix_view<float> block(matrix_view<float> all, std::int64_t vector) const { return all.columns_from(vector * dim(), dim()); }
@@ -305,14 +321,11 @@ class session_model {
   void lay_out(host_exec const& exec, batch_view const& batch, saved_type& saved) const {
     detail::check_model_batch("session_model", batch.dense.columns(), net_.dense_features(), batch.sparse.keys, key_count());
     detail::check_groups("session_model", batch.inverse_keyed());
-    std::int64_t key = 0;
-    for (std::int64_t g = 0; g < group_count(); ++g) {
-      auto const keys = static_cast<std::int64_t>(groups_[at(g)].tables.size());
-      if (!batch.groups.empty() && (g >= batch.groups.size() || batch.groups[g].first_key != key || batch.groups[g].keys != keys))
-        throw error(errc::shape_mismatch, "session_model: the keys of a group are one group of the batch, or the batch has no groups",
+    for_each_group([&](std::int64_t g, std::int64_t key, std::int64_t keys) {
+      if (g < batch.groups.size() && (batch.groups[g].first_key != key || batch.groups[g].keys != keys))
+        throw error(errc::shape_mismatch, "session_model: the keys of a group are one group of the batch, or have a row a sample",
                     {{"group", g}, {"first key", key}, {"keys", keys}});
-      key += keys;
-    }
+    });
     net_.resize(exec, batch.samples(), saved);
     saved.sequences.resize(groups_.size());
     saved.pooled.resize(groups_.size());
@@ -331,21 +344,30 @@ class session_model {
     return {batch.sparse.slice_keys(sequence_keys(), static_cast<std::int64_t>(features_.size())), saved.pooled_groups, batch.samples()};
   }
 
+  // f(group, its first key, keys)
+  template <class F>
+  void for_each_group(F const& f) const {
+    std::int64_t key = 0;
+    for (std::int64_t g = 0; g < group_count(); ++g) {
+      auto const keys = static_cast<std::int64_t>(groups_[at(g)].tables.size());
+      f(g, key, keys);
+      key += keys;
+    }
+  }
+
   // Looks up the sequences of all groups, by look_up(matrices of the keys), and puts each group's rows together.
   template <class Exec, class LookUp>
   void look_up_sequences(Exec const& exec, batch_view const& batch, saved_type& saved, LookUp const& look_up) const {
     if (groups_.empty()) return;
     saved.sequence_groups = {};
-    detail::key_vectors const of_keys(exec, sequence_rows(batch), dim());
-    look_up(of_keys.matrices());
-    std::int64_t key = 0;
-    for (std::int64_t g = 0; g < group_count(); ++g) {
-      auto const keys = static_cast<std::int64_t>(groups_[at(g)].tables.size());
-      auto const inverse = batch.groups.empty() ? vector_view<std::int64_t const>{}
-                                                : vector_view<std::int64_t const>{batch.groups[g].inverse, batch.samples()};
-      saved.sequences[at(g)].put_together(exec, of_keys.rows(key, keys), inverse, expands_, dim());
-      key += keys;
-    }
+    buffer<matrix_view<float>> vectors(exec, sequence_keys());
+    for_each_group([&](std::int64_t g, std::int64_t key, std::int64_t keys) {
+      vector_view<std::int64_t const> inverse;
+      if (g < batch.groups.size()) inverse = {batch.groups[g].inverse, batch.samples()};
+      saved.sequences[at(g)].lay_out(exec, batch.sparse.slice_keys(key, keys), inverse, expands_, dim(), vectors.view().slice(key, keys));
+    });
+    look_up(vectors.view());
+    for (auto& sequences : saved.sequences) sequences.put_together(exec, dim());
     saved.sequence_groups = batch.groups.slice(0, std::min(group_count(), batch.groups.size()));
   }
 
@@ -353,18 +375,14 @@ class session_model {
   template <class Exec, class Stores, class F>
   void with_sequence_gradients(Exec const& exec, Stores const& stores, saved_type& saved, F const& f) const {
     if (groups_.empty()) return;
-    auto const hand_out = [&](lookup_saved const& lookup, bool of_distinct) {
-      detail::key_vectors const of_keys(exec, lookup.batch, dim());
-      std::int64_t key = 0;
-      for (std::int64_t g = 0; g < group_count(); ++g) {
-        auto const keys = static_cast<std::int64_t>(groups_[at(g)].tables.size());
-        saved.sequences[at(g)].with_gradients(exec, of_distinct, dim(), [&](jagged_vectors_view<float const> gradients) {
-          split_vectors(exec, gradients, of_keys.rows(key, keys));
-        });
-        key += keys;
-      }
-      buffer<matrix_view<float const>> gradients(exec, key);
-      for (std::int64_t k = 0; k < key; ++k) gradients[k] = of_keys.matrices()[k];
+    if (saved.sequence_lookup.batch.keys != sequence_keys())
+      throw error(errc::shape_mismatch, "session_model: nothing is saved: no forward went before, or it threw",
+                  {{"keys", saved.sequence_lookup.batch.keys}, {"keys expected", sequence_keys()}});
+    auto const hand_out = [&](lookup_saved const& lookup, bool sums) {
+      buffer<matrix_view<float const>> gradients(exec, sequence_keys());
+      for_each_group([&](std::int64_t g, std::int64_t key, std::int64_t keys) {
+        saved.sequences[at(g)].hand_out(exec, lookup.batch.slice_keys(key, keys), sums, dim(), gradients.view().slice(key, keys));
+      });
       f(lookup, vector_view<matrix_view<float const> const>(gradients.view()));
     };
     if (sums_ == shared_gradients::merged || saved.sequence_groups.empty()) return hand_out(saved.sequence_lookup, true);
@@ -381,8 +399,8 @@ class session_model {
   std::vector<std::int64_t> sequence_features_;  // the table of each sequence key
   std::vector<std::int64_t> feature_of_key_;     // of the keys behind the sequences, as what follows
   std::vector<pooled_feature> key_features_;
-  std::vector<pooled_feature> own_features_;  // tables counted from the first behind the sequences'
-  std::int64_t sequence_table_count_ = 0;
+  std::vector<pooled_feature> own_features_;  // tables counted from the first of bags
+  std::int64_t sequence_table_count_ = 0, first_pooled_table_ = 0;
   click_net<Gemm, Interaction> net_;
   std::vector<Pooling> poolings_;
   std::vector<std::string> pooling_names_;

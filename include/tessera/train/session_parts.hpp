@@ -10,6 +10,7 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/deduplicated_lookup.hpp>
 #include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/row_gradients.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/train/click_net.hpp>
 #include <tessera/train/feature_interaction.hpp>
@@ -41,7 +42,7 @@ struct session_times {
   double pooling = 0;          ///< of sequences
   double pooled_lookup = 0;    ///< of bags
   double dense = 0;            ///< bottom, interaction and top
-  double sequence_update = 0;  ///< of the rows of sequences
+  double sequence_update = 0;  ///< of the rows of sequences; of all rows where a table is of sequences and of bags
   double pooled_update = 0;    ///< of the rows of bags
 };
 
@@ -54,6 +55,7 @@ struct session_model_saved : click_net_saved<Interaction> {  // its vectors: the
   vector_view<row_group const> sequence_groups;              // those of the batch that are sequences, or none
   std::vector<detail::group_sequences> sequences;            // of each group: its vectors, and after the backward their gradients
   std::vector<typename Pooling::saved> pooled;               // of each group
+  row_gradients rows;                                        // where a table is of sequences and of bags: what its update takes
   session_times times;
 };
 

@@ -70,6 +70,15 @@ bool reads_target(typename P::options const& options) {
     return P::uses_target;
 }
 
+/// Options of a pooling with what is the model's.
+template <class Options>
+Options with_dim(Options options, std::int64_t dim, random_seed seed, std::uint32_t stream) noexcept {
+  options.dim = dim;
+  options.seed = seed;
+  options.stream = stream;
+  return options;
+}
+
 }  // namespace detail
 
 /// A transformer encoder over each distinct sequence; what it pools is expanded. Source: RecD, Section 5 (deduplicated compute).
@@ -85,7 +94,7 @@ class encoder_pooling {
   static constexpr bool uses_target = false;
 
   encoder_pooling(host_exec const& exec, options const& shape, std::int64_t dim, random_seed seed, std::uint32_t stream)
-      : encoder_(exec, with_dim(shape, dim, seed, stream)) {}
+      : encoder_(exec, detail::with_dim(shape, dim, seed, stream)) {}
 
   static std::string describe(options const& o) {
     return "transformer heads=" + std::to_string(o.heads) + " causal=" + std::to_string(o.causal) +
@@ -122,13 +131,6 @@ class encoder_pooling {
   }
 
  private:
-  static options with_dim(options shape, std::int64_t dim, random_seed seed, std::uint32_t stream) noexcept {
-    shape.dim = dim;
-    shape.seed = seed;
-    shape.stream = stream;
-    return shape;
-  }
-
   template <class Exec, class Pool>
   void with_pooled(Exec const& exec, shared_sequences sequences, matrix_view<float> out, Pool const& pool) const {
     if (sequences.inverse.empty()) return pool(out);
@@ -153,7 +155,7 @@ class target_pooling {
   static constexpr bool uses_target = true;
 
   target_pooling(host_exec const& exec, options const& shape, std::int64_t dim, random_seed seed, std::uint32_t stream)
-      : attention_(exec, with_dim(shape, dim, seed, stream)) {}
+      : attention_(exec, detail::with_dim(shape, dim, seed, stream)) {}
 
   static std::string describe(options const& o) { return "attention softmax=" + std::to_string(o.softmax); }
 
@@ -188,13 +190,6 @@ class target_pooling {
 
  private:
   static constexpr std::int64_t samples_per_piece = 256;
-
-  static options with_dim(options shape, std::int64_t dim, random_seed seed, std::uint32_t stream) noexcept {
-    shape.dim = dim;
-    shape.seed = seed;
-    shape.stream = stream;
-    return shape;
-  }
 
   target_attention attention_;
 };

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/tessera.hpp>
+
+#include "results.hpp"
+
+namespace recd {
+
+using session_dlrm = tessera::session_model<tessera::dense_table<>, tessera::eigen_gemm, tessera::dot_products, tessera::encoder_pooling>;
+
+constexpr std::int64_t dim = 64, hidden = 128;  // of tables, and of the transformers' feed-forward
+constexpr tessera::rowwise_adagrad row_optimizer{.learning_rate = 0.02F};
+
+/// What becomes of the features of a set: sequences of a group by a transformer together or each by sum, users by sum and maximum in turn, items
+/// by sum. `keys`: of its batches. Models of the same keys begin alike.
+inline session_dlrm make_model(tessera::host_exec const& exec, tessera::session_clicks_options const& options, bool by_transformer,
+                               std::vector<std::string> const& keys, tessera::pooled_rows rows) {
+  std::vector<tessera::dense_table<>> tables;
+  std::vector<tessera::sequence_group<tessera::encoder_pooling>> groups;
+  std::vector<tessera::pooled_feature> features;
+  std::int64_t users = 0, last_group = -1;
+  for (auto const& key : keys) {
+    auto const feature = std::find_if(options.features.begin(), options.features.end(), [&](auto const& f) { return f.name == key; });
+    auto const table = static_cast<std::int64_t>(tables.size());
+    tessera::table_options const shape{
+        .id = tessera::table_id(table), .dim = dim, .rows = feature->ids, .init_bound = 0.05F, .seed = tessera::random_seed(17)};
+    tables.emplace_back(exec, shape, row_optimizer);
+    if (by_transformer && feature->kind == tessera::session_feature_kind::sequence) {
+      if (groups.empty() || feature->group < 0 || feature->group != last_group)
+        groups.emplace_back(std::vector<std::int64_t>{}, tessera::transformer_encoder_options{.layers = 1, .heads = 2, .hidden = hidden});
+      last_group = feature->group;
+      groups.back().tables.push_back(table);
+    } else {
+      bool const is_largest = feature->kind == tessera::session_feature_kind::user && users++ % 2 == 1;
+      features.push_back({table, is_largest ? tessera::pooling::max : tessera::pooling::sum});
+    }
+  }
+  tessera::click_model_options const dense(options.dense_features, {512, 256}, {512, 256}, tessera::random_seed(17));
+  return {exec, dense, std::move(tables), std::move(groups), std::move(features), {}, rows};
+}
+
+/// What a step on a batch goes through, where sequences are pooled once a row that the batch has.
+inline amounts amounts_of(tessera::host_exec const& exec, session_dlrm const& model, tessera::batch_view const& batch) {
+  auto const& sparse = batch.sparse;
+  amounts n;
+  std::int64_t sequences = 0;  // keys
+  for (auto const& group : model.sequence_groups()) {
+    auto const keys = static_cast<std::int64_t>(group.tables.size());
+    for (std::int64_t row = 0; row < sparse.rows(sequences); ++row) {
+      double length = 0;
+      for (std::int64_t k = 0; k < keys; ++k) length += static_cast<double>(sparse.key(sequences + k).length(row));
+      n.sequence_ids += length;
+      n.products += length * (4 * dim * dim + 2 * dim * hidden + 2 * dim * length);
+    }
+    sequences += keys;
+  }
+  n.bag_vectors = static_cast<double>(batch.samples() * (sparse.keys - sequences));
+  std::vector<double> different(static_cast<std::size_t>(sparse.keys));
+  exec.run(sparse.keys, [&](std::int64_t key) {
+    auto const values = sparse.key(key).all_values();
+    std::vector<std::int64_t> ids(values.begin(), values.end());
+    std::sort(ids.begin(), ids.end());
+    different[static_cast<std::size_t>(key)] = static_cast<double>(std::unique(ids.begin(), ids.end()) - ids.begin());
+  });
+  for (std::int64_t key = 0; key < sparse.keys; ++key) {
+    (key < sequences ? n.sequence_rows : n.bag_rows) += different[static_cast<std::size_t>(key)];
+    if (key >= sequences) n.bag_ids += static_cast<double>(sparse.key(key).size());
+  }
+  return n;
+}
+
+}  // namespace recd
