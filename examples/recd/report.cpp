@@ -53,24 +53,24 @@ std::vector<std::vector<std::string>> report::trainer_rows() const {
                     other.set == "RM2-like" ? "1.25x at 2048" : "1.43x at 2048, from 1152",
                     bound(expected) + text("sequences by sum; batch %lld", static_cast<long long>(other.baseline().batch))});
   }
-  rows.push_back({"no repeats, auto", times(none_.ratio("auto")), "", "", "what is recommended: nothing"});
+  rows.push_back({"no repeats, auto", times(none_.ratio("auto")), "", "",
+                  text("what is recommended: %lld groups", static_cast<long long>(none_.recommended_groups))});
   rows.push_back({"no repeats, forced", times(none_.ratio("forced")), "", "", "groups all the same"});
   return rows;
 }
 
 std::vector<std::vector<std::string>> report::rows() const {
   auto const &same = stored_.best(true), &own = stored_.best(false);
-  stored_file const small[] = {stored_.like({false, same.dictionary, small_pages}, false),
-                               stored_.like({true, same.dictionary, small_pages}, true)};
+  auto const &small = stored_.like(small_pages, false), &small_clustered = stored_.like(small_pages, true);
   auto const equal = [](stored_file const& from, stored_file const& to) {
     return settings_of(to) + ": " + megabytes(from.bytes) + " to " + megabytes(to.bytes);
   };
   auto const rates = [](reading_result const(&sides)[2]) { return text("%.0f to %.0f samples/s", sides[0].rate(), sides[1].rate()); };
   std::vector<std::vector<std::string>> rows{
-      {"storage, equal settings", times(stored_.ratio()), "", "3.71x", equal(stored_.like(same, false), same)},
+      {"storage, equal settings", times(stored_.ratio()), "", "3.71x", equal(stored_.like(same.settings, false), same)},
       {"storage, each at its best", times(stored_.best_ratio()), "", "",
        settings_of(own) + ": " + megabytes(own.bytes) + "; " + settings_of(same) + ": " + megabytes(same.bytes)},
-      {"storage, equal small pages", times(small[0].times_larger(small[1])), "", "", equal(small[0], small[1])},
+      {"storage, equal small pages", times(small.times_larger(small_clustered)), "", "", equal(small, small_clustered)},
       {"log store", text("%.2fx to %.2fx", stored_.log_by_sample, stored_.log_by_session), "", "1.50x to 2.25x",
        text("by sample, by session; %lld shards, each of 16 open sessions", static_cast<long long>(stored_.log_shards))},
       {"reader, remote file", times(read_.remote_ratio()), "", "1.79x",
@@ -92,7 +92,7 @@ void report::print() const {
       100 * means.partial_by_bytes);
   std::printf("files, %lld samples, %s of values:\n", static_cast<long long>(stored_.rows), megabytes(stored_.value_bytes).c_str());
   for (auto const& file : stored_.files)
-    std::printf("  %-18s %-28s %s\n", order_of(file.clustered).c_str(), settings_of(file).c_str(), megabytes(file.bytes).c_str());
+    std::printf("  %-18s %-42s %s\n", order_of(file.clustered).c_str(), settings_of(file).c_str(), megabytes(file.bytes).c_str());
   std::printf("  for comparison, no bound: ids one by one at the entropy of their frequencies %s, those new in their session %s\n",
               megabytes(stored_.entropy_bytes).c_str(), megabytes(stored_.distinct_entropy_bytes).c_str());
   for (auto const* sides : {&read_.remote, &read_.cached})

@@ -48,9 +48,8 @@ inline std::string megabytes(double bytes) { return text("%.1f MB", bytes / 1e6)
 inline std::string megabytes(std::int64_t bytes) { return megabytes(static_cast<double>(bytes)); }
 inline std::string order_of(bool is_clustered) { return is_clustered ? "clustered" : "order of inference"; }
 inline std::string settings_of(stored_file const& file) {
-  auto const kib = static_cast<long long>(file.page_bytes / 1024);
-  return (file.dictionary ? "dictionary, pages of " : "plain, pages of ") +
-         (kib < 1024 ? text("%lld KiB", kib) : text("%lld MiB", kib / 1024));
+  return text("%s, groups of %lldk, pages of %lld KiB", file.settings.dictionary ? "dictionary" : "plain",
+              static_cast<long long>(file.settings.group_rows / 1024), static_cast<long long>(file.settings.page_bytes / 1024));
 }
 /// Seconds of a stage as milliseconds a thousand samples.
 inline double a_thousand(double seconds, std::int64_t samples) { return 1e6 * seconds / static_cast<double>(samples); }

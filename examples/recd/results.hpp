@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -26,16 +27,27 @@ struct plan {
   std::string folder;                 // where files go
 };
 
+/// How a file is written.
+struct file_settings {
+  bool dictionary;
+  std::int64_t group_rows, page_bytes;  // of a row group, of a page
+
+  bool operator==(file_settings const&) const = default;
+};
+/// What is tried in either order; the files that the readers read are of the first. Small pages in the order of inference hold few samples of one
+/// session, as large ones of a large log do.
+inline constexpr file_settings tried_settings[] = {
+    {false, 1 << 16, 1 << 20}, {true, 1 << 16, 1 << 20}, {false, 1 << 13, 1 << 20}, {true, 1 << 13, 1 << 20}, {false, 1 << 16, 1 << 16}};
+inline constexpr auto const& small_pages = tried_settings[4];
+
 /// A file of the log: how it is written, and how large it became.
 struct stored_file {
-  bool clustered = false, dictionary = false;
-  std::int64_t page_bytes = 0;
-  std::int64_t bytes = 0;
+  bool clustered;
+  file_settings settings;
+  std::int64_t bytes;
 
   double times_larger(stored_file const& than) const { return static_cast<double>(bytes) / static_cast<double>(than.bytes); }
 };
-/// What is tried. In a small log, small pages in the order of inference hold few samples of one session, as large ones of a large log do.
-constexpr std::int64_t small_pages = 1 << 16, large_pages = 1 << 20;
 
 /// What repeats in the log, as the paper's Figures 3 and 4 have it.
 struct repeat_figures {
@@ -55,7 +67,7 @@ struct storage_result {
   std::string inference, clustered;                      // the files that the next stages read
 
   stored_file const& best(bool is_clustered) const;
-  stored_file const& like(stored_file const& other, bool is_clustered) const;
+  stored_file const& like(file_settings const& settings, bool is_clustered) const;
   /// Both sides with the settings that are best for the clustered one, and each at its own best.
   double ratio() const;
   double best_ratio() const;
@@ -118,8 +130,9 @@ struct sharing {
 /// The ways to train on one set.
 struct trainer_result {
   std::string set;
-  std::vector<training_result> ways;  // the first is that without deduplication, in the order of inference
-  double predicted_bytes = 0;         // peak of the way "+ O7", from steps of the baseline
+  std::vector<training_result> ways;   // the first is that without deduplication, in the order of inference
+  std::size_t recommended_groups = 0;  // of a set without repeats
+  double predicted_bytes = 0;          // peak of the way "+ O7", from steps of the baseline
 
   /// Of two rounds of the same way, the faster is kept. @throws tessera::error incompatible where their losses differ.
   training_result const& add(training_result way);

@@ -22,11 +22,13 @@ namespace {
 using namespace tessera;
 
 constexpr std::int64_t rows_at_once = 8192;
-parquet_writer_options settings(plan const& plan, bool dictionary, std::int64_t page_bytes) {
+
+parquet_writer_options written_by(plan const& plan, file_settings const& settings) {
   parquet_writer_options options;
-  options.dictionary = dictionary;
+  options.dictionary = settings.dictionary;
+  options.row_group_rows = settings.group_rows;
   options.row_group_bytes = std::int64_t{1} << 32;
-  options.page_bytes = page_bytes;
+  options.page_bytes = settings.page_bytes;
   options.zstd_level = plan.zstd_level;
   return options;
 }
@@ -67,7 +69,7 @@ void generate(host_exec const& exec, plan const& plan, session_clicks& clicks, s
   session_log_store by_sample({.shards = result.log_shards, .key = sample_key::sample, .block_bytes = 1 << 20}),
       by_session({.shards = result.log_shards, .key = sample_key::session, .block_bytes = 1 << 20});
   auto const schema = clicks.schema();
-  parquet_writer writer(result.inference, schema, settings(plan, false, large_pages));
+  parquet_writer writer(result.inference, schema, written_by(plan, tried_settings[0]));
   sample_columns block(schema);
   for (std::int64_t row = 0; clicks.next(exec, rows_at_once, block) > 0; row += block.size()) {
     writer.write(exec, block.view());
@@ -78,7 +80,7 @@ void generate(host_exec const& exec, plan const& plan, session_clicks& clicks, s
   auto const written = writer.finish();
   result.rows = written.rows;
   result.value_bytes = written.value_bytes;
-  result.files.push_back({false, false, large_pages, written.file_bytes});
+  result.files.push_back({false, tried_settings[0], written.file_bytes});
   result.log_by_sample = by_sample.finish(exec).ratio();
   result.log_by_session = by_session.finish(exec).ratio();
   entropy.write(result);
@@ -93,9 +95,9 @@ void cluster(host_exec const& exec, plan const& plan, parquet_log const& log, st
   auto const sharded = write_session_shards(exec, log, plan.folder, "shards", shards);
   parquet_log const source(sharded.paths, log.schema());
   session_clustering_options clustering;
-  clustering.output = settings(plan, false, large_pages);
+  clustering.output = written_by(plan, tried_settings[0]);
   auto const written = cluster_by_session(exec, source, result.clustered, clustering);
-  result.files.push_back({true, false, large_pages, written.output.file_bytes});
+  result.files.push_back({true, tried_settings[0], written.output.file_bytes});
   std::filesystem::remove_all(plan.folder + "/shards");
 }
 
@@ -108,13 +110,12 @@ stored_file const& storage_result::best(bool is_clustered) const {
   return *found;
 }
 
-stored_file const& storage_result::like(stored_file const& other, bool is_clustered) const {
-  return *std::find_if(files.begin(), files.end(), [&](stored_file const& file) {
-    return file.clustered == is_clustered && file.dictionary == other.dictionary && file.page_bytes == other.page_bytes;
-  });
+stored_file const& storage_result::like(file_settings const& settings, bool is_clustered) const {
+  return *std::find_if(files.begin(), files.end(),
+                       [&](stored_file const& file) { return file.clustered == is_clustered && file.settings == settings; });
 }
 
-double storage_result::ratio() const { return like(best(true), false).times_larger(best(true)); }
+double storage_result::ratio() const { return like(best(true).settings, false).times_larger(best(true)); }
 double storage_result::best_ratio() const { return best(false).times_larger(best(true)); }
 
 storage_result store(host_exec const& exec, plan const& plan) {
@@ -131,12 +132,10 @@ storage_result store(host_exec const& exec, plan const& plan) {
   parquet_log const clustered({result.clustered}, schema);
   auto const scratch = plan.folder + "/scratch.parquet";
   for (bool const is_clustered : {false, true})
-    for (bool const dictionary : {false, true})
-      for (auto const page_bytes : {small_pages, large_pages}) {
-        if (!dictionary && page_bytes == large_pages) continue;  // written above
-        auto const bytes = rewrite(exec, is_clustered ? clustered : log, scratch, settings(plan, dictionary, page_bytes));
-        result.files.push_back({is_clustered, dictionary, page_bytes, bytes});
-      }
+    for (auto const& settings : tried_settings) {
+      if (settings == tried_settings[0]) continue;  // written above
+      result.files.push_back({is_clustered, settings, rewrite(exec, is_clustered ? clustered : log, scratch, written_by(plan, settings))});
+    }
   std::filesystem::remove(scratch);
   return result;
 }

@@ -118,10 +118,10 @@ trainer_result train_without_repeats(host_exec const& exec, plan const& plan) {
   trainer_result result;
   result.set = "no repeats";
   ladder steps(exec, options, false, result);
-  std::printf("  %zu groups recommended\n", advice.groups.size());
+  result.recommended_groups = advice.groups.size();
   for (int round = 0; round < 2; ++round) {
     steps.add("baseline", stored, false, pooled_rows::distinct, plan.batch);
-    // What is recommended: nothing, so the same batches; and every feature of users and sequences forced into groups.
+    // As recommended: the batches as they are, where nothing is; and every feature of users and sequences forced into groups.
     steps.add("auto", stored, !advice.groups.empty(), pooled_rows::distinct, plan.batch);
     steps.add("forced", stored, true, pooled_rows::distinct, plan.batch);
   }
