@@ -5,8 +5,8 @@
 # or says what is missing and what to install. Also part of the installed package.
 #
 # Which Arrow: TESSERA_ARROW_DIR, a folder that has a `pyarrow` in it, where that is given; else the targets that the project has already; else the packages
-# Arrow and Parquet, by CMAKE_PREFIX_PATH; else the pyarrow that `cmake/bootstrap.sh deps` puts into build/arrow of the source tree. A pyarrow wheel has
-# all of Arrow's headers and libraries, and no Python is needed to use them.
+# Arrow and Parquet, by CMAKE_PREFIX_PATH; else the pyarrow in TESSERA_VENDOR_DIR; else that which `cmake/bootstrap.sh deps` puts into build/arrow of the
+# source tree. A pyarrow wheel has all of Arrow's headers and libraries, and no Python is needed to use them.
 function(tessera_find_arrow out)
   set(${out} "" PARENT_SCOPE)
   if(TARGET tessera::arrow)
@@ -32,6 +32,9 @@ function(tessera_find_arrow out)
       return()
     endif()
     set(folder "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../build/arrow")
+    if(TESSERA_VENDOR_DIR AND EXISTS "${TESSERA_VENDOR_DIR}/arrow/pyarrow")
+      set(folder "${TESSERA_VENDOR_DIR}/arrow")
+    endif()
   endif()
 
   set(include "${folder}/pyarrow/include")

@@ -46,7 +46,8 @@ usage: sh cmake/bootstrap.sh COMMAND
   bench [--smoke]  deps, configure, build, run all benchmarks (--smoke: on small inputs, for an instant, to see that they run)
   compare [...]    deps, configure, build, then run the works beside their peers: PyTorch, FBGEMM, Arrow and others, which it installs into
                    build/peers (about 6 GB). --only NAME, --json FILE and what else bench/compare.py takes; writes build/compare.md and .svg
-  vendor DIR       unpack the dependencies into DIR, for a build without network or packages, on a machine of the same kind of processor
+  vendor DIR       unpack the dependencies into DIR, Apache Arrow among them where pip can get it, for a build without network or packages, on a
+                   machine of the same kind of processor
   help             this text
 
 Builds in build/release. Packages are installed on Debian and its derivatives, by apt-get, as root or through sudo.
@@ -225,6 +226,18 @@ vendor_one() {
   scratch=""
 }
 
+# What is compiled and linked with, of the wheel.
+vendor_arrow() {
+  arrow
+  [ -e "$root/build/arrow/version" ] || return 0
+  begin "copying Apache Arrow $arrow_version into $target/arrow"
+  rm -rf "$target/arrow"
+  mkdir -p "$target/arrow/pyarrow"
+  cp "$root/build/arrow/version" "$target/arrow/"
+  cp -RL "$root"/build/arrow/pyarrow/include "$root"/build/arrow/pyarrow/libarrow.so.* "$root"/build/arrow/pyarrow/libparquet.so.* "$target/arrow/pyarrow/"
+  cp -RL "$root"/build/arrow/pyarrow-*.dist-info "$target/arrow/" # its licences
+}
+
 vendor() {
   begin "creating $1"
   mkdir -p "$1"
@@ -239,6 +252,7 @@ vendor() {
   vendor_one benchmark libbenchmark-dev /usr/include include benchmark
   vendor_one benchmark libbenchmark1debian "$libraries" lib libbenchmark.so.1debian
   vendor_one benchmark libbenchmark-dev "$libraries" lib libbenchmark_main.a
+  vendor_arrow
   echo "bootstrap: done; configure with -DTESSERA_VENDOR_DIR=\"$target\""
 }
 

@@ -22,8 +22,8 @@ namespace {
 
 // What a stage gives, after it has told how long it took.
 template <class Stage>
-auto timed(char const* name, Stage const& stage) {
-  std::printf("%s\n", name);
+auto timed(std::string const& name, Stage const& stage) {
+  std::printf("%s\n", name.c_str());
   std::fflush(stdout);
   auto const start = std::chrono::steady_clock::now();
   auto result = stage();
@@ -37,12 +37,19 @@ void run(recd::plan const& plan, int threads, std::string const& page) {
   tessera::host_exec const exec(team, memory);
   std::filesystem::create_directories(plan.folder);
   recd::report report(plan);
+  report.add(timed("what repeats, in a log fitted to the paper's", [&] { return recd::fitted_repeats(exec, plan); }));
   auto const stored = timed("storage", [&] { return recd::store(exec, plan); });
   report.add(stored);
   report.add(timed("readers", [&] { return recd::read(exec, plan, stored); }));
   report.add_rm1(timed("training, RM1-like", [&] { return recd::train_rm1(exec, plan, stored); }));
-  report.add(timed("training, RM2-like", [&] { return recd::train_set(exec, plan, "RM2-like", tessera::rm2_sessions()); }));
-  report.add(timed("training, RM3-like", [&] { return recd::train_set(exec, plan, "RM3-like", tessera::rm3_sessions()); }));
+  for (auto const& [name, set] : {std::pair("RM2-like", tessera::rm2_sessions()), std::pair("RM3-like", tessera::rm3_sessions())}) {
+    auto const title = std::string("training, ") + name;
+    report.add(timed(title, [&] { return recd::train_set(exec, plan, name, set); }));
+#ifdef TESSERA_RECD_DNNL
+    auto const rounded = std::string(name) + ", bf16";
+    report.add(timed(title + ", products in bf16", [&] { return recd::train_set_by_bf16(exec, plan, rounded, set); }));
+#endif
+  }
   report.add_without_repeats(timed("training, no repeats", [&] { return recd::train_without_repeats(exec, plan); }));
   report.print();
   if (!page.empty()) report.write_page(page);
@@ -61,7 +68,8 @@ int main(int argc, char** argv) {
   app.add_flag("--paper", paper, "the full set: 16,000 sessions open at once, three times the steps");
   app.add_option("--rows", plan.rows, "samples of the log")->capture_default_str();
   app.add_option("--batch", plan.batch, "samples of a batch")->capture_default_str();
-  app.add_option("--steps", plan.steps, "steps that are timed, of each way to train, twice")->capture_default_str();
+  app.add_option("--steps", plan.steps, "steps that are timed, of each way to train, after as many that are not; all twice")
+      ->capture_default_str();
   app.add_option("--scale", plan.scale, "takes one of so many features only")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--source-mb-per-second", plan.source_mb_per_second, "what the remote file's source lets through")
       ->capture_default_str()

@@ -86,6 +86,7 @@ void run_deduplicate(benchmark::State& state, inputs& in) {
   auto const calls = static_cast<double>(state.iterations());
   state.counters["bytes_per_second"] = benchmark::Counter(in.bytes * calls, benchmark::Counter::kIsRate);
   state.counters["ceiling_fraction"] = benchmark::Counter(in.bytes * calls / in.read_rate, benchmark::Counter::kIsRate);
+  report_machine(state, in.read_rate);
 }
 
 void deduplicate(benchmark::State& state) { run_deduplicate(state, inputs_of("deduplicate", 0.95)); }
@@ -100,6 +101,7 @@ void expand(benchmark::State& state) {
   auto const calls = static_cast<double>(state.iterations());
   state.counters["bytes_per_second"] = benchmark::Counter(in.bytes * calls, benchmark::Counter::kIsRate);
   state.counters["ceiling_fraction"] = benchmark::Counter(2 * in.bytes * calls / in.copy_rate, benchmark::Counter::kIsRate);
+  report_machine(state, in.copy_rate);
 }
 
 BENCHMARK(deduplicate)->Unit(benchmark::kMicrosecond)->UseRealTime();

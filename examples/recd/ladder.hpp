@@ -19,9 +19,10 @@
 namespace recd {
 
 /// A trainer whose memory for inputs and activations is its own, and is counted.
+template <class Gemm>
 class tracked_trainer {
  public:
-  tracked_trainer(tessera::host_exec const& exec, session_dlrm& model)
+  tracked_trainer(tessera::host_exec const& exec, session_dlrm<Gemm>& model)
       : exec_(exec.with_memory(tracked_)), trainer_(exec, model, row_optimizer, tessera::adam{.learning_rate = 1e-3F}) {}
 
   double step(tessera::batch_copy const& batch) { return trainer_.step(exec_, batch.view()); }
@@ -34,14 +35,13 @@ class tracked_trainer {
   tessera::arena<tessera::system_memory> workspace_{memory_};
   tessera::tracked_memory<tessera::arena<tessera::system_memory>> tracked_{workspace_};
   tessera::host_exec exec_;
-  tessera::trainer<session_dlrm, tessera::rowwise_adagrad, tessera::adam> trainer_;
+  tessera::trainer<session_dlrm<Gemm>, tessera::rowwise_adagrad, tessera::adam> trainer_;
 };
 
 /// Batches of a log, in memory.
 struct batch_set {
   std::vector<tessera::batch_copy> batches;
   std::vector<std::string> keys;
-  std::size_t widest = 0;  // that of most ids, were every row a sample's: the same one in either form
 
   tessera::batch_view const& largest() const {
     return std::max_element(batches.begin(), batches.end(), [](auto const& a, auto const& b) { return a.bytes() < b.bytes(); })->view();
@@ -49,15 +49,16 @@ struct batch_set {
 };
 
 /// Trains on the same samples in the ways of the paper's ladder.
+template <class Gemm>
 class ladder {
  public:
   ladder(tessera::host_exec const& exec, tessera::session_clicks_options const& options, bool by_transformer, trainer_result& result)
       : exec_(exec), options_(options), by_transformer_(by_transformer), groups_(tessera::session_groups(options)), result_(result) {}
 
-  /// A step on each batch in turn, after one that is not timed and makes room.
+  /// A step on each batch in turn, after a pass that is not timed: until every batch was seen once, memory grows.
   training_result const& add(std::string name, tessera::memory_log const& log, bool shared, tessera::pooled_rows rows, std::int64_t size) {
     auto const set = read(log, shared, size);
-    auto model = make_model(exec_, options_, by_transformer_, set.keys, rows);
+    auto model = make_model<Gemm>(exec_, options_, by_transformer_, set.keys, rows);
     training_result way;
     way.name = std::move(name);
     way.batch = size;
@@ -75,7 +76,7 @@ class ladder {
   /// The peak of steps on batches whose repeated rows are there once.
   double shared_peak(tessera::memory_log const& log, std::int64_t size) const {
     auto const set = read(log, true, size);
-    auto model = make_model(exec_, options_, by_transformer_, set.keys, tessera::pooled_rows::distinct);
+    auto model = make_model<Gemm>(exec_, options_, by_transformer_, set.keys, tessera::pooled_rows::distinct);
     return peak_of(model, set.largest()).bytes;
   }
 
@@ -83,7 +84,7 @@ class ladder {
   /// id of sequences and of bags takes.
   double foretell(tessera::memory_log const& log, std::int64_t size, memory_peak const& whole, amounts const& ids) const {
     auto const set = read(log, false, size);
-    auto model = make_model(exec_, options_, by_transformer_, set.keys, tessera::pooled_rows::distinct);
+    auto model = make_model<Gemm>(exec_, options_, by_transformer_, set.keys, tessera::pooled_rows::distinct);
     auto batch = set.largest();
     auto const short_sequences = cut(batch, set.keys, true, whole.ids.sequence_ids / ids.sequence_ids);
     batch.sparse = short_sequences.view();
@@ -105,14 +106,10 @@ class ladder {
     tessera::sample_reader reader(exec_, log, as_they_are, options);
     batch_set set;
     set.keys = reader.keys();
-    std::int64_t most = -1;
     for (tessera::batch_view batch; reader.next(exec_, batch);) {
-      auto const expanded = tessera::expand(exec_, batch.inverse_keyed());
-      if (expanded.view().size() > most) {
-        most = expanded.view().size();
-        set.widest = set.batches.size();
-      }
+      tessera::keyed_jagged<> expanded;
       if (!shared) {
+        expanded = tessera::expand(exec_, batch.inverse_keyed());
         batch.sparse = expanded.view();
         batch.groups = {};
       }
@@ -121,13 +118,13 @@ class ladder {
     return set;
   }
 
-  void train(session_dlrm& model, batch_set const& set, training_result& way) const {
-    tracked_trainer run(exec_, model);
-    run.step(set.batches[set.widest]);
+  void train(session_dlrm<Gemm>& model, batch_set const& set, training_result& way) const {
+    tracked_trainer<Gemm> run(exec_, model);
+    for (auto const& batch : set.batches) way.losses.push_back(run.step(batch));
     run.times() = {};
     for (auto const& batch : set.batches) {
       auto const before = std::chrono::steady_clock::now();
-      way.losses.push_back(run.step(batch));
+      run.step(batch);
       way.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
       way.samples += batch.view().samples();
       way.work += amounts_of(exec_, model, batch.view());
@@ -139,10 +136,10 @@ class ladder {
     way.times = run.times();
   }
 
-  memory_peak peak_of(session_dlrm& model, tessera::batch_view const& view) const {
+  memory_peak peak_of(session_dlrm<Gemm>& model, tessera::batch_view const& view) const {
     tessera::batch_copy batch;
     batch.assign(exec_, view);
-    tracked_trainer run(exec_, model);
+    tracked_trainer<Gemm> run(exec_, model);
     run.step(batch);
     return {static_cast<double>(run.peak_bytes() + batch.bytes()), amounts_of(exec_, model, view)};
   }

@@ -9,20 +9,31 @@
 #include <vector>
 
 #include <tessera/tessera.hpp>
+#ifdef TESSERA_RECD_DNNL
+#include <tessera/nn/gemm_dnnl.hpp>
+#endif
 
 #include "results.hpp"
 
 namespace recd {
 
-using session_dlrm = tessera::session_model<tessera::dense_table<>, tessera::eigen_gemm, tessera::dot_products, tessera::encoder_pooling>;
+#ifdef TESSERA_RECD_DNNL
+using float_products = tessera::dnnl_fp32_gemm;
+#else
+using float_products = tessera::eigen_gemm;
+#endif
+
+template <class Gemm>
+using session_dlrm = tessera::session_model<tessera::dense_table<>, Gemm, tessera::dot_products, tessera::encoder_pooling>;
 
 constexpr std::int64_t dim = 64, hidden = 128;  // of tables, and of the transformers' feed-forward
 constexpr tessera::rowwise_adagrad row_optimizer{.learning_rate = 0.02F};
 
 /// What becomes of the features of a set: sequences of a group by a transformer together or each by sum, users by sum and maximum in turn, items
 /// by sum. `keys`: of its batches. Models of the same keys begin alike.
-inline session_dlrm make_model(tessera::host_exec const& exec, tessera::session_clicks_options const& options, bool by_transformer,
-                               std::vector<std::string> const& keys, tessera::pooled_rows rows) {
+template <class Gemm>
+session_dlrm<Gemm> make_model(tessera::host_exec const& exec, tessera::session_clicks_options const& options, bool by_transformer,
+                              std::vector<std::string> const& keys, tessera::pooled_rows rows) {
   std::vector<tessera::dense_table<>> tables;
   std::vector<tessera::sequence_group<tessera::encoder_pooling>> groups;
   std::vector<tessera::pooled_feature> features;
@@ -48,7 +59,8 @@ inline session_dlrm make_model(tessera::host_exec const& exec, tessera::session_
 }
 
 /// What a step on a batch goes through, where sequences are pooled once a row that the batch has.
-inline amounts amounts_of(tessera::host_exec const& exec, session_dlrm const& model, tessera::batch_view const& batch) {
+template <class Gemm>
+amounts amounts_of(tessera::host_exec const& exec, session_dlrm<Gemm> const& model, tessera::batch_view const& batch) {
   auto const& sparse = batch.sparse;
   amounts n;
   std::int64_t sequences = 0;  // keys

@@ -44,7 +44,7 @@ tessera::bar_chart chart_of_stages(trainer_result const& of) {
 }
 
 // Sessions by their samples, in bins that double.
-tessera::line_chart chart_of_sessions(repeat_figures const& repeats) {
+tessera::line_chart chart_of_sessions(char const* title, repeat_figures const& repeats) {
   auto const line = [](char const* name, std::map<std::int64_t, std::int64_t> const& histogram) {
     std::vector<double> x, y;
     double all = 0;
@@ -58,20 +58,20 @@ tessera::line_chart chart_of_sessions(repeat_figures const& repeats) {
     }
     return tessera::chart_series(name, x, y, true);
   };
-  return {"Samples a session",
+  return {title,
           "log2 of the fewest samples of a bin",
           "% of sessions",
           {line("the log", repeats.sessions), line("batches of 4,096 in the order of inference", repeats.batch_sessions)}};
 }
 
-tessera::line_chart chart_of_repeats(repeat_figures const& repeats) {
+tessera::line_chart chart_of_repeats(char const* title, repeat_figures const& repeats) {
   std::vector<double> numbers, exact, partial;
   for (std::size_t f = 0; f < repeats.exact.size(); ++f) {
     numbers.push_back(static_cast<double>(f));
     exact.push_back(100 * repeats.exact[f]);
     partial.push_back(100 * repeats.partial[f]);
   }
-  return {"What comes again within sessions", "features, most repeated first", "%", {{"lists", numbers, exact}, {"ids", numbers, partial}}};
+  return {title, "features, most repeated first", "%", {{"lists", numbers, exact}, {"ids", numbers, partial}}};
 }
 
 }  // namespace
@@ -80,23 +80,18 @@ void report::write_page(std::string const& path) const {
   tessera::html_page page("RecD from storage to trainer");
   page.paragraph(
       "Every repeated row of features stored, moved, looked up and pooled once, against a run that knows nothing of it. By factors: what "
-      "the "
-      "baseline's stage times and memory say, where each stage does as much less as the batches of this run have it. Paper: the figures of "
-      "Zhao et al., MLSys 2023, at their numbers of samples a batch, of their models, data and machines; the batch of their RM1 baseline "
-      "is "
-      "2048.");
+      "the baseline's stage times and memory say, where each stage does as much less as the batches of this run have it. Paper: the "
+      "figures of Zhao et al., MLSys 2023, at their numbers of samples a batch, of their models, data and machines; the batch of their RM1 "
+      "baseline is 2048.");
   page.table({"stage", "here", "by factors", "paper", "how"}, rows());
-  auto const& repeats = stored_.repeats;
   page.heading("What repeats (as Figures 3 and 4)");
-  page.paragraph(text(
-      "Samples a session: %.1f in the log (paper: 16.5), %.2f in a batch of 4,096 (1.15 with an hour's sessions open at once). Lists that "
-      "come again: %.1f %%, ids: %.1f %%; by bytes %.1f %% and %.1f %%.",
-      repeats.samples_a_session, repeats.samples_in_batch, 100 * repeats.means.exact, 100 * repeats.means.partial,
-      100 * repeats.means.exact_by_bytes, 100 * repeats.means.partial_by_bytes));
   page.paragraph(
-      "The paper's dataset has 80.0 % and 83.9 %, by bytes 81.6 % and 89.4 %; bench/quality/session_statistics measures a set that was "
-      "fitted to these, while this one is fixed by features, lengths and how often they change.");
-  page.charts({chart_of_sessions(repeats), chart_of_repeats(repeats)});
+      "Of a log that is fitted to the paper's, and of the RM1-like one that is stored and trained on here, which is fixed by its features, "
+      "their lengths and how often they change.");
+  page.table({"", "paper", "fitted", "RM1-like"}, repeat_rows());
+  page.charts({chart_of_sessions("Samples a session, fitted log", fitted_), chart_of_repeats("What comes again, fitted log", fitted_)});
+  page.charts({chart_of_sessions("Samples a session, RM1-like log", stored_.repeats),
+               chart_of_repeats("What comes again, RM1-like log", stored_.repeats)});
   page.heading("Trainer, reader and storage (as Figure 7)");
   std::vector<std::string> sets{rm1_.set};
   std::vector<double> ratios{rm1_.ratio("+ batch")};
@@ -116,9 +111,8 @@ void report::write_page(std::string const& path) const {
   page.heading("What each optimization adds (as Figure 9)");
   page.paragraph(
       "All ways but the last train on the same samples: the first sessions of the clustered log, and for the baseline these samples sorted "
-      "by "
-      "time, so that its batches mix fewer sessions than the whole log's would. The last one's batch is as large as fits in the baseline's "
-      "peak memory; of its samples, which are more, the baseline's time is scaled stage by stage.");
+      "by time, so that its batches mix fewer sessions than the whole log's would. The last one's batch is as large as fits in the "
+      "baseline's peak memory; of its samples, which are more, the baseline's time is scaled stage by stage.");
   std::vector<std::string> names;
   std::vector<double> ladder, memory;
   for (auto const& way : rm1_.ways) {

@@ -16,6 +16,7 @@ class report {
  public:
   explicit report(plan const& plan) : plan_(plan) {}
 
+  void add(repeat_figures const& fitted) { fitted_ = fitted; }
   void add(storage_result const& stored) { stored_ = stored; }
   void add(reader_result const& read) { read_ = read; }
   void add_rm1(trainer_result const& trained) { rm1_ = trained; }
@@ -30,8 +31,10 @@ class report {
  private:
   std::vector<std::vector<std::string>> rows() const;
   std::vector<std::vector<std::string>> trainer_rows() const;
+  std::vector<std::vector<std::string>> repeat_rows() const;
 
   plan plan_;
+  repeat_figures fitted_;
   storage_result stored_;
   reader_result read_;
   trainer_result rm1_, none_;

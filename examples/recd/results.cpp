@@ -17,7 +17,7 @@ void expect_alike(training_result const& a, training_result const& b) {
   if (a.losses.size() != b.losses.size())
     throw error(errc::incompatible, "ways with other numbers of steps",
                 {{"way", a.name}, {"steps", a.losses.size()}, {"other way", b.name}, {"its steps", b.losses.size()}});
-  for (std::size_t step = 0; step < a.losses.size(); ++step)
+  for (std::size_t step = 0; step < std::min(a.losses.size(), compared_steps); ++step)
     if (auto const one = a.losses[step], other = b.losses[step]; !(std::abs(one - other) <= loss_tolerance * std::abs(one)))
       throw error(errc::incompatible, "losses differ on the same samples",
                   {{"way", a.name}, {"other way", b.name}, {"step", step}, {"loss", one}, {"other loss", other}});

@@ -49,7 +49,7 @@ struct stored_file {
   double times_larger(stored_file const& than) const { return static_cast<double>(bytes) / static_cast<double>(than.bytes); }
 };
 
-/// What repeats in the log, as the paper's Figures 3 and 4 have it.
+/// What repeats in a log, as the paper's Figures 3 and 4 have it.
 struct repeat_figures {
   double samples_a_session = 0, samples_in_batch = 0;
   std::map<std::int64_t, std::int64_t> sessions, batch_sessions;  // how many have so many samples, of the log and of batches of 4,096
@@ -110,7 +110,7 @@ struct training_result {
   std::string name;
   std::int64_t batch = 0, samples = 0;
   double seconds = 0;          // of all of them
-  std::vector<double> losses;  // of each step
+  std::vector<double> losses;  // of each step before those that are timed
   memory_peak peak;
   amounts work, expanded;  // of all batches: as they are, and were every row a sample's
   tessera::session_times times;
@@ -146,8 +146,11 @@ struct trainer_result {
   /// Shows that these ways, which train on the same batches, have the same losses. @throws tessera::error incompatible, naming the step.
   void check_losses(std::vector<std::string> const& names) const;
 };
-constexpr double loss_tolerance = 1e-5;  // relative
+constexpr double loss_tolerance = 1e-5;    // relative
+constexpr std::size_t compared_steps = 2;  // forward, update, forward; from there on differences of rounding grow
 
+/// Of a log that is fitted to the paper's, where 60,000 sessions are open at once.
+repeat_figures fitted_repeats(tessera::host_exec const& exec, plan const& plan);
 storage_result store(tessera::host_exec const& exec, plan const& plan);
 /// @throws tessera::error incompatible where the two sides deliver other samples.
 reader_result read(tessera::host_exec const& exec, plan const& plan, storage_result const& stored);
@@ -155,6 +158,11 @@ reader_result read(tessera::host_exec const& exec, plan const& plan, storage_res
 trainer_result train_rm1(tessera::host_exec const& exec, plan const& plan, storage_result const& stored);
 trainer_result train_set(tessera::host_exec const& exec, plan const& plan, std::string const& name,
                          tessera::session_clicks_options options);
+#ifdef TESSERA_RECD_DNNL
+/// With products of factors rounded to bf16, as GPUs train.
+trainer_result train_set_by_bf16(tessera::host_exec const& exec, plan const& plan, std::string const& name,
+                                 tessera::session_clicks_options options);
+#endif
 trainer_result train_without_repeats(tessera::host_exec const& exec, plan const& plan);
 
 /// A set's log of about `rows` samples, of sessions that are all open at once.

@@ -118,6 +118,18 @@ stored_file const& storage_result::like(file_settings const& settings, bool is_c
 double storage_result::ratio() const { return like(best(true).settings, false).times_larger(best(true)); }
 double storage_result::best_ratio() const { return best(false).times_larger(best(true)); }
 
+repeat_figures fitted_repeats(host_exec const& exec, plan const& plan) {
+  auto options = scaled_down(paper_sessions(), 8);  // every eighth feature, which is enough
+  options.window_sessions = std::min<std::int64_t>(60'000, plan.rows);
+  options.windows = 1;
+  session_clicks clicks(exec, options);
+  session_statistics_options how;
+  how.one_session_in = 16;
+  session_statistics statistics(static_cast<std::int64_t>(options.features.size()), how);
+  for (sample_columns block(clicks.schema()); clicks.next(exec, rows_at_once, block) > 0;) statistics.add(exec, block.view());
+  return figures_of(statistics);
+}
+
 storage_result store(host_exec const& exec, plan const& plan) {
   storage_result result;
   result.inference = plan.folder + "/inference.parquet";

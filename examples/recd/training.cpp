@@ -20,6 +20,8 @@ namespace {
 
 using namespace tessera;
 
+constexpr int short_rounds = 4;  // of sets whose steps take less than a second
+
 // The first samples of a log.
 sample_columns first_samples(host_exec const& exec, parquet_log const& log, std::int64_t count) {
   sample_columns samples(log.schema()), block(log.schema());
@@ -57,7 +59,7 @@ trainer_result train_rm1(host_exec const& exec, plan const& plan, storage_result
   two_orders const logs(exec, schema, first_samples(exec, clustered, plan.steps * plan.batch));
   trainer_result result;
   result.set = "RM1-like";
-  ladder steps(exec, options, true, result);
+  ladder<float_products> steps(exec, options, true, result);
   std::optional<memory_log> larger;
   std::int64_t const most_samples = stored.rows / plan.steps;
   std::int64_t batch = 0;
@@ -88,7 +90,10 @@ trainer_result train_rm1(host_exec const& exec, plan const& plan, storage_result
   return result;
 }
 
-trainer_result train_set(host_exec const& exec, plan const& plan, std::string const& name, session_clicks_options set) {
+namespace {
+
+template <class Gemm>
+trainer_result train_by(host_exec const& exec, plan const& plan, std::string const& name, session_clicks_options set) {
   auto const options = log_options(plan, std::move(set), plan.steps * plan.batch);
   session_clicks clicks(exec, options);
   auto const schema = clicks.schema();
@@ -97,13 +102,25 @@ trainer_result train_set(host_exec const& exec, plan const& plan, std::string co
   two_orders const logs(exec, schema, sorted_by(exec, log, log.view().sessions));
   trainer_result result;
   result.set = name;
-  ladder steps(exec, options, false, result);
-  for (int round = 0; round < 2; ++round) {
+  ladder<Gemm> steps(exec, options, false, result);
+  for (int round = 0; round < short_rounds; ++round) {
     steps.add("baseline", logs.inference, false, pooled_rows::distinct, plan.batch);
     steps.add("RecD", logs.clustered, true, pooled_rows::distinct, plan.batch);
   }
   return result;
 }
+
+}  // namespace
+
+trainer_result train_set(host_exec const& exec, plan const& plan, std::string const& name, session_clicks_options set) {
+  return train_by<float_products>(exec, plan, name, std::move(set));
+}
+
+#ifdef TESSERA_RECD_DNNL
+trainer_result train_set_by_bf16(host_exec const& exec, plan const& plan, std::string const& name, session_clicks_options set) {
+  return train_by<dnnl_bf16_gemm>(exec, plan, name, std::move(set));
+}
+#endif
 
 trainer_result train_without_repeats(host_exec const& exec, plan const& plan) {
   auto options = no_repeats();
@@ -117,9 +134,9 @@ trainer_result train_without_repeats(host_exec const& exec, plan const& plan) {
   memory_log const stored(schema, std::move(log));
   trainer_result result;
   result.set = "no repeats";
-  ladder steps(exec, options, false, result);
+  ladder<float_products> steps(exec, options, false, result);
   result.recommended_groups = advice.groups.size();
-  for (int round = 0; round < 2; ++round) {
+  for (int round = 0; round < short_rounds; ++round) {
     steps.add("baseline", stored, false, pooled_rows::distinct, plan.batch);
     // As recommended: the batches as they are, where nothing is; and every feature of users and sequences forced into groups.
     steps.add("auto", stored, !advice.groups.empty(), pooled_rows::distinct, plan.batch);

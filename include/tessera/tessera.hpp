@@ -31,6 +31,7 @@
 #include <tessera/core/segmented_reduce.hpp>
 #include <tessera/core/select.hpp>
 #include <tessera/core/square_root.hpp>
+#include <tessera/core/stopwatch.hpp>
 #include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/thread_team.hpp>
 #include <tessera/core/types.hpp>

@@ -167,26 +167,7 @@ TEST_CASE("gradients of a mixed model are those of finite differences") {
   std::mt19937_64 random(seed);
   auto model = make_pooling_model<any_pooling>(exec, small_attention(true), small_encoder(), shared_gradients::merged, {1, 0, 2});
   reordered_batch const batch(exec, random, 20);
-  auto const in = batch.with(batch.reordered);
-  any_model::saved_type saved;
-  auto const weight = tessera_tests::random_floats(random, 20);
-  auto const loss = [&] {
-    any_model::saved_type local;
-    auto const logits = model.predict(exec, in, local);
-    double sum = 0;
-    for (std::size_t i = 0; i < weight.size(); ++i)
-      sum += static_cast<double>(weight[i]) * static_cast<double>(logits[static_cast<std::int64_t>(i)]);
-    return sum;
-  };
-  model.forward(exec, in, saved);
-  auto slopes = weight;
-  std::vector<float> gradient(static_cast<std::size_t>(model.parameter_count()));
-  model.backward(exec, saved, slopes, gradient);
-  row_gradients of_rows;
-  model.gradients_of_rows(exec, saved, of_rows);
-
-  tessera_tests::difference_check check(loss);
-  check.check_model(model, gradient, of_rows);
+  tessera_tests::check_gradients(exec, model, batch.with(batch.reordered), tessera_tests::random_floats(random, 20));
 }
 
 TEST_CASE("a checkpoint goes on with the same bits, and tells what it is of") {

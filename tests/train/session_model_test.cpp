@@ -335,25 +335,7 @@ TEST_CASE("gradients are those of finite differences, of tables that a sequence 
     auto model =
         make_encoder_model<dense_table<>>(exec, sgd{.learning_rate = 1}, shared_gradients::merged, pooled_rows::distinct, first_table);
     grouped_batch const batch(exec, random, 20);
-    encoder_model<dense_table<>>::saved_type saved;
-    std::vector<float> const weight = tessera_tests::random_floats(random, 20);
-    auto const loss = [&] {
-      encoder_model<dense_table<>>::saved_type local;
-      auto const logits = model.predict(exec, batch.shared(), local);
-      double sum = 0;
-      for (std::size_t i = 0; i < weight.size(); ++i)
-        sum += static_cast<double>(weight[i]) * static_cast<double>(logits[static_cast<std::int64_t>(i)]);
-      return sum;
-    };
-    model.forward(exec, batch.shared(), saved);
-    auto slopes = weight;
-    std::vector<float> gradient(static_cast<std::size_t>(model.parameter_count()));
-    model.backward(exec, saved, slopes, gradient);
-    row_gradients of_rows;
-    model.gradients_of_rows(exec, saved, of_rows);
-
-    tessera_tests::difference_check check(loss);
-    check.check_model(model, gradient, of_rows);
+    tessera_tests::check_gradients(exec, model, batch.shared(), tessera_tests::random_floats(random, 20));
   }
 }
 

@@ -118,4 +118,26 @@ class difference_check {
   int far_ = 0, looked_at_ = 0;
 };
 
+/// A model's gradients on a batch against finite differences of a weighted sum of its logits, `weight` (samples,).
+template <class Exec, class Model>
+void check_gradients(Exec const& exec, Model& model, tessera::batch_view const& batch, std::vector<float> const& weight) {
+  auto const loss = [&] {
+    typename Model::saved_type local;
+    auto const logits = model.predict(exec, batch, local);
+    double sum = 0;
+    for (std::size_t i = 0; i < weight.size(); ++i)
+      sum += static_cast<double>(weight[i]) * static_cast<double>(logits[static_cast<std::int64_t>(i)]);
+    return sum;
+  };
+  typename Model::saved_type saved;
+  model.forward(exec, batch, saved);
+  auto slopes = weight;
+  std::vector<float> gradient(static_cast<std::size_t>(model.parameter_count()));
+  model.backward(exec, saved, slopes, gradient);
+  tessera::row_gradients of_rows;
+  model.gradients_of_rows(exec, saved, of_rows);
+  difference_check check(loss);
+  check.check_model(model, gradient, of_rows);
+}
+
 }  // namespace tessera_tests

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -14,6 +13,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/stopwatch.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/data/batch.hpp>
@@ -158,18 +158,6 @@ class sample_reader {
 
  private:
   static constexpr std::int64_t nothing = -1, samples_per_piece = 256;
-
-  class stopwatch {
-   public:
-    double lap() noexcept {
-      auto const now = clock::now();
-      return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
-    }
-
-   private:
-    using clock = std::chrono::steady_clock;
-    clock::time_point last_ = clock::now();
-  };
 
   static sample_reader_options checked(Source const& source, sample_reader_options options) {
     if (options.batch_size < 1)

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/stopwatch.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/data/batch.hpp>
@@ -126,19 +126,19 @@ class session_model {
     auto bags = pooled_tables(tables_), singles = sequence_tables(tables_);
     stopwatch watch;
     deduplicated_lookup(exec, bags, own_features_, pooled_keys(batch, saved), pooled.view(), saved.lookup);
-    watch.lap(saved.times.pooled_lookup);
+    saved.times.pooled_lookup += watch.lap();
     look_up_sequences(exec, batch, saved, [&](vector_view<matrix_view<float> const> out) {
       sequence_lookup(exec, singles, sequence_features_, sequence_rows(batch), out, saved.sequence_lookup);
     });
-    watch.lap(saved.times.sequence_lookup);
+    saved.times.sequence_lookup += watch.lap();
     for (std::int64_t g = 0; g < group_count(); ++g) {
       auto const sequences = saved.sequences[at(g)].get(dim());
       poolings_[at(g)].forward(exec, net_.policy(), sequences, target(net_.vectors(saved), g), block(net_.vectors(saved), 1 + g),
                                saved.pooled[at(g)]);
     }
-    watch.lap(saved.times.pooling);
+    saved.times.pooling += watch.lap();
     auto const logits = net_.forward(exec, batch.dense, saved);
-    watch.lap(saved.times.dense);
+    saved.times.dense += watch.lap();
     return logits;
   }
 
@@ -173,7 +173,7 @@ class session_model {
     auto const take = [&](std::int64_t size) { return gradient.slice(std::exchange(next, next + size), size); };
     net_.backward(exec, saved, logit_gradient, take(net_.parameter_count()));
     auto const of_vectors = net_.vector_gradients(saved);
-    watch.lap(saved.times.dense);
+    saved.times.dense += watch.lap();
     for (std::int64_t g = 0; g < group_count(); ++g) {
       auto const& pooling = poolings_[at(g)];
       auto& sequences = saved.sequences[at(g)];
@@ -181,7 +181,7 @@ class session_model {
       pooling.backward(exec, net_.policy(), saved.pooled[at(g)], block(of_vectors, 1 + g), take(pooling.parameters().size()),
                        {sequences.gradients.data(), sequences.size(), dim()}, target(of_vectors, g));
     }
-    watch.lap(saved.times.pooling);
+    saved.times.pooling += watch.lap();
   }
 
   /// Sorting ahead is for click models; `sorted` is then of no batch.
@@ -201,19 +201,20 @@ class session_model {
     if (first_pooled_table_ < sequence_table_count_) {
       gradients_of_rows(exec, saved, saved.rows);
       tessera::update_rows(exec, tables_, saved.rows, each);
-      return watch.lap(saved.times.sequence_update);
+      saved.times.sequence_update += watch.lap();
+      return;
     }
     auto stores = pooled_tables(tables_);
     auto const gradients = pooled_gradients(exec, saved);
     if (!features_.empty())
       deduplicated_lookup_backward(exec, stores, own_features_, saved.lookup, gradients.view(), part(first_pooled_table_, stores.size()),
                                    {sums_});
-    watch.lap(saved.times.pooled_update);
+    saved.times.pooled_update += watch.lap();
     auto of_sequences = sequence_tables(tables_);
     with_sequence_gradients(exec, of_sequences, saved, [&](lookup_saved const& lookup, auto matrices) {
       sequence_lookup_backward(exec, of_sequences, sequence_features_, lookup, matrices, part(0, sequence_table_count_));
     });
-    watch.lap(saved.times.sequence_update);
+    saved.times.sequence_update += watch.lap();
   }
 
   /// The gradients of these rows instead of the update, to be clipped, added up or sent.
@@ -230,18 +231,6 @@ class session_model {
 
  private:
   static constexpr std::uint32_t first_pooling_stream = 16;  // behind those of bottom, top and interaction
-
-  class stopwatch {
-   public:
-    void lap(double& sum) noexcept {
-      auto const now = clock::now();
-      sum += std::chrono::duration<double>(now - std::exchange(last_, now)).count();
-    }
-
-   private:
-    using clock = std::chrono::steady_clock;
-    clock::time_point last_ = clock::now();
-  };
 
   static constexpr std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
   std::int64_t group_count() const noexcept { return static_cast<std::int64_t>(groups_.size()); }

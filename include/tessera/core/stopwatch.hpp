@@ -1,0 +1,26 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <utility>
+
+#include <tessera/core/config.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// Splits a stretch of work into laps, by a clock that never goes back.
+class stopwatch {
+ public:
+  /// Seconds since the last lap, at first since it was made.
+  double lap() noexcept {
+    auto const now = clock::now();
+    return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  clock::time_point last_ = clock::now();
+};
+
+}  // namespace tessera::inline TESSERA_ABI
