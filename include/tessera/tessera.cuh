@@ -35,6 +35,7 @@
 #include <tessera/tensor/deduplicate.cuh>
 #include <tessera/tensor/distinct_rows.cuh>
 #include <tessera/tensor/expand.cuh>
+#include <tessera/tensor/expand_partial.cuh>
 #include <tessera/tensor/expand_rows.cuh>
 #include <tessera/tensor/gather_backward.cuh>
 #include <tessera/tensor/gather_vectors.cuh>
@@ -49,6 +50,7 @@
 #include <tessera/tensor/range_tiles.cuh>
 #include <tessera/tensor/row_copies.cuh>
 #include <tessera/tensor/select_rows.cuh>
+#include <tessera/tensor/select_slices.cuh>
 #include <tessera/tensor/select_vectors.cuh>
 #include <tessera/tensor/slice_rows.cuh>
 #include <tessera/tensor/transform_ids.cuh>

@@ -15,32 +15,12 @@
 #include <tessera/tensor/select_slices.hpp>
 
 #include "partial_support.hpp"
+#include "slices_support.hpp"
 #include "vectors_harness.hpp"
 
 using namespace tensor_tests;
 
 namespace {
-
-using slice = tessera::run_slice<>;
-
-struct slices_case {
-  std::int64_t vectors, dim, first_value;
-  std::vector<slice> slices;
-  std::vector<std::int64_t> offsets;  // of the result
-
-  std::size_t size() const { return static_cast<std::size_t>(offsets.back() * dim); }
-};
-
-slices_case random_case(std::mt19937_64& random, std::int64_t vectors, std::int64_t dim, std::size_t count, std::int64_t longest) {
-  slices_case made{vectors, dim, static_cast<std::int64_t>(random() % 50), {}, {0}};
-  for (std::size_t i = 0; i < count; ++i) {
-    auto const length = vectors == 0 ? 0 : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(std::min(vectors, longest) + 1));
-    auto const begin = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(vectors - length + 1));
-    made.slices.push_back(length == 0 ? slice{-9, 0} : slice{begin + made.first_value, length});
-    made.offsets.push_back(made.offsets.back() + length);
-  }
-  return made;
-}
 
 floats forward(tessera::host_exec const& exec, slices_case const& c, floats const& in) {
   std::vector<std::int64_t> offsets(c.slices.size() + 1);
@@ -75,21 +55,7 @@ TEST_CASE("slices of vectors, and the sums of their gradients in the order of th
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  struct shape {
-    std::int64_t vectors, dim;
-    std::size_t slices;
-    std::int64_t longest;
-  };
-  for (auto const& of : std::vector<shape>{{0, 3, 0, 1},
-                                           {0, 3, 4, 1},
-                                           {1, 1, 3, 1},
-                                           {7, 5, 0, 3},
-                                           {50, 3, 40, 9},
-                                           {900, 64, 300, 600},
-                                           {40'000, 1, 900, 20'000},
-                                           {70, 1027, 60, 30},
-                                           {3000, 17, 6000, 40},
-                                           {5, 0, 4, 5}}) {
+  for (auto const& of : slices_shapes) {
     auto const vectors = of.vectors, dim = of.dim;
     CAPTURE(vectors);
     CAPTURE(dim);

@@ -211,8 +211,8 @@ struct deduplicate_partial_fn {
 ///
 /// A list of n ids is compared with the last runs of its session until 32 n + 1024 ids have been looked at; overlaps with what came earlier
 /// are not found. Those searches are linear, so work is bounded for any lists. One thread does all samples of a key and session. On the
-/// host. Workspace: two values, weights and an offset more an id, 64 bytes a row. @throws tessera::error shape_mismatch naming a key with
-/// other rows. Source: RecD, Section 7; the search is Knuth, Morris and Pratt's.
+/// host, where batches are made; `partial_inverse_keyed_jagged::copy_of` takes the result to a device. Workspace: two values, weights and an
+/// offset more an id, 64 bytes a row. @throws tessera::error shape_mismatch naming a key with other rows. Source: RecD, Section 7; the search is Knuth, Morris and Pratt's.
 inline constexpr detail::deduplicate_partial_fn deduplicate_partial{};
 
 }  // namespace tessera::inline TESSERA_ABI

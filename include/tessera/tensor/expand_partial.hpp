@@ -21,19 +21,14 @@ namespace tessera::inline TESSERA_ABI {
 
 namespace detail {
 
-struct expand_partial_fn {
-  template <class T, class Offset>
-  keyed_jagged<std::remove_const_t<T>, Offset> operator()(host_exec const& exec, partial_inverse_keyed_jagged_view<T, Offset> in,
-                                                          result_room room = {}) const {
-    return run(exec, in, nullptr, room);
-  }
-  template <class T, class Offset>
-  keyed_jagged<T, Offset> operator()(host_exec const& exec, partial_inverse_keyed_jagged<T, Offset> const& in,
-                                     result_room room = {}) const {
-    return run(exec, in.view(), &in.keys(), room).named(in.keys());
-  }
+template <class Exec>
+struct expand_partial_impl {
+  static_assert(dependent_false<Exec>,
+                "expand_partial: no back end for this execution; for CUDA include <tessera/tensor/expand_partial.cuh>");
+};
 
- private:
+template <>
+struct expand_partial_impl<host_exec> {
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, partial_inverse_keyed_jagged_view<T, Offset> in,
                                                           std::vector<std::string> const* names, result_room room) {
@@ -65,14 +60,26 @@ struct expand_partial_fn {
   }
 };
 
+struct expand_partial_fn {
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, partial_inverse_keyed_jagged_view<T, Offset> in, result_room room = {}) const {
+    return expand_partial_impl<Exec>::run(exec, in, nullptr, room);
+  }
+  template <execution Exec, class T, class Offset>
+  auto operator()(Exec const& exec, partial_inverse_keyed_jagged<T, Offset, Exec> const& in, result_room room = {}) const {
+    return expand_partial_impl<Exec>::run(exec, in.view(), &in.keys(), room).named(in.keys());
+  }
+};
+
 }  // namespace detail
 
 /// Every sample's lists again: the KJT that `deduplicate_partial` made this partial IKJT of, bit for bit, with its weights.
 ///
 /// `expand_partial(exec, partial_inverse_keyed_jagged_view, room)`, `expand_partial(exec, partial_inverse_keyed_jagged, room) -> keyed_jagged`,
-/// unnamed and named, of a row a sample in every key. On the host. @throws tessera::error out_of_range naming key and sample of a slice that
-/// reaches past the runs of its key (in a checked build, past any run), or where the values become more than an Offset counts.
-/// Vectors of the runs' ids are expanded by `select_slices`.
+/// unnamed and named, of a row a sample in every key. @throws tessera::error out_of_range naming key and sample of a slice that reaches past
+/// the runs of its key (in a checked build, past any run), or where the values become more than an Offset counts. On a device, which does not
+/// look for runs, such a slice becomes an empty list, what is wrong is thrown when the execution synchronises, and the call waits for the
+/// number of values unless `room` tells it. Vectors of the runs' ids are expanded by `select_slices`.
 inline constexpr detail::expand_partial_fn expand_partial{};
 
 }  // namespace tessera::inline TESSERA_ABI

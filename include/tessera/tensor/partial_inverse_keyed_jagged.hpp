@@ -99,14 +99,15 @@ void validate(partial_inverse_keyed_jagged_view<T, Offset> view, std::int64_t va
   detail::check_slices("partial_inverse_keyed_jagged", view);
 }
 
-/// Owns a partial IKJT, and the names of its keys unless it is unnamed; on the host. Move-only.
-template <class T = std::int64_t, class Offset = std::int64_t>
+/// Owns a partial IKJT, and the names of its keys unless it is unnamed. Move-only.
+template <class T = std::int64_t, class Offset = std::int64_t, execution Exec = host_exec>
 class partial_inverse_keyed_jagged {
  public:
   partial_inverse_keyed_jagged() = default;
 
   /// Takes over runs and slices, (keys * samples,), which are not read here. @throws tessera::error shape_mismatch.
-  static partial_inverse_keyed_jagged from_parts(keyed_jagged<T, Offset> runs, buffer<run_slice<Offset>> slices, std::int64_t samples) {
+  static partial_inverse_keyed_jagged from_parts(keyed_jagged<T, Offset, Exec> runs, buffer<run_slice<Offset>, Exec> slices,
+                                                 std::int64_t samples) {
     partial_inverse_keyed_jagged result;
     result.runs_ = std::move(runs);
     result.slices_ = std::move(slices);
@@ -117,6 +118,14 @@ class partial_inverse_keyed_jagged {
     return result;
   }
 
+  /// A copy on the device of a batch of the host, as `keyed_jagged::copy_of`.
+  static partial_inverse_keyed_jagged copy_of(Exec const& exec,
+                                              partial_inverse_keyed_jagged<T, Offset> const& batch) requires device_execution<Exec> {
+    buffer<run_slice<Offset>, Exec> slices(exec, batch.slices_.size());
+    exec.copy_in(slices.data(), batch.slices_.data(), static_cast<std::size_t>(slices.size()) * sizeof(run_slice<Offset>));
+    return from_parts(keyed_jagged<T, Offset, Exec>::copy_of(exec, batch.runs_), std::move(slices), batch.samples_);
+  }
+
   /// The same batch under these names; none: unnamed. @throws tessera::error as `keyed_jagged::named`.
   partial_inverse_keyed_jagged named(std::vector<std::string> keys) && {
     runs_ = std::move(runs_).named(std::move(keys));
@@ -124,7 +133,7 @@ class partial_inverse_keyed_jagged {
   }
   std::vector<std::string> const& keys() const noexcept { return runs_.keys(); }
   std::int64_t samples() const noexcept { return samples_; }
-  keyed_jagged<T, Offset> const& runs() const noexcept { return runs_; }
+  keyed_jagged<T, Offset, Exec> const& runs() const noexcept { return runs_; }
   /// Without the names.
   std::size_t bytes() const noexcept { return runs_.bytes() + slices_.capacity_bytes(); }
 
@@ -132,8 +141,11 @@ class partial_inverse_keyed_jagged {
   partial_inverse_keyed_jagged_view<T const, Offset> view() const noexcept { return {runs_.view(), slices_.data(), samples_}; }
 
  private:
-  keyed_jagged<T, Offset> runs_;
-  buffer<run_slice<Offset>> slices_;  // (keys, samples)
+  template <class, class, execution>
+  friend class partial_inverse_keyed_jagged;
+
+  keyed_jagged<T, Offset, Exec> runs_;
+  buffer<run_slice<Offset>, Exec> slices_;  // (keys, samples)
   std::int64_t samples_ = 0;
 };
 

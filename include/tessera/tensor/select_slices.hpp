@@ -28,7 +28,8 @@ template <class Offset>
 using slices_view = vector_view<run_slice<Offset> const>;
 
 // Whether vectors [begin, begin + length), counted from `first_value`, are among so many; whatever the numbers.
-constexpr bool lies_within(std::int64_t begin, std::int64_t length, std::int64_t first_value, std::int64_t vectors) noexcept {
+TESSERA_HOST_DEVICE constexpr bool lies_within(std::int64_t begin, std::int64_t length, std::int64_t first_value,
+                                               std::int64_t vectors) noexcept {
   return length == 0 ||
          (length > 0 && length <= vectors && begin >= first_value &&
           static_cast<std::uint64_t>(begin) - static_cast<std::uint64_t>(first_value) <= static_cast<std::uint64_t>(vectors - length));
@@ -52,24 +53,26 @@ void check_vector_slices(host_exec const& exec, char const* call, std::int64_t v
   });
 }
 
-struct select_slices_offsets_fn {
+template <class Exec>
+struct select_slices_impl {
+  static_assert(dependent_false<Exec>,
+                "select_slices: no back end for this execution; for CUDA include <tessera/tensor/select_slices.cuh>");
+};
+
+template <>
+struct select_slices_impl<host_exec> {
   template <class Offset>
-  void operator()(host_exec const& exec, std::type_identity_t<slices_view<Offset>> slices, vector_view<Offset> offsets) const {
+  static void offsets(host_exec const& exec, slices_view<Offset> slices, vector_view<Offset> offsets) {
     buffer<Offset> lengths(exec, slices.size());
     for_each_piece(exec, slices.size(), slices_per_piece, [&](std::int64_t first, std::int64_t last) {
       for (auto i = first; i < last; ++i) lengths[i] = slices[i].length;
     });
     lengths_to_offsets(exec, lengths.view(), offsets);
   }
-};
 
-struct select_slices_fn {
   template <class T, class Offset>
-  void operator()(host_exec const& exec, std::type_identity_t<matrix_view<T const>> in, std::type_identity_t<slices_view<Offset>> slices,
-                  jagged_vectors_view<T, Offset> out, std::int64_t first_value = 0) const {
-    check_jagged_vectors("select_slices", "out", out);
-    check_extent("select_slices", "rows of the result", out.rows, slices.size());
-    check_extent("select_slices", "dim", out.dim(), in.columns());
+  static void forward(host_exec const& exec, rows_check<host_exec, Offset>&, matrix_view<T const> in, slices_view<Offset> slices,
+                      jagged_vectors_view<T, Offset> out, std::int64_t first_value) {
     check_vector_slices(exec, "select_slices", in.rows(), first_value, slices, out.offsets);
     bool const streamed = are_streamed(out.values, out.size());
     for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim(), streamed),
@@ -79,16 +82,10 @@ struct select_slices_fn {
                                     streamed ? &streams : nullptr);
                      });
   }
-};
 
-struct select_slices_backward_fn {
-  template <class T, class Offset>
-  void operator()(host_exec const& exec, jagged_vectors_view<T, Offset> gradient, std::type_identity_t<slices_view<Offset>> slices,
-                  matrix_view<float> in_gradient, std::int64_t first_value = 0) const {
-    static_assert(std::is_same_v<T const, float const>, "select_slices_backward: gradients are floats");
-    check_jagged_vectors("select_slices_backward", "gradient", gradient);
-    check_extent("select_slices_backward", "rows of the gradient", gradient.rows, slices.size());
-    check_extent("select_slices_backward", "dim", gradient.dim(), in_gradient.columns());
+  template <class Offset>
+  static void backward(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> gradient,
+                       slices_view<Offset> slices, matrix_view<float> in_gradient, std::int64_t first_value) {
     check_vector_slices(exec, "select_slices_backward", in_gradient.rows(), first_value, slices, gradient.offsets);
 
     // Each piece of the vectors has the list of the slices that reach into it, and adds them up in order.
@@ -135,10 +132,42 @@ struct select_slices_backward_fn {
   }
 };
 
+struct select_slices_offsets_fn {
+  template <execution Exec, class Offset>
+  void operator()(Exec const& exec, std::type_identity_t<slices_view<Offset>> slices, vector_view<Offset> offsets) const {
+    select_slices_impl<Exec>::offsets(exec, slices, offsets);
+  }
+};
+
+struct select_slices_fn {
+  template <execution Exec, class T, class Offset>
+  void operator()(Exec const& exec, std::type_identity_t<matrix_view<T const>> in, std::type_identity_t<slices_view<Offset>> slices,
+                  jagged_vectors_view<T, Offset> out, std::int64_t first_value = 0) const {
+    rows_check<Exec, Offset> rows(exec, "select_slices");
+    rows.sound("out", out);
+    check_extent("select_slices", "rows of the result", out.rows, slices.size());
+    check_extent("select_slices", "dim", out.dim(), in.columns());
+    select_slices_impl<Exec>::forward(exec, rows, in, slices, out, first_value);
+  }
+};
+
+struct select_slices_backward_fn {
+  template <execution Exec, class T, class Offset>
+  void operator()(Exec const& exec, jagged_vectors_view<T, Offset> gradient, std::type_identity_t<slices_view<Offset>> slices,
+                  matrix_view<float> in_gradient, std::int64_t first_value = 0) const {
+    static_assert(std::is_same_v<T const, float const>, "select_slices_backward: gradients are floats");
+    rows_check<Exec, Offset> rows(exec, "select_slices_backward");
+    rows.sound("gradient", gradient);
+    check_extent("select_slices_backward", "rows of the gradient", gradient.rows, slices.size());
+    check_extent("select_slices_backward", "dim", gradient.dim(), in_gradient.columns());
+    select_slices_impl<Exec>::backward(exec, rows, jagged_vectors_view<float const, Offset>(gradient), slices, in_gradient, first_value);
+  }
+};
+
 }  // namespace detail
 
 /// The offsets of rows that are slices, from 0. `select_slices_offsets(exec, slices, offsets)`: `slices` (n,), `offsets` (n + 1,).
-/// @throws tessera::error as `lengths_to_offsets`.
+/// @throws tessera::error as `lengths_to_offsets`. On a device nothing waits.
 inline constexpr detail::select_slices_offsets_fn select_slices_offsets{};
 
 /// Gathers slices of vectors: row i of the result is in[slices[i].begin - first_value, + slices[i].length). So a sequence lookup of the runs of
@@ -146,14 +175,16 @@ inline constexpr detail::select_slices_offsets_fn select_slices_offsets{};
 ///
 /// `select_slices(exec, in, slices, out, first_value)`: `in` (vectors, dim), such as the embeddings of a key's runs, whose first one is that
 /// of value `first_value` in the slices' count; `slices` (n,); `out` of n rows, with the lengths that `select_slices_offsets` gives, is not
-/// `in`. On the host. @throws tessera::error out_of_range naming a slice that reaches past `in`, shape_mismatch; nothing is written then.
+/// `in`. @throws tessera::error out_of_range naming a slice that reaches past `in`, shape_mismatch; nothing is written then. On a device nothing
+/// waits, and what offsets and slices show is thrown when the execution synchronises.
 inline constexpr detail::select_slices_fn select_slices{};
 
 /// The gradient by the vectors, overwritten: each becomes the sum, from 0, of its gradients in the slices that have it, ascending by slice, on
 /// any number of threads.
 ///
-/// `select_slices_backward(exec, gradient, slices, in_gradient, first_value)`: float, shapes of the forward. On the host. Workspace: 8 bytes
-/// a slice, and 32 for each piece of about 64 KiB of vectors that it reaches into. Errors as the forward.
+/// `select_slices_backward(exec, gradient, slices, in_gradient, first_value)`: float, shapes of the forward. Workspace: 8 bytes a slice, and
+/// 32 for each piece of about 64 KiB of vectors that it reaches into; on a device 40 bytes a vector of the gradient, 8 one of the result, and
+/// what the library that sorts asks for. On a device the same bits but for the sign of a zero and those of a NaN. Errors as the forward.
 inline constexpr detail::select_slices_backward_fn select_slices_backward{};
 
 }  // namespace tessera::inline TESSERA_ABI
