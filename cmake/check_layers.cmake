@@ -21,10 +21,10 @@ set(level_hot 4)
 set(level_hybrid 4)
 set(level_train 5)
 
-set(umbrellas tessera.hpp tessera_files.hpp tessera.cuh)
+set(umbrellas tessera.hpp tessera_files.hpp tessera_parquet.hpp tessera.cuh)
 set(eigen_allowed "^(nn/gemm_eigen\\.hpp|cluster/.*\\.hpp)$")
 set(json_included "^files/")               # may include nlohmann-json
-set(json_reached "^(files|train)/|^data/session_clustering\\.hpp$|^tessera_files\\.hpp$")  # may include a header that does
+set(json_reached "^(files|train)/|^data/session_clustering\\.hpp$|^tessera_(files|parquet)\\.hpp$")  # may include a header that does
 
 set(breaches)
 macro(breach path what)

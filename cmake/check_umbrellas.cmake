@@ -3,8 +3,8 @@
 cmake_minimum_required(VERSION 3.22)
 
 # cmake -D ROOT=<source folder> -P check_umbrellas.cmake
-# Every public header stands in tessera.hpp, or in tessera_files.hpp, which includes tessera.hpp; but for those of optional back ends. Every .cuh stands
-# in tessera.cuh.
+# Every public header stands in tessera.hpp, or in tessera_files.hpp, which includes tessera.hpp; but for those of optional back ends, of which those that
+# need tessera::parquet stand in tessera_parquet.hpp. Every .cuh stands in tessera.cuh.
 
 include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
 
@@ -20,6 +20,19 @@ foreach(header IN LISTS headers)
     endif()
   elseif(position EQUAL -1)
     message(SEND_ERROR "${header} is in no umbrella")
+  endif()
+endforeach()
+
+file(READ "${ROOT}/include/tessera/tessera_parquet.hpp" umbrella)
+list(LENGTH tessera_optional_headers count)
+math(EXPR last "${count} - 1")
+foreach(i RANGE 0 ${last} 2)
+  math(EXPR next "${i} + 1")
+  list(GET tessera_optional_headers ${i} header)
+  list(GET tessera_optional_headers ${next} target)
+  string(FIND "${umbrella}" "#include <${header}>" position)
+  if(target STREQUAL "tessera::parquet" AND header MATCHES "^tessera/.+/" AND position EQUAL -1)
+    message(SEND_ERROR "${header} is not in tessera_parquet.hpp")
   endif()
 endforeach()
 

@@ -13,4 +13,5 @@ set(tessera_optional_headers
     tessera/data/session_clustering.hpp tessera::parquet
     tessera/data/session_log_store.hpp tessera::parquet
     tessera/data/session_runs.hpp tessera::parquet
-    tessera/data/session_shards.hpp tessera::parquet)
+    tessera/data/session_shards.hpp tessera::parquet
+    tessera/tessera_parquet.hpp tessera::parquet)

@@ -61,18 +61,17 @@ std::vector<float> train(host_exec const& exec, settings const& s, session_click
   rowwise_adagrad const rows{.learning_rate = 0.03F};
   auto model = make_model(exec, options, sums, seed, rows);
   trainer run(exec, model, rows, adam{.learning_rate = 1e-3F});
-  stored_ids const as_they_are;
   sample_reader_options how;
   how.batch_size = s.batch;
   how.order = order;
   how.seed = random_seed(seed);
   how.groups = groups;
-  sample_reader reader(exec, log, as_they_are, how);
+  sample_reader reader(exec, log, how);
   batch_view batch;
   for (std::int64_t epoch = 0; epoch < s.epochs; ++epoch)
     while (reader.next(step_exec, batch)) run.step(step_exec, batch);
   sample_reader_options stored;
-  sample_reader tests(exec, test, as_they_are, stored);
+  sample_reader tests(exec, test, stored);
   session_dlrm::saved_type saved;
   std::vector<float> logits;
   while (tests.next(step_exec, batch)) {

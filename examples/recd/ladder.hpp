@@ -99,11 +99,10 @@ class ladder {
 
  private:
   batch_set read(tessera::memory_log const& log, bool shared, std::int64_t size) const {
-    tessera::stored_ids const as_they_are;
     tessera::sample_reader_options options;
     options.batch_size = size;
     options.groups = groups_;
-    tessera::sample_reader reader(exec_, log, as_they_are, options);
+    tessera::sample_reader reader(exec_, log, options);
     batch_set set;
     set.keys = reader.keys();
     for (tessera::batch_view batch; reader.next(exec_, batch);) {

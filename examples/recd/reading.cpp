@@ -52,10 +52,8 @@ reading_result read_epoch(host_exec const& exec, plan const& plan, sample_schema
   parquet_log_options options;
   options.open = metered(meter);
   parquet_log const log({path}, schema, options);
-  auto const order = group_keys(schema.sparse, groups).order;
-  std::vector<std::string> keys;
-  for (auto const key : order) keys.push_back(schema.sparse[static_cast<std::size_t>(key)]);
-  id_pipeline const pipeline(exec, keys, truncate_ids{.most = 200}, hash_ids{.size = 100'000});
+  auto const grouped = group_keys(schema.sparse, groups);
+  id_pipeline const pipeline(exec, grouped.keys, truncate_ids{.most = 200}, hash_ids{.size = 100'000});
 
   system_memory memory;
   arena workspace(memory);
@@ -75,7 +73,7 @@ reading_result read_epoch(host_exec const& exec, plan const& plan, sample_schema
   for (batch_view batch; next(batch);) {
     result.samples += batch.samples();
     result.sent_bytes += bytes_of(batch);
-    result.hash += hash_of(batch, order);
+    result.hash += hash_of(batch, grouped.order);
   }
   result.times = reader.times();
   result.read_bytes = meter.bytes();

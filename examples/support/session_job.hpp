@@ -53,11 +53,11 @@ class session_job : public any_job {
   using reader = tessera::sample_reader<session_log, session_ids>;
 
   /// Opens the files, and finds out what to deduplicate.
-  explicit session_job(any_job base) : any_job(std::move(base)), plan_(checked_plan(s)), test_({s.test}, schema()) {
+  explicit session_job(any_job base) : any_job(std::move(base)), plan_(checked_plan(s)), test_(tessera::parquet_log({s.test}, schema())) {
     check_rows("--test", test_);
     std::printf("test: %lld samples\n", static_cast<long long>(test_rows()));
     if (!s.eval_only) {
-      train_.emplace(s.train, schema());
+      train_.emplace(tessera::parquet_log(s.train, schema()));
       check_rows("--train", *train_);
       std::printf("train: %lld samples\n", static_cast<long long>(train_rows()));
     }
@@ -144,12 +144,7 @@ class session_job : public any_job {
   std::int64_t table_rows() const { return s.hash_size > 0 ? s.hash_size : 100'000; }
 
   /// Of a batch, in its order.
-  column_list keys() const {
-    auto const columns = plan_.columns();
-    column_list ordered;
-    for (auto const k : tessera::group_keys(columns, groups_).order) ordered.push_back(columns[static_cast<std::size_t>(k)]);
-    return ordered;
-  }
+  column_list keys() const { return tessera::group_keys(plan_.columns(), groups_).keys; }
 
   any_pooling::options pooling_options(bool attends) const {
     if (attends) return tessera::target_attention_options{};
@@ -202,17 +197,11 @@ class session_job : public any_job {
       std::printf("  %s %.2f%s\n", columns[f].c_str(), reason.factor,
                   reason.group < 0 ? "" : text(" group %d", static_cast<int>(reason.group) + 1).c_str());
     }
-    std::vector<column_list> groups;
-    for (auto const& group : found.groups) {
-      auto& names = groups.emplace_back();
-      for (auto const f : group) names.push_back(columns[static_cast<std::size_t>(f)]);
-    }
-    return groups;
+    return tessera::group_names(columns, found.groups);
   }
 
   double samples_per_session(session_log const& log, std::int64_t enough) const {
-    tessera::stored_ids const as_stored;
-    tessera::sample_reader batches(exec, log, as_stored, reader_options({}));
+    tessera::sample_reader batches(exec, log, reader_options({}));
     std::int64_t samples = 0, sessions = 0;
     for (tessera::batch_view batch; samples < enough && batches.next(exec, batch);) {
       samples += batch.samples();

@@ -140,6 +140,7 @@ inline std::vector<column_list> named_groups(settings const& s, session_plan con
   auto const columns = plan.columns();
   detail::checked_names names("--dedup", columns);
   std::vector<column_list> groups;
+  if (s.dedup.empty()) detail::refuse_option("--dedup", "auto, off, or groups of columns", {});
   for (auto const& part : split(s.dedup, ',')) {
     auto const& group = groups.emplace_back(split(part, '+'));
     if (group.empty()) detail::refuse_option("--dedup", "an empty group", {{"--dedup", s.dedup}});

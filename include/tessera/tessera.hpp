@@ -43,6 +43,7 @@
 #include <tessera/data/batch_copy.hpp>
 #include <tessera/data/batch_reader.hpp>
 #include <tessera/data/block_walk.hpp>
+#include <tessera/data/checked_samples.hpp>
 #include <tessera/data/click_log.hpp>
 #include <tessera/data/click_statistics.hpp>
 #include <tessera/data/criteo_lines.hpp>

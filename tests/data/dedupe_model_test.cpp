@@ -271,6 +271,10 @@ TEST_CASE("recommend_groups: what it refuses, by name") {
   std::vector<jagged_view<std::int64_t const>> const rows(1);
   std::vector<std::int64_t> const sessions{1, 2};
   CHECK(error_of([&] { recommend_groups(h.exec(), rows, sessions); }).value("sessions") == "2");
+  CHECK(std::string(error_of([&] {
+                      recommend_groups(h.exec(), std::vector{jagged_view<std::int64_t const>{nullptr, sessions.data(), 1}}, {});
+                    }).what())
+            .find("the samples have no sessions") != std::string::npos);
   auto const refused = [&](double recommend_groups_options::*option, double value) {
     recommend_groups_options options;
     options.*option = value;

@@ -417,6 +417,11 @@ TEST_CASE("parquet_log: blocks for processes") {
       files.push_back(writer.path());
     }
     tessera::parquet_log const log(files, schema_of(shape));
+    std::size_t file = 0;
+    for (std::int64_t b = 0; b < log.block_count(); ++b) {
+      while (file < files.size() && log.file_of(b) != files[file]) ++file;
+      CHECK(file < files.size());
+    }
     for (std::int64_t const ranks : {1, 2, 3, 7, 100}) {
       std::int64_t next = 0;
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -464,6 +469,8 @@ TEST_CASE("parquet_log: what is no Parquet file, or no longer the one that was o
   auto const open = [&](std::vector<std::string> const& files) { return error_of([&] { tessera::parquet_log(files, schema_of({})); }); };
   CHECK(open({}).code() == tessera::errc::invalid_argument);
   auto const path = folder.file("f");
+  for (tessera::sample_schema const& wrong : {tessera::sample_schema("l", {"d", "e", "d"}, {"s"}), {"l", {"e"}, {"d", "d"}}})
+    CHECK(std::string(error_of([&] { tessera::parquet_log({path}, wrong); }).what()) == "parquet_log: a column twice (column d)");
   CHECK(open({path}).code() == tessera::errc::io_error);
   CHECK(open({path}).value("file") == path);
   CHECK(open({folder.path()}).code() == tessera::errc::io_error);

@@ -571,6 +571,48 @@ TEST_CASE("options that do not fit") {
   CHECK(empty.position() == reader_position{2, 0, 0, 0});
 }
 
+TEST_CASE("a pipeline of other keys, or of these in another order, is refused by name") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const log = make_log(exec, 3, 200, 64);
+  auto const groups = std::vector<std::vector<std::string>>{{"b", "d"}, {"a"}};
+  auto const refusal = [&](std::vector<std::string> const& keys) {
+    id_pipeline const pipeline(exec, keys, modulo_ids{.size = 10});
+    return std::string(error_of([&] { sample_reader(exec, log, pipeline, with(20, sample_order::stored, groups)); }).what());
+  };
+  CHECK(refusal({"a", "b", "c", "d"}) ==
+        "sample_reader: a pipeline of other keys; it takes those that `group_keys` orders (key 0, name b, name in the pipeline a)");
+  CHECK(refusal({"b", "d", "a"}).ends_with("(key 3, name c, name in the pipeline none)"));
+  CHECK(refusal({"b", "d", "a", "c", "e"}).ends_with("(key 4, name none, name in the pipeline e)"));
+  id_pipeline const pipeline(exec, group_keys({"a", "b", "c", "d"}, groups).keys, on_keys({"a"}, modulo_ids{.size = 1}));
+  sample_reader reader(exec, log, pipeline, with(200, sample_order::stored, groups));
+  batch_view batch;
+  REQUIRE(reader.next(exec, batch));
+  auto expected = stored(exec, log, {1, 3, 0, 2});
+  for (auto& s : expected)
+    for (auto& id : s.lists[2]) id = 0;
+  CHECK(samples_of(exec, batch) == expected);
+}
+
+TEST_CASE("without a pipeline ids are as they are stored; what would be gone before the first batch does not compile") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const log = make_log(exec, 3, 200, 64);
+  sample_reader reader(exec, log, with(200, sample_order::stored));
+  batch_view batch;
+  REQUIRE(reader.next(exec, batch));
+  CHECK(samples_of(exec, batch) == stored(exec, log, {0, 1, 2, 3}));
+
+  using log_type = memory_log;
+  using plain = sample_reader<log_type>;
+  CHECK(std::is_constructible_v<plain, host_exec const&, log_type const&>);
+  CHECK(std::is_constructible_v<plain, host_exec const&, log_type const&, stored_ids const&>);
+  CHECK(!std::is_constructible_v<plain, host_exec const&, log_type>);
+  CHECK(!std::is_constructible_v<plain, host_exec const&, log_type, stored_ids const&>);
+  CHECK(!std::is_constructible_v<plain, host_exec const&, log_type const&, stored_ids>);
+  CHECK(!std::is_constructible_v<plain, host_exec const&, log_type, stored_ids>);
+}
+
 TEST_CASE("memory_log: blocks of given samples") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();

@@ -87,7 +87,7 @@ TEST_CASE_TEMPLATE("an evaluation is that of the predictions, and changes nothin
     CHECK(result.clicks.log_loss() == doctest::Approx(loss).epsilon(1e-9));
 
     // The reader stands at its next epoch, and a second evaluation gives the same.
-    auto const again = evaluate(exec, trained.model, reader, [](auto const&, auto const&) {});
+    auto const again = evaluate(exec, trained.model, reader);
     CHECK(again.auc.value(exec) == result.auc.value(exec));
     CHECK(again.clicks.log_loss() == result.clicks.log_loss());
 

@@ -352,6 +352,7 @@ TEST_CASE("poolings and groups that cannot be are refused by name") {
   refused({"--pooling", "history=attention", "--attention-target", "shop"}, {"--attention-target", "column shop"});
   refused({"--attention-target", "item"}, {"--attention-target", "no column is pooled by attention"});
   refused({"--pooling", "history=attention,places=max,user=max,item=mean"}, {"--pooling", "attention needs a target"});
+  refused({"--dedup", ""}, {"--dedup", "auto, off, or groups of columns"});
   refused({"--dedup", "history+house"}, {"--dedup", "column house", "history,places,user,item"});
   refused({"--dedup", "history+user,user"}, {"--dedup", "a column twice", "user"});
   refused({"--dedup", "history,,user"}, {"--dedup", "an empty group"});

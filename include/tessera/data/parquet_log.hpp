@@ -98,11 +98,15 @@ class chunk_source final : public arrow_source {
 /// thread lie in its pool. Threads may read through one object at once. Move-only.
 class parquet_log {
  public:
-  /// @throws tessera::error invalid_argument without files; corrupt_file for what is no Parquet file, or a damaged one; incompatible for a
+  /// @throws tessera::error invalid_argument without files, or for a dense or sparse column that comes twice; corrupt_file for what is no Parquet file, or a damaged one; incompatible for a
   /// column that is missing or of another type, naming file, column, expected and found; io_error.
   parquet_log(std::vector<std::string> const& files, sample_schema schema, parquet_log_options options = {})
       : schema_(std::move(schema)), options_(std::move(options)) {
     if (files.empty()) throw error(errc::invalid_argument, "parquet_log: no files");
+    for (auto const* names : {&schema_.dense, &schema_.sparse})
+      for (auto name = names->begin(); name != names->end(); ++name)
+        if (std::find(names->begin(), name, *name) != name)
+          throw error(errc::invalid_argument, "parquet_log: a column twice", {{"column", *name}});
     if (options_.pool == nullptr) options_.pool = arrow::default_memory_pool();
     for (auto const& path : files) add(path);
   }
@@ -113,6 +117,8 @@ class parquet_log {
   /// Samples in a block, at least one; the id of its first. @pre the block is there.
   std::int64_t rows(std::int64_t block) const noexcept { return blocks_[static_cast<std::size_t>(block)].rows; }
   std::int64_t first_row(std::int64_t block) const noexcept { return blocks_[static_cast<std::size_t>(block)].first_row; }
+  /// The path of the file that a block is in.
+  std::string const& file_of(std::int64_t block) const noexcept { return files_[blocks_[static_cast<std::size_t>(block)].file].path; }
   /// The most samples in any block.
   std::int64_t largest_block_rows() const noexcept { return largest_block_rows_; }
   /// Of all files, in bytes.

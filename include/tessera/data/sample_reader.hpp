@@ -74,11 +74,15 @@ struct stored_ids {
 ///
 /// An epoch has every sample once; what comes depends on the data set, the pipeline and the options alone. One block is in memory at a time,
 /// and the rows of a batch that does not lie in one block. Data set and pipeline outlive it. One thread at a time.
+///
+/// Groups decide the order of the keys: `keys()`, which is `group_keys(schema.sparse, groups).keys`. A pipeline is made for that order, and
+/// the readers of one model, for training and for tests, have the same groups, or the model is told of the other order.
 template <sample_source Source, class Pipeline = stored_ids>
 class sample_reader {
  public:
   /// Reads nothing yet. @throws tessera::error invalid_argument for batch_size < 1, for blocks that the data set does not have, for groups as
-  /// `group_keys`, and for sample_order::sessions without a column of sessions.
+  /// `group_keys`, and for sample_order::sessions without a column of sessions; shape_mismatch for a pipeline that was made for other keys,
+  /// or for these in another order.
   sample_reader(host_exec const& exec, Source const& source, Pipeline const& pipeline, sample_reader_options options = {})
       : source_(&source),
         pipeline_(&pipeline),
@@ -89,7 +93,20 @@ class sample_reader {
         pending_(source.schema()) {
     sample_schema const schema = source.schema();
     for (auto const key : groups_.order) keys_.push_back(schema.sparse[static_cast<std::size_t>(key)]);
+    if constexpr (requires {
+                    { pipeline.keys() } -> std::convertible_to<std::vector<std::string> const&>;
+                  })
+      check_keys(pipeline.keys());
   }
+  /// Of ids as they are stored.
+  sample_reader(host_exec const& exec, Source const& source, sample_reader_options options = {}) requires std::same_as<Pipeline, stored_ids>
+      : sample_reader(exec, source, as_stored, std::move(options)) {}
+
+  // What would be gone before the first batch.
+  sample_reader(host_exec const&, Source const&&, Pipeline const&, sample_reader_options = {}) = delete;
+  sample_reader(host_exec const&, Source const&, Pipeline const&&, sample_reader_options = {}) = delete;
+  sample_reader(host_exec const&, Source const&&, Pipeline const&&, sample_reader_options = {}) = delete;
+  sample_reader(host_exec const&, Source const&&, sample_reader_options = {}) = delete;
 
   /// Names of a batch's keys, in their order.
   std::vector<std::string> const& keys() const noexcept { return keys_; }
@@ -158,6 +175,16 @@ class sample_reader {
 
  private:
   static constexpr std::int64_t nothing = -1, samples_per_piece = 256;
+  static constexpr stored_ids as_stored{};
+
+  void check_keys(std::vector<std::string> const& names) const {
+    for (std::size_t key = 0; key < std::max(names.size(), keys_.size()); ++key) {
+      auto const name = key < names.size() ? names[key] : std::string("none"), own = key < keys_.size() ? keys_[key] : std::string("none");
+      if (name != own)
+        throw error(errc::shape_mismatch, "sample_reader: a pipeline of other keys; it takes those that `group_keys` orders",
+                    {{"key", key}, {"name", own}, {"name in the pipeline", name}});
+    }
+  }
 
   static sample_reader_options checked(Source const& source, sample_reader_options options) {
     if (options.batch_size < 1)

@@ -28,7 +28,8 @@
 namespace tessera::inline TESSERA_ABI {
 
 struct session_clustering_options {
-  std::int64_t memory_bytes = std::int64_t{1} << 30;  ///< taken at once, as long as a block of the source takes a quarter of it at most
+  std::int64_t memory_bytes = std::int64_t{1} << 30;  ///< taken at once, as long as a block of the source takes a quarter of it at most;
+                                                      ///< row groups get an eighth, so little memory makes small ones
   std::string work_folder = {};                       ///< for what is sorted in part; none: the output's name + ".work"
   std::int64_t most_runs = 64;                        ///< merged at once, as far as the memory allows
   bool whole_sessions = false;                        ///< row groups end with a session, though they become twice as large at most
@@ -315,8 +316,12 @@ class session_clusterer {
 
 }  // namespace detail
 
-/// Writes the samples of a source as one Parquet file in the order of sessions, within a session by time, and where that is the same or
-/// there is none, in the order of the source.
+/// Writes the samples of a source as one Parquet file in the order of sessions, ascending, within a session by time, and where that is the
+/// same or there is none, in the order of the source. Sessions of all times mix: a job that trains in the order of time clusters each of its
+/// partitions by itself.
+///
+/// The file has what the schema names, in the form that samples have in memory, and nothing else: labels and dense values as floats, a dense
+/// null as what the source made of it, ids as lists. So it takes the place of no source that has more.
 ///
 /// Sorts in bounded memory: sorted runs in a work folder, then merges of as many as memory allows, in several passes where there are more.
 /// `memory_bytes` counts what is taken from `exec`'s memory and from the pool that `output` names; without a name that is the system's heap,

@@ -27,6 +27,8 @@ inline double count_ratio(std::int64_t a, std::int64_t b) noexcept { return b ==
 // @throws shape_mismatch unless each feature has a row for each sample.
 inline void check_feature_rows(char const* of, vector_view<jagged_view<std::int64_t const> const> features,
                                vector_view<std::int64_t const> sessions) {
+  if (sessions.empty() && features.size() > 0 && features[0].rows > 0)
+    throw error(errc::shape_mismatch, std::string(of) + ": the samples have no sessions", {{"rows", features[0].rows}});
   for (std::int64_t f = 0; f < features.size(); ++f)
     if (features[f].rows != sessions.size())
       throw error(errc::shape_mismatch, std::string(of) + ": rows of a feature",

@@ -15,7 +15,24 @@ namespace tessera::inline TESSERA_ABI {
 struct key_groups {
   std::vector<std::int64_t> order;           // (keys,): key i of the result is key order[i]; for `permute_keys`
   std::vector<std::int64_t> keys_per_group;  // (groups,): for `deduplicate`
+  std::vector<std::string> keys;             // their names in that order
 };
+
+/// The names of groups that are given by numbers, as `recommend_groups` gives them. @throws tessera::error out_of_range.
+inline std::vector<std::vector<std::string>> group_names(std::vector<std::string> const& keys,
+                                                         std::vector<std::vector<std::int64_t>> const& groups) {
+  std::vector<std::vector<std::string>> result;
+  for (auto const& group : groups) {
+    auto& names = result.emplace_back();
+    for (auto const key : group) {
+      if (key < 0 || key >= static_cast<std::int64_t>(keys.size()))
+        throw error(errc::out_of_range, "group_names: no such key",
+                    {{"group", &group - groups.data()}, {"key", key}, {"keys", keys.size()}});
+      names.push_back(keys[static_cast<std::size_t>(key)]);
+    }
+  }
+  return result;
+}
 
 /// From groups by name: groups in their order, then the other keys in theirs.
 /// @throws tessera::error invalid_argument naming the group and a key that is unknown or comes twice, or an empty group.
@@ -35,6 +52,7 @@ inline key_groups group_keys(std::vector<std::string> const& keys, std::vector<s
   }
   for (std::size_t key = 0; key < keys.size(); ++key)
     if (!is_grouped[key]) result.order.push_back(static_cast<std::int64_t>(key));
+  for (auto const key : result.order) result.keys.push_back(keys[static_cast<std::size_t>(key)]);
   return result;
 }
 

@@ -34,7 +34,7 @@ struct evaluation {
 };
 static_assert(metric<evaluation>);
 
-/// Predicts one epoch of a reader without changing the model; calls `seen(batch, logits)` for each batch.
+/// Predicts one epoch of a reader without changing the model; calls `seen(batch, logits)`, if there is one, for each batch.
 /// `Reader`: `next(exec, batch_view&)` as batch_reader has it. @throws as the reader, and as the model for a batch that does not fit it.
 template <execution Exec, class Model, class Reader, class Seen>
 evaluation evaluate(Exec const& exec, Model const& model, Reader& reader, Seen const& seen) {
@@ -46,6 +46,10 @@ evaluation evaluate(Exec const& exec, Model const& model, Reader& reader, Seen c
     seen(batch, logits);
   }
   return result;
+}
+template <execution Exec, class Model, class Reader>
+evaluation evaluate(Exec const& exec, Model const& model, Reader& reader) {
+  return evaluate(exec, model, reader, [](batch_view const&, vector_view<float const>) {});
 }
 
 }  // namespace tessera::inline TESSERA_ABI
