@@ -42,14 +42,14 @@ void run(recd::plan const& plan, int threads, std::string const& page) {
   report.add(stored);
   report.add(timed("readers", [&] { return recd::read(exec, plan, stored); }));
   report.add_rm1(timed("training, RM1-like", [&] { return recd::train_rm1(exec, plan, stored); }));
-  for (auto const& [name, set] : {std::pair("RM2-like", tessera::rm2_sessions()), std::pair("RM3-like", tessera::rm3_sessions())}) {
-    auto const title = std::string("training, ") + name;
-    report.add(timed(title, [&] { return recd::train_set(exec, plan, name, set); }));
+  auto const train_set = [&](std::string const& name, tessera::session_clicks_options const& set) {
+    report.add(timed("training, " + name, [&] { return recd::train_set(exec, plan, name, set); }));
 #ifdef TESSERA_RECD_DNNL
-    auto const rounded = std::string(name) + ", bf16";
-    report.add(timed(title + ", products in bf16", [&] { return recd::train_set_by_bf16(exec, plan, rounded, set); }));
+    report.add(timed("training, " + name + ", bf16", [&] { return recd::train_set_by_bf16(exec, plan, name + ", bf16", set); }));
 #endif
-  }
+  };
+  train_set("RM2-like", tessera::rm2_sessions());
+  train_set("RM3-like", tessera::rm3_sessions());
   report.add_without_repeats(timed("training, no repeats", [&] { return recd::train_without_repeats(exec, plan); }));
   report.print();
   if (!page.empty()) report.write_page(page);
@@ -66,8 +66,8 @@ int main(int argc, char** argv) {
   bool paper = false;
   CLI::App app("RecD from storage to trainer: what deduplication gains at each stage, measured side by side.");
   app.add_flag("--paper", paper, "the full set: 16,000 sessions open at once, three times the steps");
-  app.add_option("--rows", plan.rows, "samples of the log")->capture_default_str();
-  app.add_option("--batch", plan.batch, "samples of a batch")->capture_default_str();
+  app.add_option("--rows", plan.rows, "samples of the log, about")->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--batch", plan.batch, "samples of a batch")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--steps", plan.steps, "steps that are timed, of each way to train, after as many that are not; all twice")
       ->capture_default_str();
   app.add_option("--scale", plan.scale, "takes one of so many features only")->capture_default_str()->check(CLI::PositiveNumber);
