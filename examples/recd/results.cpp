@@ -60,7 +60,8 @@ training_result const& trainer_result::of(std::string const& name) const {
 
 void trainer_result::check_losses(std::vector<std::string> const& names) const {
   for (auto const& name : names) expect_alike(of(names.front()), of(name));
-  std::printf("  losses of %zu ways agree within %g on the same batches\n", names.size(), loss_tolerance);
+  std::printf("  losses of %zu ways agree within %g at the first %zu steps on the same batches\n", names.size(), loss_tolerance,
+              std::min(of(names.front()).losses.size(), compared_steps));
 }
 
 double training_result::rest() const {

@@ -143,11 +143,12 @@ struct trainer_result {
   double ratio(std::string const& name) const;
   /// Of a way that pools distinct rows, by the baseline's time of each stage and what either way's stage goes through.
   sharing expected(std::string const& name) const;
-  /// Shows that these ways, which train on the same batches, have the same losses. @throws tessera::error incompatible, naming the step.
+  /// Shows that these ways, which train on the same batches, have the same losses at the first steps.
+  /// @throws tessera::error incompatible, naming the step.
   void check_losses(std::vector<std::string> const& names) const;
 };
 constexpr double loss_tolerance = 1e-5;    // relative
-constexpr std::size_t compared_steps = 2;  // forward, update, forward; from there on differences of rounding grow
+constexpr std::size_t compared_steps = 2;  // forward, update, forward; from there on what merged sums round otherwise grows
 
 /// Of a log that is fitted to the paper's, where 60,000 sessions are open at once.
 repeat_figures fitted_repeats(tessera::host_exec const& exec, plan const& plan);

@@ -1,9 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/data/parquet_log.hpp>
-#include <tessera/data/parquet_writer.hpp>
 #include <tessera/data/session_clustering.hpp>
 #include <tessera/data/session_shards.hpp>
+#include <tessera/tessera_parquet.hpp>
 
 int parquet_files(tessera::host_exec const& exec) {
   tessera::sample_schema const schema("label", {}, {"items"}, "session", "time");

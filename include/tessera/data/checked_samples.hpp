@@ -25,7 +25,7 @@ class checked_samples {
   explicit checked_samples(Source source) : source_(std::move(source)) {}
 
   Source const& source() const noexcept { return source_; }
-  sample_schema const& schema() const { return source_.schema(); }
+  decltype(auto) schema() const { return source_.schema(); }
   std::int64_t rows() const { return source_.rows(); }
   std::int64_t block_count() const { return source_.block_count(); }
   std::int64_t rows(std::int64_t block) const { return source_.rows(block); }
