@@ -162,6 +162,28 @@ TEST_CASE("gemm with oneDNN in bf16: a product of nothing is zero; NaN and infin
   CHECK(wrong == 0);
 }
 
+// What is beside the end of an inner extent belongs to another row.
+TEST_CASE("gemm with oneDNN in bf16: any inner extent, and NaN stays in its row and its column") {
+  if (!has_bf16()) return tessera_tests::skip(no_bf16);
+  tessera_tests::serial_host host;
+  for (std::int64_t k = 1; k < 132; ++k)
+    for (int transposed = 0; transposed < 4; ++transposed) {
+      CAPTURE(k);
+      CAPTURE(transposed);
+      strided_floats a(46, k, 0, 1), b(k, 152, 0, 1), c(46, 152, 0);
+      a.at(33, k / 2) = std::nanf("");
+      b.at(k - 1, 71) = std::nanf("");
+      bool const a_transposed = transposed % 2 == 1, b_transposed = transposed / 2 == 1;
+      auto const stored_a = a_transposed ? a.transposed(0) : a, stored_b = b_transposed ? b.transposed(0) : b;
+      tessera::gemm(host.exec(), dnnl_bf16_gemm{}, {stored_a.view(), a_transposed}, {stored_b.view(), b_transposed}, c.view());
+      int wrong = 0;
+      for (std::int64_t i = 0; i < 46; ++i)
+        for (std::int64_t j = 0; j < 152; ++j)
+          wrong += !(i == 33 || j == 71 ? std::isnan(c.at(i, j)) : c.at(i, j) == static_cast<float>(k));
+      REQUIRE(wrong == 0);
+    }
+}
+
 // Eight bits of mantissa a factor, on inputs that no rounding moves across a ReLU's kink.
 TEST_CASE("mlp with oneDNN in bf16: outputs and gradients are near those in float") {
   if (!has_bf16()) return tessera_tests::skip(no_bf16);

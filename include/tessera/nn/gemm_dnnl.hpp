@@ -164,24 +164,30 @@ static_assert(gemm_policy<dnnl_fp32_gemm>);
 /// workspace holds the rounded factors, and the product where rows of c have gaps; `gemm` has each tile round its own. What oneDNN prepares
 /// for a shape is made once by each thread and kept by it, for 512 shapes at most.
 ///
+/// Inner extents are padded with zeros to multiples of 32, whole tiles of AMX. In others some releases of oneDNN 2 execute an illegal
+/// instruction (uxlfoundation/oneDNN issue 1661: 63 is one), and some of 3 let a NaN reach products that it does not enter (issue 5717).
+///
 /// Faster than float only where the processor is: with AMX, or AMD's AVX512_BF16. Intel's AVX512_BF16 without AMX has half of float's rate.
 /// @throws tessera::error incompatible on a processor for which oneDNN has no such product (x86: below AVX-512), with oneDNN's status.
 struct dnnl_bf16_gemm {
   static constexpr std::int64_t workspace(std::int64_t m, std::int64_t n, std::int64_t k) noexcept {
-    return floats(m * k) + floats(k * n) + m * n;
+    return floats(m * padded(k)) + floats(padded(k) * n) + m * n;
   }
 
   static void multiply(gemm_operand a, gemm_operand b, matrix_view<float> c, float* workspace) {
     if (a.columns() == 0) return dnnl_fp32_gemm::multiply(a, b, c, workspace);
+    auto const inner = padded(a.columns());
     auto* const rounded_a = workspace;
-    auto* const rounded_b = rounded_a + floats(a.rows() * a.columns());
+    auto* const rounded_b = rounded_a + floats(a.rows() * inner);
     // oneDNN 2 has its best kernels only for a result without gaps.
     bool const has_gaps = c.rows() > 1 && c.stride() != c.columns();
-    auto* const product = has_gaps ? rounded_b + floats(b.rows() * b.columns()) : c.data();
+    auto* const product = has_gaps ? rounded_b + floats(inner * b.columns()) : c.data();
     try {
       detail::dnnl_on_one_thread const alone;
-      detail::dnnl_bf16_products::run({c.rows(), c.columns(), a.columns(), a.is_transposed, b.is_transposed}, rounded(a, rounded_a),
-                                      rounded(b, rounded_b), product);
+      detail::dnnl_bf16_products::run(
+          {c.rows(), c.columns(), inner, a.is_transposed, b.is_transposed},
+          rounded(a.stored, a.is_transposed ? inner : a.rows(), a.is_transposed ? a.rows() : inner, rounded_a),
+          rounded(b.stored, b.is_transposed ? b.columns() : inner, b.is_transposed ? inner : b.columns(), rounded_b), product);
     } catch (dnnl::error const& e) {
       throw detail::dnnl_refusal("dnnl_bf16_gemm", e.status, a, b);
     }
@@ -192,13 +198,18 @@ struct dnnl_bf16_gemm {
   // That hold so many halves, in whole lines of 64 bytes.
   static constexpr std::int64_t floats(std::int64_t halves) noexcept { return divide_up(halves, 32) * 16; }
 
-  static bfloat16* rounded(gemm_operand from, float* workspace) {
+  static constexpr std::int64_t padded(std::int64_t inner) noexcept { return divide_up(inner, 32) * 32; }
+
+  // With zeros behind its rows and columns up to so many.
+  static bfloat16* rounded(matrix_view<float const> from, std::int64_t rows, std::int64_t columns, float* workspace) {
     auto* const first = reinterpret_cast<bfloat16*>(workspace);
     auto* to = first;
-    for (std::int64_t r = 0; r < from.stored.rows(); ++r, to += from.stored.columns()) {
-      auto const* const row = from.stored.row(r);
-      for (std::int64_t i = 0; i < from.stored.columns(); ++i) to[i] = round_to<bfloat16>(row[i]);
+    for (std::int64_t r = 0; r < from.rows(); ++r, to += columns) {
+      auto const* const row = from.row(r);
+      for (std::int64_t i = 0; i < from.columns(); ++i) to[i] = round_to<bfloat16>(row[i]);
+      std::fill(to + from.columns(), to + columns, bfloat16{});
     }
+    std::fill_n(to, (rows - from.rows()) * columns, bfloat16{});
     return first;
   }
 };
