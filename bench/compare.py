@@ -85,10 +85,14 @@ def works():
     ]
 
 
+class Failed(Exception):
+    """A program of a group of works, and what it said."""
+
+
 def launch(command, environment=None):
     done = subprocess.run([str(part) for part in command], env={**os.environ, **(environment or {})}, capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"compare: {' '.join(str(part) for part in command)} failed:\n{done.stderr[-4000:]}")
+        raise Failed(f"{' '.join(str(part) for part in command)} failed:\n{done.stderr[-4000:]}")
     return done.stdout
 
 
@@ -97,14 +101,14 @@ def launch_ours(build, program, names):
     pattern = f"^({'|'.join(map(re.escape, names))})(/.*)?$"
     path = build / "bench" / program
     if not path.exists():
-        sys.exit(f"compare: there is no {path}; sh cmake/bootstrap.sh bench builds it")
+        raise Failed(f"there is no {path}; sh cmake/bootstrap.sh bench builds it")
     repeat = ["--benchmark_repetitions=9", "--benchmark_min_time=0.1"]
     report = json.loads(launch([path, f"--benchmark_filter={pattern}", "--benchmark_format=json", *repeat]))
     unit = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
     records = {}
     for run in report["benchmarks"]:
         if run.get("error_occurred"):
-            sys.exit(f"compare: {run['name']}: {run['error_message']}")
+            raise Failed(f"{run['name']}: {run['error_message']}")
         if run.get("aggregate_name") == "median":
             seconds = run["real_time"] * unit[run["time_unit"]]
             records[run["run_name"].split("/")[0]] = dict(seconds=seconds, machine=run["machine"], fraction=run.get("ceiling_fraction"))
@@ -288,10 +292,15 @@ def main():
     groups = defaultdict(list)
     for work in chosen:
         groups[work.program, work.script].append(work)
-    results = []
+    results, failures = [], []
     for group in groups.values():
-        print(f"compare: {', '.join(work.name for work in group)}", file=sys.stderr)
-        results += compare(group, arguments)
+        names = ", ".join(work.name for work in group)
+        print(f"compare: {names}", file=sys.stderr)
+        try:
+            results += compare(group, arguments)
+        except Failed as failure:
+            failures.append(names)
+            print(f"compare: {failure}", file=sys.stderr)
         if arguments.json:
             arguments.json.write_text(json.dumps(results, indent=1) + "\n")
     table = markdown(results, machine_line(arguments.build))
@@ -301,6 +310,8 @@ def main():
         print(table)
     if arguments.svg:
         arguments.svg.write_text(picture(results))
+    if failures:
+        sys.exit(f"compare: failed: {'; '.join(failures)}")
 
 
 if __name__ == "__main__":
