@@ -61,6 +61,12 @@ TEST_CASE("rows, names, parts and bytes") {
   CHECK(text(tessera::expand_partial(host.exec(), made)) == "{a: [[1, 2], [4, 5]], b: [[6], []]}");
   CHECK(text(tessera::expand_partial(host.exec(), made.view().slice_keys(1, 1))) == "{0: [[6], []]}");
   CHECK(made_of(host.exec(), {{0, 2}, {3, 2}, {5, 1}, {5, 0}}, 2).named({"x", "y"}).keys() == names{"x", "y"});
+  auto const far = made_of(host.exec(), {{0, 2}, {std::int64_t{1} << 60, 0}, {5, 1}, {-9, 0}}, 2);
+  CHECK(far.view().row(0, 1).empty());
+  CHECK(text(tessera::expand_partial(host.exec(), far)) == "{a: [[1, 2], []], b: [[6], []]}");
+  auto lost = made.view();
+  lost.slices = nullptr;
+  CHECK(refusal_of([&] { tessera::expand_partial(host.exec(), lost); }) == "expand_partial: no slices (samples 2, keys 2)");
   auto const wrong = made_of(host.exec(), {{0, 2}, {3, 3}, {5, 1}, {5, 0}}, 2);
   CHECK(refusal_of([&] { tessera::expand_partial(host.exec(), wrong); }) ==
         "expand_partial: a slice that no run holds (key a, sample 1, begin 3, length 3, runs 3)");

@@ -135,6 +135,17 @@ TEST_CASE("slices that do not fit are refused by name, and nothing is written") 
   CHECK(refused({{least, 0}, {9, 1}}, {0, 0, 1}).find("slice 1") != std::string::npos);  // an empty one begins anywhere
   CHECK(refused({{10, 4}, {12, 2}}, {0, 4, 5}) ==
         "select_slices: a row of another length than its slice (slice 1, length 1, length expected 2)");
+  CHECK(refused({{10, 3}, {9, 1}}, {0, 2, 3}) ==
+        "select_slices: a row of another length than its slice (slice 0, length 2, length expected 3)");
   CHECK(refused({{10, 4}}, {0, 4, 5}) == "select_slices: rows of the result (rows of the result 2, expected 1)");
   CHECK(refused({{10, 4}}, {0, 4}, 2) == "select_slices: dim (dim 2, expected 1)");
+
+  floats gradient(6, 1), sums(6, 2);
+  std::vector<std::int64_t> const offsets{0, 2};
+  CHECK(refusal_of([&] {
+          tessera::select_slices_backward(host.exec(),
+                                          tessera::jagged_vectors_view<float const>{{gradient.data(), 2, 3}, offsets.data(), 1},
+                                          std::vector<slice>{{0, 2}}, {sums.data(), 2, 3, 1});
+        }) == "select_slices_backward: rows of the result overlap (dim 3, stride 1)");
+  CHECK(sums == floats(6, 2));
 }

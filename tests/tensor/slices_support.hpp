@@ -39,8 +39,16 @@ struct slices_shape {
   std::size_t slices;
   std::int64_t longest;
 };
-inline std::vector<slices_shape> const slices_shapes{
-    {0, 3, 0, 1},       {0, 3, 4, 1},         {1, 1, 3, 1}, {7, 5, 0, 3}, {50, 3, 40, 9}, {900, 64, 300, 600}, {40'000, 1, 900, 20'000},
-    {70, 1027, 60, 30}, {3000, 17, 6000, 40}, {5, 0, 4, 5}};
+inline std::vector<slices_shape> const slices_shapes{{0, 3, 0, 1},
+                                                     {0, 3, 4, 1},
+                                                     {1, 1, 3, 1},
+                                                     {7, 5, 0, 3},
+                                                     {50, 3, 40, 9},
+                                                     {900, 64, 300, 600},
+                                                     {40'000, 1, 900, 20'000},
+                                                     {70, 1027, 60, 30},
+                                                     {40, 1028, 30, 12},
+                                                     {3000, 17, 6000, 40},
+                                                     {5, 0, 4, 5}};
 
 }  // namespace tensor_tests

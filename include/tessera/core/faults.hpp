@@ -52,6 +52,13 @@ class fault_reporter {
     return result;
   }
 
+  /// The same call's faults of another kind, of static storage: whatever the kind, the lowest place is told.
+  fault_reporter as(fault_kind const& kind) const noexcept {
+    auto result = *this;
+    result.kind_ = &kind;
+    return result;
+  }
+
   /// `place` orders the faults of a call; `values` as the kind names them.
   template <class Block, class... Values>
   TESSERA_DEVICE void operator()(Block& block, std::int64_t place, Values... values) const {

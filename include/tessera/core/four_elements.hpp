@@ -17,10 +17,16 @@ struct alignas(4 * sizeof(T)) four_elements {
   TESSERA_HOST_DEVICE constexpr T const& operator[](int i) const noexcept { return element[i]; }
 };
 
+/// Memory that is aligned for it, as sanitizers check.
+template <class Pack, class T>
+TESSERA_HOST_DEVICE Pack* aligned_pack(T* from) noexcept {
+  return static_cast<Pack*>(__builtin_assume_aligned(from, alignof(Pack)));
+}
+
 /// `count` elements, at most 4, and zeros behind them. `at_once`: 4 are there, and aligned.
 template <class T>
 TESSERA_HOST_DEVICE four_elements<T> read_four(T const* from, std::int64_t count, bool at_once) noexcept {
-  if (at_once) return *reinterpret_cast<four_elements<T> const*>(from);
+  if (at_once) return *aligned_pack<four_elements<T> const>(from);
   four_elements<T> four{};
   for (int i = 0; i < 4; ++i)
     if (i < count) four[i] = from[i];
@@ -29,7 +35,7 @@ TESSERA_HOST_DEVICE four_elements<T> read_four(T const* from, std::int64_t count
 template <class T>
 TESSERA_HOST_DEVICE void write_four(T* to, four_elements<T> const& four, std::int64_t count, bool at_once) noexcept {
   if (at_once) {
-    *reinterpret_cast<four_elements<T>*>(to) = four;
+    *aligned_pack<four_elements<T>>(to) = four;
     return;
   }
   for (int i = 0; i < 4; ++i)

@@ -49,7 +49,7 @@ struct expand_partial_impl<host_exec> {
                          {"begin", slice.begin},
                          {"length", slice.length},
                          {"runs", runs.rows}});
-          ranges.begins[i] = slice.begin;
+          ranges.begins[i] = slice.length == 0 ? Offset{} : slice.begin;
           ranges.lengths[i] = slice.length;
         }
       }
@@ -63,6 +63,7 @@ struct expand_partial_impl<host_exec> {
 struct expand_partial_fn {
   template <execution Exec, class T, class Offset>
   auto operator()(Exec const& exec, partial_inverse_keyed_jagged_view<T, Offset> in, result_room room = {}) const {
+    check_has_slices("expand_partial", in);
     return expand_partial_impl<Exec>::run(exec, in, nullptr, room);
   }
   template <execution Exec, class T, class Offset>

@@ -266,12 +266,12 @@ void with_packs(F const& f, matrix_view<T> vectors, matrix_view<Others>... other
 
 template <class Pack, class T>
 TESSERA_DEVICE Pack read_pack(matrix_view<T> vectors, std::int64_t vector, std::int64_t pack) noexcept(!checks_indices) {
-  return reinterpret_cast<Pack const*>(vectors.row(vector))[pack];
+  return aligned_pack<Pack const>(vectors.row(vector))[pack];
 }
 template <class Pack, class T>
 TESSERA_DEVICE void write_pack(matrix_view<T> vectors, std::int64_t vector, std::int64_t pack,
                                Pack const& value) noexcept(!checks_indices) {
-  reinterpret_cast<Pack*>(vectors.row(vector))[pack] = value;
+  aligned_pack<Pack>(vectors.row(vector))[pack] = value;
 }
 
 template <class Pack>

@@ -44,12 +44,12 @@ struct partial_inverse_keyed_jagged_view {
   }
   TESSERA_HOST_DEVICE constexpr vector_view<T> row(std::int64_t key, std::int64_t sample) const noexcept {
     auto const& slice = slices[key * samples + sample];
-    return {runs.values + slice.begin, static_cast<std::int64_t>(slice.length)};
+    return {runs.values + (slice.length == 0 ? 0 : slice.begin), static_cast<std::int64_t>(slice.length)};
   }
   /// @pre runs.weighted().
   TESSERA_HOST_DEVICE constexpr vector_view<float const> row_weights(std::int64_t key, std::int64_t sample) const noexcept {
     auto const& slice = slices[key * samples + sample];
-    return {runs.weights + slice.begin, static_cast<std::int64_t>(slice.length)};
+    return {runs.weights + (slice.length == 0 ? 0 : slice.begin), static_cast<std::int64_t>(slice.length)};
   }
   /// Keys [first, first + count), in place.
   TESSERA_HOST_DEVICE constexpr partial_inverse_keyed_jagged_view slice_keys(std::int64_t first, std::int64_t count) const
@@ -68,11 +68,17 @@ static_assert(std::is_trivially_copyable_v<partial_inverse_keyed_jagged_view<std
 
 namespace detail {
 
+/// That there are slices; reads none.
+template <class T, class Offset>
+void check_has_slices(char const* call, partial_inverse_keyed_jagged_view<T, Offset> view) {
+  if (view.samples < 0 || (view.slices == nullptr && view.samples > 0 && view.keys() > 0))
+    throw error(errc::invalid_argument, std::string(call) + ": no slices", {{"samples", view.samples}, {"keys", view.keys()}});
+}
+
 /// That each slice lies within a run of its key.
 template <class T, class Offset>
 void check_slices(char const* call, partial_inverse_keyed_jagged_view<T, Offset> view, std::vector<std::string> const* names = nullptr) {
-  if (view.samples < 0 || (view.slices == nullptr && view.samples > 0 && view.keys() > 0))
-    throw error(errc::invalid_argument, std::string(call) + ": no slices", {{"samples", view.samples}, {"keys", view.keys()}});
+  check_has_slices(call, view);
   for (std::int64_t key = 0; key < view.keys(); ++key) {
     auto const runs = view.runs.key(key);
     for (std::int64_t sample = 0; sample < view.samples; ++sample) {

@@ -126,10 +126,9 @@ struct select_slices_impl<Exec> {
   static std::uint32_t* check(Exec const& exec, char const* call, rows_check<Exec, Offset>& rows, std::int64_t vectors,
                               std::int64_t first_value, slices_view<Offset> slices, Offset const* offsets) {
     auto* const unsound = rows.verdict();
-    launch_for_each(
-        exec, slices.size(),
-        check_slice<Offset>{slices.data(), offsets, first_value, vectors, unsound, exec.faults(past_the_vectors).of(call, nullptr),
-                            exec.faults(not_the_length_of_slice).of(call, nullptr)});
+    auto const past = exec.faults(past_the_vectors).of(call, nullptr);
+    launch_for_each(exec, slices.size(),
+                    check_slice<Offset>{slices.data(), offsets, first_value, vectors, unsound, past, past.as(not_the_length_of_slice)});
     return unsound;
   }
 };

@@ -160,6 +160,9 @@ struct select_slices_backward_fn {
     rows.sound("gradient", gradient);
     check_extent("select_slices_backward", "rows of the gradient", gradient.rows, slices.size());
     check_extent("select_slices_backward", "dim", gradient.dim(), in_gradient.columns());
+    if (in_gradient.rows() > 1 && in_gradient.stride() < in_gradient.columns())
+      throw error(errc::shape_mismatch, "select_slices_backward: rows of the result overlap",
+                  {{"dim", in_gradient.columns()}, {"stride", in_gradient.stride()}});
     select_slices_impl<Exec>::backward(exec, rows, jagged_vectors_view<float const, Offset>(gradient), slices, in_gradient, first_value);
   }
 };
@@ -174,7 +177,8 @@ inline constexpr detail::select_slices_offsets_fn select_slices_offsets{};
 /// a partial IKJT becomes that of its samples; slices overlap.
 ///
 /// `select_slices(exec, in, slices, out, first_value)`: `in` (vectors, dim), such as the embeddings of a key's runs, whose first one is that
-/// of value `first_value` in the slices' count; `slices` (n,); `out` of n rows, with the lengths that `select_slices_offsets` gives, is not
+/// of value `first_value` in the slices' count (a number of the host's: that of a key whose runs are on a device is `read_one` from there, or
+/// the vectors of all keys' runs are looked up at once, from 0); `slices` (n,); `out` of n rows, with the lengths that `select_slices_offsets` gives, is not
 /// `in`. @throws tessera::error out_of_range naming a slice that reaches past `in`, shape_mismatch; nothing is written then. On a device nothing
 /// waits, and what offsets and slices show is thrown when the execution synchronises.
 inline constexpr detail::select_slices_fn select_slices{};

@@ -167,10 +167,10 @@ struct select_vectors_impl<Exec> {
   static void check_lengths(Exec const& exec, char const* call, rows_check<Exec, Offset>& rows, jagged_vectors_view<T, Offset> in,
                             vector_view<std::int64_t const> indices, jagged_vectors_view<U, Offset> out) {
     auto* const unsound = rows.verdict();
+    auto const missing = exec.faults(no_such_row).of(call, nullptr);
     launch_for_each(
         exec, indices.size(),
-        check_selection<Offset>{in.offsets, out.offsets, in.rows, indices.data(), unsound, exec.faults(no_such_row).of(call, nullptr),
-                                exec.faults(not_the_length_selected).of(call, nullptr)});
+        check_selection<Offset>{in.offsets, out.offsets, in.rows, indices.data(), unsound, missing, missing.as(not_the_length_selected)});
   }
 
   template <class T, class Offset>
