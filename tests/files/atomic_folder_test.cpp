@@ -209,29 +209,31 @@ TEST_CASE("a process killed at any time leaves only folders that load") {
   CAPTURE(seed);
   std::mt19937 random(seed);
   temporary_folder const parent;
-  // Within the time of a few checkpoints, however slow the machine is.
+  // Within the time of a few checkpoints; where the machine slows down after it was taken, there are more rounds, of longer ones.
   auto const start = std::chrono::steady_clock::now();
   write_checkpoint(parent.path(), "model", 0);
   auto const one = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start).count();
-  auto const any_time = [&] { return std::uniform_int_distribution<::useconds_t>(1, static_cast<::useconds_t>(4 * one + 100))(random); };
+  auto const any_time = [&](int round) {
+    return std::uniform_int_distribution<::useconds_t>(
+        1, static_cast<::useconds_t>(4 * one + 100) * static_cast<::useconds_t>(1 + round / 30))(random);
+  };
   SUBCASE("one name, replaced again and again") {
     std::int64_t newest = 0;
-    for (int round = 0; round < 30; ++round) {
+    for (int round = 0; round < 30 || newest == 0; ++round) {
       run_and_kill(
           [&] {
             for (auto step = newest + 1;; ++step) write_checkpoint(parent.path(), "model", step);
           },
-          any_time());
+          any_time(round));
       auto const found = read_checkpoint(parent.file("model"));
       CHECK(found >= newest);
       newest = found;
     }
-    CHECK(newest > 0);
   }
   SUBCASE("a folder a step, the old ones removed") {
     write_checkpoint(parent.path(), "step-000000000000", 0);
     std::int64_t newest = 0;
-    for (int round = 0; round < 30; ++round) {
+    for (int round = 0; round < 30 || newest == 0; ++round) {
       run_and_kill(
           [&] {
             for (auto step = newest + 1;; ++step) {
@@ -240,14 +242,13 @@ TEST_CASE("a process killed at any time leaves only folders that load") {
               tessera::prune_step_folders(parent.path(), now, 2);
             }
           },
-          any_time());
+          any_time(round));
       auto const found = tessera::list_step_folders(parent.path());
       REQUIRE(!found.empty());
       for (auto const& f : found) CHECK(read_checkpoint(f.path) == f.step.value);
       CHECK(found.back().step.value >= newest);
       newest = found.back().step.value;
     }
-    CHECK(newest > 0);
     tessera::prune_step_folders(parent.path(), tessera::step_count(newest), 2);
     CHECK(tessera::list_step_folders(parent.path()).size() == 2);
   }
