@@ -122,7 +122,7 @@ void sum_sorted_rows(host_exec const& exec, vector_view<Store const> tables, row
     auto const t = pieces.table_of(piece);
     auto const values = out.values(t);
     auto row = first_row[piece];
-    with_static_dim(values.columns(), [&](auto dim) {
+    with_dim_of<Index>(values.columns(), [&](auto dim) {
       pieces.for_each_run(piece, [&](slot_run<Index> const& run, auto const&, std::int64_t) {
         out.set_row(t, row, run.slot, ids[run.positions[0]]);
         sum_contributions_of<dim()>(saved, contributions, run.positions, run.count, values.columns(), values.row(row),

@@ -225,6 +225,16 @@ void with_static_dim(std::int64_t dim, F const& f) {
   }
 }
 
+/// Likewise where positions and slots are Indices. Those of more than 32 bits, which few batches need, have no loops of their own: each
+/// pair of a table and an optimizer would have them once more.
+template <class Index, class F>
+void with_dim_of(std::int64_t dim, F const& f) {
+  if constexpr (sizeof(Index) <= 4)
+    with_static_dim(dim, f);
+  else
+    f(std::integral_constant<int, 0>{});
+}
+
 /// A run of sorted positions that name one row.
 template <class Index>
 struct slot_run {
@@ -254,7 +264,7 @@ struct run_pieces {
       : tables(sorted.tables.view()),
         pieces(exec, tables.size(), [this](std::int64_t t) { return divide_up(tables[t].count, positions_per_piece); }) {
     for (auto const& store : stores)
-      with_static_dim(store.dim(), [&](auto dim) { width = std::max<std::int64_t>(width, dim() > 0 ? 0 : store.dim()); });
+      with_dim_of<Index>(store.dim(), [&](auto dim) { width = std::max<std::int64_t>(width, dim() > 0 ? 0 : store.dim()); });
     scratch.resize(exec, 3 * width * count());
   }
 
@@ -363,7 +373,7 @@ void update_sorted_rows(host_exec const& exec, vector_view<Store> tables, run_pi
     auto const t = pieces.table_of(piece);
     auto& table = tables[t];
     auto const& optimizer = of_table(optimizers, t);
-    with_static_dim(table.dim(), [&](auto dim) {
+    with_dim_of<Index>(table.dim(), [&](auto dim) {
       alignas(64) float on_stack[dim() > 0 ? 3 * dim() : 1];
       auto const width = dim() > 0 ? std::int64_t{dim()} : pieces.width;
       float* const sum = dim() > 0 ? on_stack : pieces.scratch.data() + 3 * width * piece;
