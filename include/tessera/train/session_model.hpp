@@ -53,9 +53,9 @@ class session_model {
   /// batches to a table that evicts (table_options::batches_in_flight).
   ///
   /// Keys of a batch: those of the groups in their order, then one a feature: key k behind the sequences is of feature `keys[k]`, of feature k
-  /// where there are no `keys`, so that what a batch has in groups changes no model: readers whose groups are others give keys in another order, which nothing here can
-  /// see. A group's keys are one group of the batch, or have a row a
-  /// sample. @throws tessera::error shape_mismatch, invalid_argument, out_of_range.
+  /// where there are no `keys`, so that what a batch has in groups changes no model. Readers whose groups are others give keys in another
+  /// order, which nothing here can see; those that share an id pipeline have the same. A group's keys are one group of the batch, or have a
+  /// row a sample. @throws tessera::error shape_mismatch, invalid_argument, out_of_range.
   session_model(host_exec const& exec, click_model_options const& options, std::vector<Store> tables,
                 std::vector<sequence_group<Pooling>> groups, std::vector<pooled_feature> features,
                 typename Interaction::options const& interaction = {}, pooled_rows rows = pooled_rows::distinct,
