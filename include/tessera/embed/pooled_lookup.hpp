@@ -159,15 +159,7 @@ struct bag_reader {
 
   // Says whether all ids of these bags have rows; where one has none, nothing is promised of the vectors.
   bool pool_complete(std::int64_t first, std::int64_t last, matrix_view<float> out) const {
-    switch (table.dim()) {
-      case 4: return pool_bags<4>(first, last, out);
-      case 8: return pool_bags<8>(first, last, out);
-      case 16: return pool_bags<16>(first, last, out);
-      case 32: return pool_bags<32>(first, last, out);
-      case 64: return pool_bags<64>(first, last, out);
-      case 128: return pool_bags<128>(first, last, out);
-      default: return pool_bags<0>(first, last, out);
-    }
+    return with_static_dim(table.dim(), [&](auto dim) { return pool_bags<dim()>(first, last, out); });
   }
   template <int Dim>
   bool pool_bags(std::int64_t first, std::int64_t last, matrix_view<float> out) const {

@@ -109,6 +109,26 @@ template <class Element>
   for (std::int64_t byte = 0; byte < bytes; byte += line_bytes) __builtin_prefetch(first + byte, 0, 2);
 }
 
+/// f(std::integral_constant<int, Dim>) with the dims that have loops of their own, 0 for any other. A checked build has two of them, which
+/// show what the others could do wrong, and compiles in less time.
+template <class F>
+auto with_static_dim(std::int64_t dim, F const& f) {
+  if constexpr (!checked) {
+    switch (dim) {
+      case 4: return f(std::integral_constant<int, 4>{});
+      case 8: return f(std::integral_constant<int, 8>{});
+      case 32: return f(std::integral_constant<int, 32>{});
+      case 64: return f(std::integral_constant<int, 64>{});
+      default: break;
+    }
+  }
+  switch (dim) {
+    case 16: return f(std::integral_constant<int, 16>{});
+    case 128: return f(std::integral_constant<int, 128>{});
+    default: return f(std::integral_constant<int, 0>{});
+  }
+}
+
 inline void check_table_options(char const* store, table_options const& options, row_state_layout layout) {
   constexpr std::int64_t most_elements = std::int64_t{1} << 48;  // what an address space holds; keeps products of sizes exact
   auto const refuse = [&](char const* why, char const* option, auto value) {

@@ -211,22 +211,8 @@ void count_step(vector_view<Store> tables) noexcept {
   for (auto& table : tables) table.set_steps(step_count{table.steps().value + 1});
 }
 
-/// Calls f(std::integral_constant<int, Dim>) with the dims that have loops of their own, 0 for any other.
-template <class F>
-void with_static_dim(std::int64_t dim, F const& f) {
-  switch (dim) {
-    case 4: return f(std::integral_constant<int, 4>{});
-    case 8: return f(std::integral_constant<int, 8>{});
-    case 16: return f(std::integral_constant<int, 16>{});
-    case 32: return f(std::integral_constant<int, 32>{});
-    case 64: return f(std::integral_constant<int, 64>{});
-    case 128: return f(std::integral_constant<int, 128>{});
-    default: return f(std::integral_constant<int, 0>{});
-  }
-}
-
-/// Likewise where positions and slots are Indices. Those of more than 32 bits, which few batches need, have no loops of their own: each
-/// pair of a table and an optimizer would have them once more.
+/// `with_static_dim` where positions and slots are Indices. For those of more than 32 bits, which few batches need, no dim has a loop of its
+/// own: each pair of a table and an optimizer would have them all once more.
 template <class Index, class F>
 void with_dim_of(std::int64_t dim, F const& f) {
   if constexpr (sizeof(Index) <= 4)
