@@ -98,8 +98,9 @@ class chunk_source final : public arrow_source {
 /// thread lie in its pool. Threads may read through one object at once. Move-only.
 class parquet_log {
  public:
-  /// @throws tessera::error invalid_argument without files, or for a dense or sparse column that comes twice; corrupt_file for what is no Parquet file, or a damaged one; incompatible for a
-  /// column that is missing or of another type, naming file, column, expected and found; io_error.
+  /// @throws tessera::error invalid_argument without files, or for a dense or sparse column that comes twice; corrupt_file for what is no
+  /// Parquet file, or a damaged one; incompatible for a column that is missing or of another type, naming file, column, expected and found;
+  /// io_error.
   parquet_log(std::vector<std::string> const& files, sample_schema schema, parquet_log_options options = {})
       : schema_(std::move(schema)), options_(std::move(options)) {
     if (files.empty()) throw error(errc::invalid_argument, "parquet_log: no files");

@@ -91,8 +91,6 @@ class sample_reader {
         walk_(exec, source, options_.first_block, options_.blocks, options_.order != sample_order::stored, options_.seed),
         columns_(source.schema()),
         pending_(source.schema()) {
-    sample_schema const schema = source.schema();
-    for (auto const key : groups_.order) keys_.push_back(schema.sparse[static_cast<std::size_t>(key)]);
     if constexpr (requires {
                     { pipeline.keys() } -> std::convertible_to<std::vector<std::string> const&>;
                   })
@@ -109,7 +107,7 @@ class sample_reader {
   sample_reader(host_exec const&, Source const&&, sample_reader_options = {}) = delete;
 
   /// Names of a batch's keys, in their order.
-  std::vector<std::string> const& keys() const noexcept { return keys_; }
+  std::vector<std::string> const& keys() const noexcept { return groups_.keys; }
   /// Samples of an epoch.
   std::int64_t rows() const noexcept {
     std::int64_t sum = 0;
@@ -178,8 +176,9 @@ class sample_reader {
   static constexpr stored_ids as_stored{};
 
   void check_keys(std::vector<std::string> const& names) const {
-    for (std::size_t key = 0; key < std::max(names.size(), keys_.size()); ++key) {
-      auto const name = key < names.size() ? names[key] : std::string("none"), own = key < keys_.size() ? keys_[key] : std::string("none");
+    for (std::size_t key = 0; key < std::max(names.size(), groups_.keys.size()); ++key) {
+      auto const name = key < names.size() ? names[key] : std::string("none"),
+                 own = key < groups_.keys.size() ? groups_.keys[key] : std::string("none");
       if (name != own)
         throw error(errc::shape_mismatch, "sample_reader: a pipeline of other keys; it takes those that `group_keys` orders",
                     {{"key", key}, {"name", own}, {"name in the pipeline", name}});
@@ -288,7 +287,7 @@ class sample_reader {
   }
 
   inverse_keyed_jagged<> distinct_rows(host_exec const& exec, picked_rows const& rows, std::int64_t size) {
-    auto const keys = static_cast<std::int64_t>(keys_.size());
+    auto const keys = static_cast<std::int64_t>(groups_.keys.size());
     auto const column = [&](std::int64_t key) { return rows.from.sparse[groups_.order[static_cast<std::size_t>(key)]]; };
     if (rows.listed.empty()) {
       columns_of_keys_.resize(exec, keys);
@@ -310,7 +309,6 @@ class sample_reader {
   sample_reader_options options_;
   key_groups groups_;
   detail::block_walk<Source> walk_;
-  std::vector<std::string> keys_;
   reader_times times_;
   sample_columns columns_;  // of the loaded block
   sample_columns pending_;  // rows of a batch that do not lie side by side in one block

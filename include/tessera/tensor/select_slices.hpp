@@ -178,9 +178,9 @@ inline constexpr detail::select_slices_offsets_fn select_slices_offsets{};
 ///
 /// `select_slices(exec, in, slices, out, first_value)`: `in` (vectors, dim), such as the embeddings of a key's runs, whose first one is that
 /// of value `first_value` in the slices' count (a number of the host's: that of a key whose runs are on a device is `read_one` from there, or
-/// the vectors of all keys' runs are looked up at once, from 0); `slices` (n,); `out` of n rows, with the lengths that `select_slices_offsets` gives, is not
-/// `in`. @throws tessera::error out_of_range naming a slice that reaches past `in`, shape_mismatch; nothing is written then. On a device nothing
-/// waits, and what offsets and slices show is thrown when the execution synchronises.
+/// the vectors of all keys' runs are looked up at once, from 0); `slices` (n,); `out` of n rows, with the lengths that
+/// `select_slices_offsets` gives, is not `in`. @throws tessera::error out_of_range naming a slice that reaches past `in`, shape_mismatch;
+/// nothing is written then. On a device nothing waits, and what offsets and slices show is thrown when the execution synchronises.
 inline constexpr detail::select_slices_fn select_slices{};
 
 /// The gradient by the vectors, overwritten: each becomes the sum, from 0, of its gradients in the slices that have it, ascending by slice, on

@@ -168,9 +168,9 @@ manifest_section write_dense(std::string const& folder, Trainer& run) {
 
 /// Writes a checkpoint into `directory`, as a folder `step-<12 digits>` that appears whole or not at all: `dense.safetensors` (parameters
 /// by name, `optimizer.<group>`), `tables.safetensors` (`table.<n>.weight` (rows, dim), `.state`, and `.ids` where the store is hashed) and
-/// `manifest.json` (options, position, step counts, kinds of optimizers and policies, sizes and checksums). `extra(folder)`, if there is one, may write more
-/// files there and returns their sections, a std::vector<manifest_section>. Keeps the newest `keep` checkpoints, at least 1. Nothing of the trainer changes; synchronous. Not
-/// between `accumulate` and `update`.
+/// `manifest.json` (options, position, step counts, kinds of optimizers and policies, sizes and checksums). `extra(folder)`, if there is one,
+/// may write more files there and returns their sections, a std::vector<manifest_section>. Keeps the newest `keep` checkpoints, at least 1.
+/// Nothing of the trainer changes; synchronous. Not between `accumulate` and `update`.
 /// @throws tessera::error io_error, invalid_argument: the checkpoints before stay as they were.
 template <class Trainer, class Extra>
 void save_checkpoint(host_exec const& exec, std::string const& directory, Trainer& run, checkpoint_state const& state, std::int64_t keep,
