@@ -4,9 +4,10 @@
 """Runs each work beside the peers that a user would pick instead, and says how many times faster it is.
 
 Both sides are launched alternately, at least five times each: a launch is a process that prepares its inputs, measures the machine by a copy (or by
-products of matrices) and times the work. A launch whose machine ran under 0.8 of the best one's on that side was disturbed and is repeated. Of
-what remains, the mean of the faster quarter is a side's time. Each peer runs with its memory kept between calls, with huge pages allowed, and
-with the number of threads that two first launches found fastest.
+products of matrices) and times the work. A launch was disturbed, and is repeated, where the machine ran under 0.8 of the best one's on that side
+("slow"), reached a tenth less before the work than after it or the other way ("moved"), or worked for others by a tenth of one core meanwhile
+("neighbour"). Of what remains, the mean of the faster quarter is a side's time; a result of launches of which all were disturbed says so. Each
+peer runs with its memory kept between calls, with huge pages allowed, and with the number of threads that two first launches found fastest.
 
 Needs the programs of `sh cmake/bootstrap.sh bench` and the packages of peers/requirements.txt; `sh cmake/bootstrap.sh compare` brings both.
 `--device cuda` runs the works on a GPU instead, as compare_cuda.py says.
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import compare_cuda
-from launches import QUIET, ROOT, commit, faster_quarter, milliseconds, quiet_seconds
+from launches import ROOT, commit, faster_quarter, mark_disturbed, milliseconds, quiet_seconds
 
 
 class Work(NamedTuple):
@@ -79,7 +80,7 @@ def works():
             Work(f"jagged_attention_step_{lengths}", "nn_jagged_attention_bench", "jagged_attention.py", ("torch", "torch_unmasked"), ratio)
             for lengths, ratio in (("m50", 3.3), ("m200", 2.4))
         ),
-        Work("deduplicate", "tensor_deduplicate_bench", "deduplicate.py", ("torch", "pandas"), 10, 0.3),
+        Work("deduplicate", "tensor_deduplicate_bench", "deduplicate.py", ("torch", "pandas", "numpy"), 10, 0.3),
         Work("read_tsv", "data_read_tsv_bench", "reading.py", ("pyarrow", "polars"), 3),
         Work("auc", "nn_auc_bench", "auc.py", ("sklearn",), 5),
     ]
@@ -111,7 +112,8 @@ def launch_ours(build, program, names):
             raise Failed(f"{run['name']}: {run['error_message']}")
         if run.get("aggregate_name") == "median":
             seconds = run["real_time"] * unit[run["time_unit"]]
-            records[run["run_name"].split("/")[0]] = dict(seconds=seconds, machine=run["machine"], fraction=run.get("ceiling_fraction"))
+            told = dict(machine=run["machine"], moved=run.get("moved"), others=run.get("others"), fraction=run.get("ceiling_fraction"))
+            records[run["run_name"].split("/")[0]] = dict(seconds=seconds, **told)
     return records
 
 
@@ -145,9 +147,7 @@ class Side:
         for name, record in self.run(names).items():
             self.records[name].append(record)
         for name in names:
-            best = max(r["machine"] for r in self.records[name])
-            for record in self.records[name]:
-                record["disturbed"] = record["machine"] < QUIET * best
+            mark_disturbed(self.records[name])
 
     def repeat_disturbed(self, launches, most_repeats=3):
         """Until each work has its number of launches on a quiet machine, or the machine will not be quiet."""
@@ -200,11 +200,12 @@ def result_of(work, sides):
         ratio_low=pairs[len(pairs) // 10],
         ratio_high=pairs[-1 - len(pairs) // 10],
         ratio_target=work.ratio,
+        disturbed=[side for side, records in (("ours", ours), (best, beside[best])) if all(r["disturbed"] for r in records)],
         ceiling_fraction=statistics.median(fractions) if fractions else None,
         ceiling_target=work.fraction or None,
         all_peers=peers,
         launches={
-            name: [{k: r[k] for k in ("seconds", "machine", "disturbed")} | {"threads": r.get("threads")} for r in records]
+            name: [{k: r.get(k) for k in ("seconds", "machine", "moved", "others", "disturbed", "threads")} for r in records]
             for name, records in {"ours": ours, **beside}.items()
         },
     )
@@ -222,12 +223,14 @@ def markdown(results, machine):
         aimed = f"{r['ceiling_target']:.2f}" if r["ceiling_target"] else ""
         lines.append(
             f"| `{r['work']}` | {r['peer']} | {milliseconds(r['peer_seconds'])} | {milliseconds(r['ours_seconds'])} "
-            f"| {r['ratio']:.2f} [{r['ratio_low']:.2f} – {r['ratio_high']:.2f}] | {r['ratio_target']:g} | {fraction} | {aimed} |"
+            f"| {r['ratio']:.2f} [{r['ratio_low']:.2f} – {r['ratio_high']:.2f}]{', disturbed' if r['disturbed'] else ''} "
+            f"| {r['ratio_target']:g} | {fraction} | {aimed} |"
         )
-    lines += ["", "All launches, milliseconds (in brackets: on a disturbed machine, not counted):", ""]
+    lines += ["", "All launches, milliseconds (in brackets: on a disturbed machine, and by what; not counted where others are):", ""]
     for r in results:
         for side, launches in r["launches"].items():
-            times = ", ".join(f"({milliseconds(x['seconds'])})" if x["disturbed"] else milliseconds(x["seconds"]) for x in launches)
+            told = lambda x: f"({milliseconds(x['seconds'])} {x['disturbed']})" if x["disturbed"] else milliseconds(x["seconds"])
+            times = ", ".join(told(x) for x in launches)
             threads = launches[0]["threads"]
             lines.append(f"- `{r['work']}` {side}{f', threads {threads}' if threads else ''}: {times}")
     return "\n".join(lines) + "\n"
@@ -310,6 +313,9 @@ def main():
         print(table)
     if arguments.svg:
         arguments.svg.write_text(picture(results))
+    disturbed = [f"{r['work']} ({', '.join(r['disturbed'])})" for r in results if r["disturbed"]]
+    if disturbed:
+        print(f"compare: every launch was disturbed, so that the figure is of no worth: {'; '.join(disturbed)}", file=sys.stderr)
     if failures:
         sys.exit(f"compare: failed: {'; '.join(failures)}")
 

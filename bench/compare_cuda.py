@@ -15,7 +15,7 @@ import sys
 from collections import defaultdict
 from typing import NamedTuple
 
-from launches import QUIET, ROOT, commit, faster_quarter, milliseconds
+from launches import ROOT, commit, faster_quarter, mark_disturbed, milliseconds
 
 LONGEST = 240  # seconds of a launch
 NO_GPU = 77  # what programs return then
@@ -113,11 +113,8 @@ class Launches:
 
     def of(self, name):
         """Records, those of a busy GPU marked; none where it failed always."""
-        records = self.records[name]
-        best = max((record["machine"] for record in records), default=0)
-        for record in records:
-            record["disturbed"] = record["machine"] < QUIET * best
-        return records
+        mark_disturbed(self.records[name])
+        return self.records[name]
 
 
 def result_of(work, ours, peer):

@@ -11,12 +11,15 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tessera/core/execution.hpp>
 #include <tessera/core/philox.hpp>
 #include <tessera/data/zipf.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
+
+#include "neighbours.hpp"
 
 /// What is judged runs on these: all cores, memory that is kept between calls, ids drawn from a seed.
 namespace tessera_bench {
@@ -25,6 +28,7 @@ namespace detail {
 inline std::string kept_name;
 inline std::shared_ptr<void> kept_inputs;
 inline std::int64_t next_input = 0;
+inline neighbour_watch kept_watch;
 }  // namespace detail
 
 /// Whether only to show that the programs run (`bootstrap.sh bench --smoke` says so): shapes are then a small part of the real ones.
@@ -44,12 +48,16 @@ Inputs& kept(std::string const& name, Make const& make) {
     detail::kept_inputs = make();
     detail::kept_name = name;
     detail::next_input = 0;
+    detail::kept_watch = {};
   }
   return *static_cast<Inputs*>(detail::kept_inputs.get());
 }
 
 /// Which of the kept inputs is next; to be counted up, so that a call goes on where the one before it stopped.
 inline std::int64_t& next_input() { return detail::next_input; }
+
+/// How many cores have worked for others since the inputs were made, or since this was last asked.
+inline double cores_of_others() { return std::exchange(detail::kept_watch, neighbour_watch()).cores(); }
 
 inline int all_threads() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
@@ -65,11 +73,8 @@ class machine {
   tessera::host_exec step;
 };
 
-/// Bytes of the last level of cache, 32 MiB where the system does not say.
-inline std::int64_t cache_bytes() {
-  auto const bytes = static_cast<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE));
-  return bytes > 0 ? bytes : std::int64_t{1} << 25;
-}
+/// Bytes that the last level of cache may have: what the system says, but 256 MiB at least, since it may say less or more than there is.
+inline std::int64_t cache_bytes() { return std::max(static_cast<std::int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE)), std::int64_t{1} << 28); }
 
 /// How many batches to go round so that the rows they touch, repeated ones counted again, exceed four times the cache; 512 at most.
 inline std::int64_t batches_past_cache(std::int64_t bytes_a_batch) {

@@ -9,9 +9,28 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 QUIET = 0.8  # of the best launch's machine rate
+MOVED = 0.1  # of a ceiling, by which it may differ before and after the work
+OTHERS = 0.1  # of one core, on the average, that may work for others meanwhile
+
+
+def disturbance(record, best):
+    """Why a launch does not count, or "". `best`: the machine's rate in the best launch of the work on that side. `others` is in cores: where a
+    work takes all of them, it waits for the one that is shared. A record without `moved` or `others` is not judged by it."""
+    if record["machine"] < QUIET * best:
+        return "slow"
+    if (record.get("others") or 0) > OTHERS:
+        return "neighbour"
+    return "moved" if (record.get("moved") or 0) > MOVED else ""
+
+
+def mark_disturbed(records):
+    best = max((record["machine"] for record in records), default=0)
+    for record in records:
+        record["disturbed"] = disturbance(record, best)
 
 
 def quiet_seconds(records):
+    """Of the launches that count; of all where none does."""
     return sorted(r["seconds"] for r in records if not r["disturbed"]) or sorted(r["seconds"] for r in records)
 
 

@@ -10,7 +10,8 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 build_packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev doctest-dev libcli11-dev libbenchmark-dev"
 arrow_version=26.0.1
-ci_packages="clang libclang-rt-14-dev clang-format-14 libopenblas-dev libdnnl-dev"
+fuzz_packages="clang libclang-rt-14-dev"
+ci_packages="$fuzz_packages ccache clang-format-14 libopenblas-dev libdnnl-dev"
 
 started_in=$PWD
 step="starting"
@@ -39,18 +40,21 @@ usage() {
   cat <<'EOF'
 usage: sh cmake/bootstrap.sh COMMAND
 
-  deps [ci]        install what is missing to build and test (ci: also clang, its sanitizers, clang-format, a BLAS, oneDNN); Apache Arrow goes into
+  deps [ci]        install what is missing to build and test (ci: also ccache, clang, its sanitizers, clang-format, a BLAS, oneDNN); Apache Arrow goes into
                    build/arrow, by Python's pip
   quickstart       deps, configure, build the example trainer, train it on the data that comes with the source
   test             deps, configure, build, run all tests
-  bench [--smoke]  deps, configure, build, run all benchmarks (--smoke: on small inputs, for an instant, to see that they run)
+  bench [--smoke]  deps, configure, build, run all benchmarks (--smoke: on small inputs, for an instant, to see that they run, in build/smoke)
   compare [...]    deps, configure, build, then run the works beside their peers: PyTorch, FBGEMM, Arrow and others, which it installs into
                    build/peers (about 6 GB). --only NAME, --json FILE and what else bench/compare.py takes; writes build/compare.md and .svg
+  fuzz [SECONDS] [NAME...]
+                   deps with clang, configure, build, then replay the inputs of tests/fuzz/corpus and fuzz for so many seconds in all (3600), all
+                   programs or those named; what they find is kept in build/fuzz/findings, what they learn in build/fuzz/work
   vendor DIR       unpack the dependencies into DIR, Apache Arrow among them where pip can get it, for a build without network or packages, on a
                    machine of the same kind of processor
   help             this text
 
-Builds in build/release. Packages are installed on Debian and its derivatives, by apt-get, as root or through sudo.
+Builds in build/release, but for fuzz and --smoke. Packages are installed on Debian and its derivatives, by apt-get, as root or through sudo.
 EOF
 }
 
@@ -158,10 +162,12 @@ build_bench() {
   build --target tessera_benchmarks
 }
 
-bench() {
-  build_bench libopenblas-dev libdnnl-dev
+# run_bench FOLDER OPTION...: all benchmarks of a build.
+run_bench() {
+  folder=$1
+  shift
   found=false
-  for program in build/release/bench/*_bench; do
+  for program in "$folder"/bench/*_bench; do
     [ -x "$program" ] || continue
     found=true
     begin "running $program"
@@ -176,6 +182,22 @@ bench() {
   [ "$found" = true ] || echo "bootstrap: there is no benchmark"
 }
 
+bench() {
+  build_bench libopenblas-dev libdnnl-dev
+  run_bench build/release
+}
+
+# Nothing is measured, so nothing is optimised.
+smoke() {
+  deps $build_packages libopenblas-dev libdnnl-dev
+  arrow
+  begin "building build/smoke"
+  cmake --preset release -B build/smoke -DTESSERA_BUILD_BENCH=ON -DTESSERA_BUILD_TESTS=OFF -DTESSERA_BUILD_EXAMPLES=OFF \
+    -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" -DCMAKE_CUDA_FLAGS_RELEASE="-O0 -DNDEBUG"
+  cmake --build build/smoke --target tessera_benchmarks
+  TESSERA_BENCH_SMOKE=1 run_bench build/smoke --benchmark_min_time=0.001
+}
+
 compare() {
   build_bench python3-venv python3-dev libdnnl-dev
   begin "installing the peers into build/peers"
@@ -186,6 +208,70 @@ compare() {
   # Files that the caller names are relative to where the caller stands.
   (cd "$started_in" && "$root/build/peers/bin/python" "$root/bench/compare.py" --markdown "$root/build/compare.md" --svg "$root/build/compare.svg" "$@")
   [ ! -e build/compare.md ] || cat build/compare.md # the caller may have named another file
+}
+
+# fuzz_one NAME SECONDS: replays the corpus, then fuzzes; false when there is a finding. What was printed is in build/fuzz/NAME.log.
+fuzz_one() {
+  program=build/fuzz/tests/fuzz/$1_fuzz
+  corpus=tests/fuzz/corpus/$1
+  log=build/fuzz/$1.log
+  limits="-max_len=4096 -timeout=60 -rss_limit_mb=2048 -artifact_prefix=build/fuzz/findings/$1- -print_final_stats=1"
+  [ ! -e "$corpus.dict" ] || limits="$limits -dict=$corpus.dict"
+  mkdir -p "build/fuzz/work/$1"
+  begin "replaying $corpus"
+  "$program" $limits -runs=0 "$corpus" >"$log" 2>&1 || return
+  begin "fuzzing $1 for $2 seconds"
+  "$program" $limits -max_total_time="$2" "build/fuzz/work/$1" "$corpus" >"$log" 2>&1
+}
+
+fuzz() {
+  seconds=3600
+  case ${1:-} in
+    '' | *[!0-9]*) ;;
+    *)
+      seconds=$1
+      shift
+      ;;
+  esac
+  deps $build_packages $fuzz_packages
+  arrow
+  begin "configuring build/fuzz"
+  cmake --preset fuzz
+  begin "building build/fuzz"
+  cmake --build --preset fuzz
+  if [ $# -eq 0 ]; then
+    for program in tests/fuzz/*_fuzz.cpp; do
+      program=${program##*/}
+      program=${program%_fuzz.cpp}
+      [ ! -x "build/fuzz/tests/fuzz/${program}_fuzz" ] || set -- "$@" "$program"
+    done
+  fi
+  for name in "$@"; do
+    [ -x "build/fuzz/tests/fuzz/${name}_fuzz" ] || fail "there is no fuzz program $name"
+  done
+  each=$((seconds / $#))
+  [ "$each" -gt 0 ] || each=1 # to libFuzzer, 0 is for ever
+  mkdir -p build/fuzz/findings
+  [ ! -w /dev/shm ] || export TMPDIR=/dev/shm # on a disk, programs that write files are ten times slower
+  table=$(printf '%-12s %12s %10s %8s  %s' program executions 'a second' seconds finding)
+  status=0
+  for name in "$@"; do
+    began=$(date +%s)
+    finding=none
+    if ! fuzz_one "$name" "$each"; then
+      status=1
+      tail -n 60 "build/fuzz/$name.log"
+      finding=$(sed -n 's/.*Test unit written to //p' "build/fuzz/$name.log" | tail -n 1)
+      finding=${finding:-"see build/fuzz/$name.log"}
+    fi
+    took=$(($(date +%s) - began))
+    executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "build/fuzz/$name.log")
+    table="$table
+$(printf '%-12s %12d %10d %8d  %s' "$name" "${executions:-0}" $((${executions:-0} / (took > 0 ? took : 1))) "$took" "$finding")"
+  done
+  printf '\n%s\n' "$table"
+  step="fuzzing: a finding is run again by build/fuzz/tests/fuzz/NAME_fuzz FILE"
+  return "$status"
 }
 
 # Else apt, run by root, warns that its own user cannot write to our folder.
@@ -259,13 +345,14 @@ vendor() {
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case "$command:$#:${1:-}" in
-  help:0:) usage ;;
+  help:0:* | --help:0:* | -h:0:*) usage ;;
   deps:0:) deps $build_packages && arrow ;;
   deps:1:ci) deps $build_packages $ci_packages && arrow ;;
   quickstart:0:) cd "$root" && quickstart ;;
   test:0:) cd "$root" && test_all ;;
   bench:0:) cd "$root" && bench ;;
-  bench:1:--smoke) cd "$root" && export TESSERA_BENCH_SMOKE=1 && bench --benchmark_min_time=0.001 ;;
+  bench:1:--smoke) cd "$root" && smoke ;;
+  fuzz:*) cd "$root" && fuzz "$@" ;;
   compare:*) cd "$root" && compare "$@" ;;
   vendor:1:?*) vendor "$1" ;;
   *)

@@ -3,8 +3,10 @@
 cmake_minimum_required(VERSION 3.22)
 
 # cmake -D ROOT=<source> -D BUILD=<its build folder> -D GENERATOR= -D VENDOR_DIR= -D EIGEN_INSTALLED=
-#       -D WAY= -D FILES= [-D BLAS=] [-D DNNL=] [-D PARQUET= -D ARROW_DIR=] [-D CUDA= -D CUDA_COMPILER= -D CUDA_ARCHITECTURES=] -D COMPILER= -P check_consumer.cmake
+#       -D WAY= -D FILES= [-D SMALL=] [-D BLAS=] [-D DNNL=] [-D PARQUET= -D ARROW_DIR=] [-D CUDA= -D CUDA_COMPILER= -D CUDA_ARCHITECTURES=] -D COMPILER=
+#       -P check_consumer.cmake
 # Builds tests/consumer in a temporary folder, where no file of ours is in reach by accident, and runs it. The folder stays if that fails.
+# With SMALL, its programs are short: the ways in differ by CMake alone, so the umbrellas are compiled for one way only.
 # With CUDA, it is the program with tessera::cuda that is built, and run where there is a GPU.
 
 if(WAY STREQUAL "find_package" AND NOT EIGEN_INSTALLED)
@@ -34,7 +36,7 @@ function(step)
   endif()
 endfunction()
 
-set(arguments "-DWAY=${WAY}" "-DFILES=${FILES}" "-DBLAS=${BLAS}" "-DDNNL=${DNNL}" "-DPARQUET=${PARQUET}" "-DCMAKE_CXX_COMPILER=${COMPILER}")
+set(arguments "-DWAY=${WAY}" "-DSMALL=${SMALL}" "-DFILES=${FILES}" "-DBLAS=${BLAS}" "-DDNNL=${DNNL}" "-DPARQUET=${PARQUET}" "-DCMAKE_CXX_COMPILER=${COMPILER}")
 if(WAY STREQUAL "find_package")
   step(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${work}/prefix")
   list(APPEND arguments "-DCMAKE_PREFIX_PATH=${work}/prefix")

@@ -17,6 +17,14 @@ tessera_check(readme ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJ
 tessera_check(readme_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/readme_selftest"
               -P "${PROJECT_SOURCE_DIR}/cmake/check_readme_selftest.cmake")
 
+# By which launches bench/compare.py judges.
+find_package(Python3 COMPONENTS Interpreter QUIET)
+if(Python3_FOUND)
+  tessera_check(launches_selftest "${Python3_EXECUTABLE}" -B "${PROJECT_SOURCE_DIR}/bench/launches_selftest.py")
+else()
+  tessera_check(launches_selftest ${CMAKE_COMMAND} -E echo "SKIPPED: there is no Python")
+endif()
+
 # What must not compile: wrong policies, executions without a back end.
 file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/expected_failures/*.cpp")
 foreach(source IN LISTS sources)
@@ -33,16 +41,16 @@ include(${PROJECT_SOURCE_DIR}/cmake/header_check.cmake)
 tessera_check(headers ${CMAKE_COMMAND} --build "${PROJECT_BINARY_DIR}" --target tessera_header_check)
 set_tests_properties(checks/headers PROPERTIES RUN_SERIAL ON)  # two builds of one folder at once would corrupt it
 
-# Every way into another project, with every compiler at hand.
+# Every way into another project; the umbrellas once with every compiler at hand.
 function(tessera_check_consumer name)
   tessera_check(consumer_${name} ${CMAKE_COMMAND} ${ARGN} -D "ROOT=${PROJECT_SOURCE_DIR}" -D "BUILD=${PROJECT_BINARY_DIR}"
                 -D "GENERATOR=${CMAKE_GENERATOR}" -D "VENDOR_DIR=${TESSERA_VENDOR_DIR}"
                 -D "EIGEN_INSTALLED=${Eigen3_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_consumer.cmake")
-  # Each compiles the umbrella: minutes, should the machine be busy.
+  # Some compile the umbrella: minutes, should the machine be busy.
   set_tests_properties(checks/consumer_${name} PROPERTIES TIMEOUT 600)
 endfunction()
 foreach(way IN ITEMS find_package fetch_content add_subdirectory)
-  tessera_check_consumer(${way} -D WAY=${way} -D FILES=OFF -D "COMPILER=${CMAKE_CXX_COMPILER}")
+  tessera_check_consumer(${way} -D WAY=${way} -D FILES=OFF -D SMALL=ON -D "COMPILER=${CMAKE_CXX_COMPILER}")
 endforeach()
 # An Arrow that was found in build/arrow is in no consumer's reach.
 set(arrow_dir "${TESSERA_ARROW_DIR}")
@@ -58,7 +66,7 @@ if(TESSERA_CUDA)
     set(cuda_compiler "${CMAKE_CUDA_COMPILER}")
   endif()
   foreach(way IN ITEMS find_package add_subdirectory)
-    tessera_check_consumer(cuda_${way} -D WAY=${way} -D FILES=OFF -D CUDA=ON -D "CUDA_COMPILER=${cuda_compiler}"
+    tessera_check_consumer(cuda_${way} -D WAY=${way} -D FILES=OFF -D CUDA=ON -D SMALL=$<STREQUAL:${way},add_subdirectory> -D "CUDA_COMPILER=${cuda_compiler}"
                            -D "CUDA_ARCHITECTURES=${CMAKE_CUDA_ARCHITECTURES}" -D "COMPILER=${CMAKE_CXX_COMPILER}")
   endforeach()
 endif()

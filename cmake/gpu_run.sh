@@ -79,12 +79,12 @@ build() {
     go_on=-k
   fi
   # Warnings of compilers that we have not seen shall not stop this.
-  limited "$(left)" cmake --preset release -G "$generator" -DTESSERA_CUDA=ON -DTESSERA_BUILD_BENCH=ON -DTESSERA_BUILD_CHECKS=OFF \
+  limited "$(left)" cmake --preset release -G "$generator" -DTESSERA_CUDA=ON -DTESSERA_GPU=ON -DTESSERA_BUILD_BENCH=ON -DTESSERA_BUILD_CHECKS=OFF \
     -DTESSERA_WERROR=OFF -DTESSERA_BLAS=OFF -DTESSERA_DNNL=OFF ${vendor:+"-DTESSERA_VENDOR_DIR=$vendor"} \
     ${TESSERA_GPU_ARCHITECTURE:+"-DCMAKE_CUDA_ARCHITECTURES=$TESSERA_GPU_ARCHITECTURE"} || return
   # Benchmarks first: they take longest, one file each. Other programs are built when one is not.
   # shellcheck disable=SC2086
-  limited "$(left)" cmake --build build/release --parallel "$cores" --target tessera_cuda_benchmarks tessera_cuda_tests -- $go_on
+  limited "$(left)" cmake --build build/release --parallel "$cores" --target tessera_cuda_benchmarks tessera_cuda_programs -- $go_on
 }
 
 run_tests() {

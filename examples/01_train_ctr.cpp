@@ -5,6 +5,7 @@
 // training, evaluation, checkpoints.
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -31,14 +32,17 @@ void check_paths(CLI::App& app, settings& s) {
   if (s.train.empty() && !s.eval_only) throw CLI::RequiredError("--train");
   if (s.test.empty()) throw CLI::RequiredError("--test");
   check_kind(app, s);
+  for (auto const& [option, path] :
+       {named_file("--checkpoint", s.checkpoint), {"--predict", s.predict}, {"--metrics", s.metrics}, {"--report", s.report}})
+    if (path.empty() && app.get_option(option)->count() > 0) throw CLI::ValidationError(option, "an empty path");
   if (!s.eval_only)
     for (auto const& path : s.train) tessera::posix_file::open(path);
   tessera::posix_file::open(s.test);
-  std::vector<named_file> inputs{{"--test", s.test}};
+  std::vector<named_file> inputs{{"--test", s.test}}, outputs{{"--predict", s.predict}, {"--metrics", s.metrics}, {"--report", s.report}};
   if (!s.eval_only)
     for (auto const& path : s.train) inputs.emplace_back("--train", path);
-  check_distinct(inputs, {{"--predict", s.predict}, {"--metrics", s.metrics}, {"--report", s.report}});
-  check_outputs(s.predict, s.metrics, s.eval_only ? std::string() : s.checkpoint, s.report);
+  check_distinct(inputs, outputs);
+  check_apart(s, outputs);
 }
 
 /// Finds out whether a run may put checkpoints there.
@@ -85,9 +89,11 @@ void read_training_data(click_job& j) {
   std::string dropped;
   for (auto const& name : j.preprocess->dropped()) dropped += (dropped.empty() ? "" : ", ") + name;
   if (!dropped.empty()) std::printf("empty everywhere, dropped: %s\n", dropped.c_str());
-  if (j.preprocess->dense_features() == 0 || j.preprocess->sparse_features() == 0)
+  if (j.preprocess->sparse_features() == 0)
     throw tessera::error(tessera::errc::incompatible,
-                         "option --train: a model needs an integer column and a category column that are not empty");
+                         j.preprocess->dense_features() == 0
+                             ? "option --train: all columns are empty"
+                             : "option --train: no category column that is not empty; --dense-as-category on makes categories of integers");
 }
 
 void run_clicks(any_job base) {
@@ -107,12 +113,17 @@ void run(CLI::App& app, settings& s) {
   check_paths(app, s);
   std::optional<folder_lock> lock;
   if (!s.checkpoint.empty() && !s.eval_only) {
+    check_checkpoints(s.checkpoint);
     lock.emplace(s.checkpoint);
     check_folder(s);
   }
+  // Outputs may lie in the folder of checkpoints, so they are tried only now that the folder has been made.
+  for (auto const& [option, path] : {named_file("--predict", s.predict), named_file("--report", s.report)})
+    if (!path.empty()) whole_file::check(option, path);
+  metrics_file metrics(s);
   tessera::thread_pool pool(s.threads);
   tessera::system_memory memory;
-  any_job base{s, tessera::host_exec(pool, memory), {}};
+  any_job base{s, tessera::host_exec(pool, memory), {}, metrics};
   if (s.resume || s.eval_only) {
     base.start = tessera::open_newest_checkpoint(s.checkpoint);
     adopt(app, base.start->state.options, s, base.start->folder + "/manifest.json");
@@ -131,6 +142,7 @@ int main(int argc, char** argv) {
       "Trains a DLRM, DCN V2 or DeepFM on click logs in Criteo's layout, or a DLRM or DCN V2 on samples of sessions in Parquet files.");
   settings s;
   declare(app, s);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves its pipe is an error with a name, and the model is saved
   try {
     app.parse(argc, argv);
     run(app, s);

@@ -15,8 +15,9 @@
 
 #include <tessera/core/unique.hpp>
 
-#include "../ceiling.hpp"
 #include "../inputs.hpp"
+#include "../memory_ceilings.hpp"
+#include "../report.hpp"
 
 namespace {
 
@@ -36,7 +37,7 @@ struct id_lists {
     }
     distinct.resize(host.exec, n);
     inverse.resize(host.exec, n);
-    copy_rate = copy_ceiling(host.exec);
+    copy = copy_ceiling(host.exec);
   }
 
   std::int64_t run(std::int64_t i) {
@@ -47,7 +48,7 @@ struct id_lists {
   machine host;
   std::vector<std::vector<std::int64_t>> ids;
   tessera::buffer<std::int64_t> distinct, inverse;
-  double copy_rate = 0;
+  ceiling copy;
 };
 
 void unique(benchmark::State& state, std::string const& name, std::int64_t bound, std::int64_t count = 0) {
@@ -57,8 +58,8 @@ void unique(benchmark::State& state, std::string const& name, std::int64_t bound
   for (auto _ : state) found += work.run(next++);
   auto const bytes =
       8.0 * (2.0 * static_cast<double>(work.inverse.size()) + static_cast<double>(found) / static_cast<double>(state.iterations()));
-  report(state, bytes, bytes / work.copy_rate, static_cast<double>(work.host.workspace.reserved_bytes()));
-  report_machine(state, work.copy_rate);
+  report_machine(state, work.copy);
+  report(state, bytes, bytes / work.copy.rate(), static_cast<double>(work.host.workspace.reserved_bytes()));
 }
 
 void unique(benchmark::State& state) { unique(state, "unique", std::int64_t{1} << 40); }

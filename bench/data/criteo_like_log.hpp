@@ -12,6 +12,7 @@
 
 #include <tessera/core/id_map.hpp>
 #include <tessera/data/criteo_writer.hpp>
+#include <tessera/files/atomic_file.hpp>
 
 #include "../inputs.hpp"
 
@@ -97,8 +98,8 @@ inline std::string criteo_like_log(tessera::host_exec const& exec) {
   auto const path = (folder != nullptr ? std::filesystem::path(folder) : std::filesystem::temp_directory_path()) /
                     ("tessera_criteo_like_" + std::to_string(rows) + ".tsv");
   if (std::filesystem::exists(path)) return path.string();
-  auto const unfinished = path.string() + ".unfinished";
-  tessera::criteo_writer out(unfinished);
+  tessera::staged_file staged(path.string());
+  tessera::criteo_writer out(staged.path());
   tessera::raw_rows some;
   for (std::int64_t first = 0; first < rows; first += some.size()) {
     some.resize(exec, std::min<std::int64_t>(rows - first, 1 << 16));
@@ -106,7 +107,7 @@ inline std::string criteo_like_log(tessera::host_exec const& exec) {
     out.append(exec, some.view());
   }
   out.close();
-  std::filesystem::rename(unfinished, path);
+  staged.commit();
   return path.string();
 }
 

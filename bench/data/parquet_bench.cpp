@@ -20,8 +20,9 @@
 #include <tessera/data/session_clustering.hpp>
 #include <tessera/data/session_log_store.hpp>
 
-#include "../ceiling.hpp"
 #include "../inputs.hpp"
+#include "../memory_ceilings.hpp"
+#include "../report.hpp"
 
 namespace {
 
@@ -103,7 +104,7 @@ class bench_file {
   session_log const& source() const { return source_; }
   std::string path() const { return (folder_ / "log.parquet").string(); }
   tessera::parquet_written const& written() const { return written_; }
-  double copy_rate() const { return copy_; }
+  ceiling& copy() { return copy_; }
   tessera::parquet_written write() const {
     tessera::parquet_writer writer(path(), source_.schema(), options_);
     writer.write(exec(), samples_.view());
@@ -117,13 +118,13 @@ class bench_file {
   std::filesystem::path folder_;
   tessera::sample_columns samples_;
   tessera::parquet_written written_;
-  double copy_ = 0;
+  ceiling copy_;
 };
 
-void report(benchmark::State& state, bench_file const& file) {
+void report(benchmark::State& state, bench_file& file) {
   auto const bytes = static_cast<double>(file.written().value_bytes);
-  tessera_bench::report(state, bytes, 2 * bytes / file.copy_rate(), 0);
-  report_machine(state, file.copy_rate());
+  report_machine(state, file.copy());
+  tessera_bench::report(state, bytes, 2 * bytes / file.copy().rate(), 0);
   state.counters["compression"] = bytes / static_cast<double>(file.written().file_bytes);
 }
 
@@ -132,7 +133,7 @@ bench_file& file_of(std::string const& name, tessera::parquet_writer_options con
 }
 
 void read(benchmark::State& state, std::string const& name, tessera::parquet_writer_options const& options) {
-  auto const& file = file_of(name, options);
+  auto& file = file_of(name, options);
   tessera::parquet_log const log({file.path()}, file.source().schema());
   tessera::sample_columns out;
   for (auto _ : state)
@@ -141,14 +142,14 @@ void read(benchmark::State& state, std::string const& name, tessera::parquet_wri
 }
 
 void write(benchmark::State& state, std::string const& name, tessera::parquet_writer_options const& options) {
-  auto const& file = file_of(name, options);
+  auto& file = file_of(name, options);
   for (auto _ : state) file.write();
   report(state, file);
 }
 
 // In a tenth of the memory that the samples take. What compression gains: tables beside each other, and messages on their way there.
 void cluster(benchmark::State& state) {
-  auto const& file = file_of("cluster", {});
+  auto& file = file_of("cluster", {});
   session_log const source(file.source().rows(), std::max<std::int64_t>(file.source().rows() / 64, 1));
   tessera::clustered_sessions result;
   for (auto _ : state)

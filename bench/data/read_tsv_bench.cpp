@@ -18,8 +18,9 @@
 #include <tessera/data/prefetching_reader.hpp>
 #include <tessera/data/preprocessing.hpp>
 
-#include "../ceiling.hpp"
 #include "../inputs.hpp"
+#include "../memory_ceilings.hpp"
+#include "../report.hpp"
 #include "criteo_like_log.hpp"
 
 namespace {
@@ -38,11 +39,11 @@ class log_file {
   tessera::host_exec const& exec() const { return machine_.exec; }
   std::vector<std::string> files() const { return {path_}; }
   double bytes() const { return bytes_; }
-  double copy_rate() const { return copy_; }
+  ceiling& copy() { return copy_; }
   /// Bytes a second of reading the file into memory, all threads, a piece each at a time.
   double read_rate() const { return read_; }
   /// Bytes a second of parsing text in memory on one core.
-  double parse_rate() const { return parse_; }
+  ceiling& parse() { return parse_; }
 
   tessera::click_log open() const {
     tessera::click_statistics statistics(tessera::preprocessing::needed_statistics({.hash_size = hash_size}));
@@ -61,42 +62,45 @@ class log_file {
     constexpr std::int64_t piece = 1 << 18;
     tessera::buffer<char> text(exec(), exec().threads() * piece);
     read_ = bytes_ / fastest(3, [&] {
-              split_evenly(exec(), size, [&](std::int64_t first, std::int64_t last) {
-                auto const slot = first * exec().threads() / std::max<std::int64_t>(size, 1);
-                for (auto at = first; at < last; at += piece) file.read_at(at, text.view().slice(slot * piece, std::min(piece, last - at)));
+              auto const threads = std::int64_t{exec().threads()};
+              exec().run(threads, [&](std::int64_t t) {
+                for (auto at = size * t / threads, last = size * (t + 1) / threads; at < last; at += piece)
+                  file.read_at(at, text.view().slice(t * piece, std::min(piece, last - at)));
               });
             });
-    tessera::serial_team alone;
-    tessera::host_exec const one(alone, machine_.memory);
-    tessera::line_blocks const blocks(path_, tessera::click_log_options{}.block_bytes);
-    tessera::buffer<char> block_text;
-    tessera::raw_rows rows;
-    for (std::int64_t b = 0; b < std::min<std::int64_t>(blocks.block_count(), 4); ++b) {
-      auto const block = blocks.read(one, b, block_text);
-      auto const seconds = fastest(3, [&] { tessera::parse_criteo(one, block.text, path_, rows); });
-      parse_ = std::max(parse_, static_cast<double>(block.text.size()) / seconds);
-    }
+    parse_ =
+        ceiling({[this, next = std::int64_t{0}](int) mutable {
+                  tessera::host_exec const one(alone_, machine_.memory);
+                  tessera::line_blocks const blocks(path_, tessera::click_log_options{}.block_bytes);
+                  auto const block = blocks.read(one, next++ % std::min<std::int64_t>(blocks.block_count(), 4), block_text_);
+                  return static_cast<double>(block.text.size()) / fastest(2, [&] { tessera::parse_criteo(one, block.text, path_, rows_); });
+                }},
+                1);
   }
 
   mutable machine machine_;
   std::string path_;
   double bytes_;
-  double copy_ = 0, read_ = 0, parse_ = 0;
+  ceiling copy_, parse_;
+  double read_ = 0;
+  tessera::serial_team alone_;
+  tessera::buffer<char> block_text_;
+  tessera::raw_rows rows_;
 };
 
 log_file& warm() {
   return kept<log_file>("log", [] { return std::make_shared<log_file>(); });
 }
 
-void report_reading(benchmark::State& state, log_file const& file) {
-  report(state, file.bytes(), file.bytes() / (file.parse_rate() * file.exec().threads()), 0);
-  report_machine(state, file.copy_rate());
-  state.counters["parse_rate_one_core"] = file.parse_rate();
+void report_reading(benchmark::State& state, log_file& file) {
+  report_machine(state, file.copy(), file.parse());
+  report(state, file.bytes(), file.bytes() / (file.parse().rate() * file.exec().threads()), 0);
+  state.counters["parse_rate_one_core"] = file.parse().rate();
   state.counters["page_cache_rate"] = file.read_rate();
 }
 
 template <class Reader>
-void read_epochs(benchmark::State& state, log_file const& file, tessera::click_log const& log, Reader& reader) {
+void read_epochs(benchmark::State& state, log_file& file, tessera::click_log const& log, Reader& reader) {
   for (auto _ : state) {
     std::int64_t samples = 0;
     for (tessera::batch_view batch; reader.next(file.exec(), batch);) samples += batch.samples();

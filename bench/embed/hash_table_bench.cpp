@@ -14,7 +14,6 @@
 
 #include <tessera/tessera.hpp>
 
-#include "../ceiling.hpp"
 #include "lookup_workload.hpp"
 
 namespace {
@@ -44,10 +43,7 @@ void run(benchmark::State& state, std::string const& name, bool told, bool is_st
   auto& next = next_input();
   while (next < 3) one(next++);
   for (auto _ : state) one(next++);
-  report(state, is_step ? work.step_bytes() : work.forward_bytes(), is_step ? work.step_seconds() : work.forward_seconds(),
-         work.workspace_bytes());
-  report_machine(state, work.copy_rate());
-  state.counters["gather_ceiling"] = work.gather_rate();
+  work.report_lookups(state, is_step);
 }
 
 template <class Store>

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -12,8 +11,10 @@
 #include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
 
-#include "../ceiling.hpp"
 #include "../inputs.hpp"
+#include "../memory_ceilings.hpp"
+#include "../report.hpp"
+#include "../row_ceilings.hpp"
 
 namespace tessera_bench {
 
@@ -80,8 +81,10 @@ class lookup_workload {
   tessera::lookup_saved saved_;
 };
 
-/// The same with the machine's ceilings on these tables and batches: rows read at the rate of a gather, distinct rows read and written at that
-/// of an update in place, ids, offsets and vectors at that of a copy. What a store does to find rows is not in them.
+/// The same with the machine's ceilings on these tables and batches. A lookup reads rows, at the rate of a gather, ids and offsets, at that of
+/// reading, and writes vectors, at that of writing one place again and again. A step also reads the gradients, as many bytes at that same rate,
+/// then reads and writes the distinct rows, at the rate of an update in place of rows that were just read. What a store does to find rows, and
+/// what sorts ids, is not in them.
 template <class Store, class Optimizer>
 class measured_lookups : public lookup_workload<Store, Optimizer> {
  public:
@@ -89,40 +92,36 @@ class measured_lookups : public lookup_workload<Store, Optimizer> {
   using base::base, base::batches, base::host, base::shape, base::tables, base::vectors;
 
   void measure_ceilings() {
-    copy_ = copy_ceiling(host.exec);
     std::vector<float*> rows;
-    for (std::size_t b = 0; b < batches.size() && b * static_cast<std::size_t>(shape.ids_a_batch()) < 4'000'000; ++b)
-      add_rows(batches[b], rows);
-    gather_ = gather_ceiling(host.exec, rows, shape.dim);
-    auto const sampled = std::min<std::size_t>(batches.size(), 32);
-    for (std::size_t b = 0; b < sampled; ++b) {
+    std::vector<batch_rows> by_batch;
+    for (std::size_t b = 0; b < batches.size() && b * static_cast<std::size_t>(shape.ids_a_batch()) < 4'000'000; ++b) {
       std::vector<float*> one;
       add_rows(batches[b], one);
-      std::sort(one.begin(), one.end());
-      distinct_ += static_cast<double>(std::unique(one.begin(), one.end()) - one.begin()) / static_cast<double>(sampled);
+      rows.insert(rows.end(), one.begin(), one.end());
+      if (b < 32) by_batch.emplace_back(std::move(one));
     }
-    std::sort(rows.begin(), rows.end());
-    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-    draws draw(11);
-    for (auto i = rows.size() - 1; i > 0; --i)
-      std::swap(rows[i], rows[static_cast<std::size_t>(draw.below(static_cast<std::int64_t>(i) + 1))]);
-    update_ = update_ceiling(host.exec, rows, shape.dim);
+    for (auto const& batch : by_batch) distinct_ += static_cast<double>(batch.changed.size()) / static_cast<double>(by_batch.size());
+    copy_ = copy_ceiling(host.exec);
+    read_ = read_ceiling(host.exec);
+    write_ = write_ceiling(host.exec, vectors.size() * 4);
+    gather_ = gather_ceiling(host.exec, std::move(rows), shape.dim);
+    update_ = update_ceiling(host.exec, std::move(by_batch), shape.dim);
   }
-  double copy_rate() const { return copy_; }
-  double gather_rate() const { return gather_; }
-  double update_rate() const { return update_; }
 
-  double forward_bytes() const { return row_bytes() + stream_bytes(); }
-  double forward_seconds() const { return row_bytes() / gather_ + stream_bytes() / copy_; }
-  // The ids are read twice (forward, backward); a vector is written, its gradient read.
-  double step_bytes() const { return row_bytes() + distinct_bytes() + 2 * stream_bytes(); }
-  double step_seconds() const { return row_bytes() / gather_ + distinct_bytes() / update_ + 2 * stream_bytes() / copy_; }
+  /// Measures the ceilings again and reports what the lookups, or whole steps, are to them.
+  void report_lookups(benchmark::State& state, bool is_step) {
+    report_machine(state, copy_, read_, write_, gather_, update_);
+    auto const rows = static_cast<double>(shape.row_bytes()), pooled = static_cast<double>(vectors.size() * 4),
+               indices = static_cast<double>((shape.ids_a_batch() + shape.tables * shape.samples) * 8),
+               distinct = is_step ? distinct_ * static_cast<double>(shape.dim * 8) : 0, vectors_moved = (is_step ? 2 : 1) * pooled;
+    report(state, rows + indices + distinct + vectors_moved,
+           rows / gather_.rate() + indices / read_.rate() + distinct / update_.rate() + vectors_moved / write_.rate(),
+           this->workspace_bytes());
+    state.counters["gather_ceiling"] = gather_.rate();
+    if (is_step) state.counters["update_ceiling"] = update_.rate();
+  }
 
  private:
-  double row_bytes() const { return static_cast<double>(shape.row_bytes()); }
-  double stream_bytes() const { return static_cast<double>((shape.ids_a_batch() + shape.tables * shape.samples) * 8 + vectors.size() * 4); }
-  double distinct_bytes() const { return distinct_ * static_cast<double>(shape.dim * 8); }
-
   void add_rows(id_batch const& batch, std::vector<float*>& rows) {
     auto const ids_a_table = shape.samples * shape.length;
     tessera::buffer<std::int64_t> slots(host.exec, ids_a_table);
@@ -133,7 +132,8 @@ class measured_lookups : public lookup_workload<Store, Optimizer> {
     }
   }
 
-  double copy_ = 0, gather_ = 0, update_ = 0, distinct_ = 0;
+  ceiling copy_, read_, write_, gather_, update_;
+  double distinct_ = 0;
 };
 
 }  // namespace tessera_bench

@@ -3,8 +3,7 @@
 
 // Pooled lookup, and lookup + backward + row update, of T tables of E rows of D floats, B samples, bags of L ids; `lookup_dims`: the lookup
 // of dims that fit vectors and of some that do not.
-// Time at the ceilings: rows read at the rate of a gather, distinct rows read and written at that of an update in place (both over the same
-// tables, random rows, the best prefetch distance), ids, offsets and vectors at that of a copy.
+// Time at the ceilings: as `measured_lookups` says.
 
 #include <benchmark/benchmark.h>
 
@@ -14,7 +13,6 @@
 
 #include <tessera/tessera.hpp>
 
-#include "../ceiling.hpp"
 #include "lookup_workload.hpp"
 
 namespace {
@@ -40,9 +38,7 @@ void lookup_forward(benchmark::State& state, std::string const& name, lookup_sha
   auto& work = warm(name, s, tessera::sgd{}, &workload<tessera::sgd>::forward);
   auto& next = next_input();
   for (auto _ : state) work.forward(next++);
-  report(state, work.forward_bytes(), work.forward_seconds(), work.workspace_bytes());
-  report_machine(state, work.copy_rate());
-  state.counters["gather_ceiling"] = work.gather_rate();
+  work.report_lookups(state, false);
 }
 
 template <class Optimizer>
@@ -50,10 +46,7 @@ void step(benchmark::State& state, std::string const& name, lookup_shape const& 
   auto& work = warm(name, s, optimizer, &workload<Optimizer>::step);
   auto& next = next_input();
   for (auto _ : state) work.step(next++);
-  report(state, work.step_bytes(), work.step_seconds(), work.workspace_bytes());
-  report_machine(state, work.copy_rate());
-  state.counters["gather_ceiling"] = work.gather_rate();
-  state.counters["update_ceiling"] = work.update_rate();
+  work.report_lookups(state, true);
 }
 
 constexpr lookup_shape d128{8, 400'000, 128, 512, 20}, d16{26, 200'000, 16, 2048, 1}, d64{26, 200'000, 64, 2048, 10},

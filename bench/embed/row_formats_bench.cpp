@@ -11,7 +11,6 @@
 
 #include <tessera/tessera.hpp>
 
-#include "../ceiling.hpp"
 #include "lookup_workload.hpp"
 
 namespace {
@@ -32,7 +31,7 @@ struct workload : lookup_workload<tessera::dense_table<Element>, tessera::rowwis
     return is_step ? 3 * rows + 2 * streams : rows + streams;
   }
 
-  double copy;
+  ceiling copy;
 };
 
 template <class Element>
@@ -44,8 +43,8 @@ void add(std::string const& format) {
                                    auto& work = kept<workload<Element>>(format, [] { return std::make_shared<workload<Element>>(); });
                                    auto& next = next_input();
                                    for (auto _ : state) is_step ? work.step(next++) : work.forward(next++);
-                                   report(state, work.bytes(is_step), work.bytes(is_step) / work.copy, work.workspace_bytes());
                                    report_machine(state, work.copy);
+                                   report(state, work.bytes(is_step), work.bytes(is_step) / work.copy.rate(), work.workspace_bytes());
                                  })
         ->UseRealTime()
         ->Unit(benchmark::kMillisecond);

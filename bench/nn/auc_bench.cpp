@@ -12,8 +12,9 @@
 
 #include <tessera/nn/auc.hpp>
 
-#include "../ceiling.hpp"
 #include "../inputs.hpp"
+#include "../memory_ceilings.hpp"
+#include "../report.hpp"
 
 namespace {
 
@@ -21,7 +22,7 @@ using namespace tessera_bench;
 
 struct scored_samples {
   machine host;
-  double read = read_ceiling(host.exec);
+  ceiling read = read_ceiling(host.exec);
   std::vector<float> scores, labels;
 
   // A quarter of the labels is 1; scores are probabilities, on the average higher where it is.
@@ -46,8 +47,8 @@ void auc(benchmark::State& state) {
     value = sum.value(samples.host.step);
   }
   auto const bytes = 8.0 * static_cast<double>(samples.scores.size());
-  report(state, bytes, bytes / samples.read, static_cast<double>(samples.host.workspace.reserved_bytes()));
   report_machine(state, samples.read);
+  report(state, bytes, bytes / samples.read.rate(), static_cast<double>(samples.host.workspace.reserved_bytes()));
   state.counters["auc"] = value;
 }
 

@@ -14,8 +14,10 @@
 
 #include <tessera/nn/dot_interaction.hpp>
 
-#include "../ceiling.hpp"
+#include "../gemm_ceiling.hpp"
 #include "../inputs.hpp"
+#include "../memory_ceilings.hpp"
+#include "../report.hpp"
 
 namespace {
 
@@ -30,8 +32,8 @@ class interaction_work {
  public:
   explicit interaction_work(interaction_shape const& s)
       : vectors_(s.vectors), dim_(s.dim), samples_(sized(s.samples)), width_(tessera::dot_interaction_width(s.vectors, s.dim)) {
-    copy_rate = copy_ceiling(host.exec);
-    gemm_rate = gemm_ceiling(host.exec, tessera::eigen_gemm{});
+    copy = copy_ceiling(host.exec);
+    products = gemm_ceiling(host.exec, tessera::eigen_gemm{});
     for (std::int64_t b = 0; b < batches_past_cache(4 * samples_ * vectors_ * dim_); ++b) {
       inputs_.emplace_back(host.exec, samples_ * vectors_ * dim_);
       fill(inputs_.back(), static_cast<std::uint64_t>(b));
@@ -52,7 +54,7 @@ class interaction_work {
   double gradient_bytes() const { return 4 * static_cast<double>(samples_ * vectors_ * dim_); }
 
   machine host;
-  double copy_rate = 0, gemm_rate = 0;
+  ceiling copy, products;
 
  private:
   template <class T, class Buffer>
@@ -79,10 +81,10 @@ void run(benchmark::State& state, std::string const& name, interaction_shape con
   auto& next = next_input();
   for (auto _ : state) backward ? work.backward(next++) : work.forward(next++);
   auto const flop = work.flop() * (backward ? 2 : 1), bytes = work.bytes() + (backward ? work.gradient_bytes() : 0);
-  report(state, flop, std::max(flop / work.gemm_rate, bytes / work.copy_rate), static_cast<double>(work.host.workspace.reserved_bytes()),
-         "flop_per_second");
-  report_machine(state, work.gemm_rate);
-  state.counters["copy_ceiling"] = work.copy_rate;
+  report_machine(state, work.products, work.copy);
+  report(state, flop, std::max(flop / work.products.rate(), bytes / work.copy.rate()),
+         static_cast<double>(work.host.workspace.reserved_bytes()), "flop_per_second");
+  state.counters["copy_ceiling"] = work.copy.rate();
 }
 
 }  // namespace

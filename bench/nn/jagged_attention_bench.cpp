@@ -18,6 +18,7 @@
 
 #include "../ceiling.hpp"
 #include "../inputs.hpp"
+#include "../report.hpp"
 
 namespace {
 
@@ -25,13 +26,12 @@ using namespace tessera_bench;
 
 constexpr std::int64_t heads = 2, dim = 64;
 
-// FLOP/s of multiply-adds in registers, on all threads: twelve chains, no two of which the compiler can know to be equal.
-double multiply_add_rate(tessera::host_exec const& exec) {
+// FLOP/s of multiply-adds in registers: twelve chains a thread, no two of which the compiler can know to be equal.
+double multiply_add_rate(tessera::host_exec const& exec, int threads) {
   using floats = tessera::detail::register_floats<>;
   auto const rounds = sized(1 << 21);
-  auto const threads = static_cast<std::int64_t>(exec.threads());
   std::vector<float> const starts(14 * tessera::detail::register_lanes, 0.5F);
-  auto const seconds = fastest(9, [&] {
+  auto const seconds = fastest(3, [&] {
     exec.run(threads, [&](std::int64_t) {
       auto const* next = starts.data();
       benchmark::DoNotOptimize(next);
@@ -71,7 +71,7 @@ std::vector<std::int64_t> geometric_lengths(std::int64_t rows, int groups) {
 class attention_work {
  public:
   attention_work(std::vector<std::int64_t> const& lengths, bool causal) : options_{.heads = heads, .causal = causal} {
-    rate = multiply_add_rate(host.exec);
+    rate = ceiling({[exec = host.exec](int threads) { return multiply_add_rate(exec, threads); }}, host.exec.threads());
     offsets_.push_back(0);
     for (auto const length : lengths) {
       offsets_.push_back(offsets_.back() + length);
@@ -95,7 +95,7 @@ class attention_work {
   double flop(int products) const { return 2.0 * products * products_ * static_cast<double>(dim); }
 
   machine host;
-  double rate = 0;
+  ceiling rate;
 
  private:
   using rows = tessera::jagged_vectors_view<float>;
@@ -128,8 +128,8 @@ void run(benchmark::State& state, std::string const& name, std::vector<std::int6
     if (which != part::backward) ++next;
   }
   auto const flop = work.flop(which == part::forward ? 2 : which == part::backward ? 5 : 7);
-  report(state, flop, flop / work.rate, static_cast<double>(work.host.workspace.reserved_bytes()), "flop_per_second");
   report_machine(state, work.rate);
+  report(state, flop, flop / work.rate.rate(), static_cast<double>(work.host.workspace.reserved_bytes()), "flop_per_second");
 }
 
 }  // namespace

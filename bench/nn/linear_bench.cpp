@@ -13,9 +13,10 @@
 
 #include <tessera/nn/linear.hpp>
 
-#include "../ceiling.hpp"
+#include "../gemm_ceiling.hpp"
 #include "../gemms.hpp"
 #include "../inputs.hpp"
+#include "../report.hpp"
 
 namespace {
 
@@ -30,7 +31,7 @@ template <class Gemm>
 class layer_work {
  public:
   explicit layer_work(layer_shape const& s) : in_(sized(s.in)), out_(s.out), samples_(sized(s.samples)) {
-    gemm_rate = gemm_ceiling(host.exec, Gemm{});
+    products = gemm_ceiling(host.exec, Gemm{});
     for (std::int64_t b = 0; b < batches_past_cache(4 * samples_ * (in_ + out_)); ++b) x_.push_back(drawn(samples_ * in_));
     weight_ = drawn(out_ * in_);
     bias_ = drawn(out_);
@@ -54,7 +55,7 @@ class layer_work {
   double flop() const { return 2 * static_cast<double>(samples_ * in_ * out_); }
 
   machine host;
-  double gemm_rate = 0;
+  ceiling products;
 
  private:
   // Half of them negative, as where a ReLU follows.
@@ -78,8 +79,8 @@ void run(benchmark::State& state, std::string const& sizes, layer_shape const& s
   auto& next = next_input();
   for (auto _ : state) backward ? work.backward(next++) : work.forward(next++);
   auto const flop = work.flop() * (backward ? 2 : 1);
-  report(state, flop, flop / work.gemm_rate, static_cast<double>(work.host.workspace.reserved_bytes()), "flop_per_second");
-  report_machine(state, work.gemm_rate);
+  report_machine(state, work.products);
+  report(state, flop, flop / work.products.rate(), static_cast<double>(work.host.workspace.reserved_bytes()), "flop_per_second");
 }
 
 }  // namespace

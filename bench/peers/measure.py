@@ -7,8 +7,8 @@ A peer program names its works and gives a function for each:
     measure.main({"auc": {"sklearn": auc_sklearn}})
 
 where `auc_sklearn(threads)` prepares its inputs and returns a function of the iteration's number, which is timed. It is called as
-`program.py --peer sklearn --works auc,other --threads 2 [--seconds 2]` and prints a JSON list of {work, peer, threads, seconds, machine}:
-the median seconds of an iteration, and the rate of a copy in the same process, by which a busy machine is told from a quiet one.
+`program.py --peer sklearn --works auc,other --threads 2 [--seconds 2]` and prints a JSON list of {work, peer, threads, seconds, machine, moved,
+others}: the median seconds of an iteration, and that by which a busy machine is told from a quiet one, in the words of bench/report.hpp.
 """
 
 import argparse
@@ -37,10 +37,36 @@ def copy_rate(threads):
     return 2 * size / best
 
 
+class NeighbourWatch:
+    """How many cores, on the average, worked for others since it was made, as bench/neighbours.hpp tells it."""
+
+    def __init__(self):
+        self.start = self.now()
+
+    @staticmethod
+    def now():
+        """Seconds of the clock, of all cores at work, of this process and its children."""
+        own = os.times()
+        return time.perf_counter(), busy_seconds(), time.process_time() + own.children_user + own.children_system
+
+    def cores(self):
+        wall, busy, own = (end - start for end, start in zip(self.now(), self.start))
+        return (busy - own) / max(wall, 1e-9)
+
+
+def busy_seconds():
+    try:
+        with open("/proc/stat") as file:
+            user, nice, system, _, _, interrupts, soft_interrupts, steal = (int(word) for word in file.readline().split()[1:9])
+    except (OSError, ValueError):
+        return 0
+    return (user + nice + system + interrupts + soft_interrupts + steal) / os.sysconf("SC_CLK_TCK")
+
+
 def cache_bytes():
-    """Bytes of the last level of cache, 32 MiB where the system does not say."""
+    """Bytes that the last level of cache may have: what the system says, but 256 MiB at least (as bench/inputs.hpp does)."""
     answer = subprocess.run(["getconf", "LEVEL3_CACHE_SIZE"], capture_output=True, text=True).stdout.strip()
-    return int(answer) if answer.isdigit() and int(answer) > 0 else 1 << 25
+    return max(int(answer) if answer.isdigit() else 0, 1 << 28)
 
 
 def batches_past_cache(bytes_a_batch):
@@ -79,8 +105,11 @@ def main(works):
     arguments = parser.parse_args()
     records = []
     for name in arguments.works.split(","):
-        machine = copy_rate(arguments.threads)
         run = works[name][arguments.peer](arguments.threads)
+        before, watch = copy_rate(arguments.threads), NeighbourWatch()
         seconds = median_seconds(run, arguments.seconds, arguments.warm_up)
-        records.append(dict(work=name, peer=arguments.peer, threads=arguments.threads, seconds=seconds, machine=machine))
+        others, after = watch.cores(), copy_rate(arguments.threads)
+        machine, moved = max(before, after), 1 - min(before, after) / max(before, after)
+        record = dict(work=name, peer=arguments.peer, threads=arguments.threads, seconds=seconds, machine=machine)
+        records.append(record | dict(moved=moved, others=others))
     print(json.dumps(records))

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Operations on jagged rows. Time at the ceiling: what must be read and what is written, at the rate of a copy; segments are read at that of
-// reading.
+// reading, and their sums written at that of writing one place again and again.
 
 #include <benchmark/benchmark.h>
 
@@ -15,8 +15,9 @@
 
 #include <tessera/tessera.hpp>
 
-#include "../ceiling.hpp"
 #include "../inputs.hpp"
+#include "../memory_ceilings.hpp"
+#include "../report.hpp"
 
 namespace {
 
@@ -35,7 +36,7 @@ std::vector<std::int64_t> draw_offsets(std::int64_t rows, draws& draw) {
 // Ids of `keys` features, and what takes one batch of them, for a number of batches that no cache holds.
 class id_rows {
  public:
-  id_rows() {
+  explicit id_rows(int threads = all_threads()) : host(threads) {
     auto const samples = sized(4096);
     for (std::int64_t k = 0; k <= keys; ++k) first_row_.push_back(k * samples);
     for (std::int64_t b = 0; b < batches_past_cache(2 * 8 * keys * samples * longest / 2); ++b) {
@@ -47,7 +48,7 @@ class id_rows {
     for (std::int64_t k = 0; k < keys; ++k) order_.push_back(k);
     draws draw(7);
     for (auto k = keys - 1; k > 0; --k) std::swap(order_[static_cast<std::size_t>(k)], order_[static_cast<std::size_t>(draw.below(k + 1))]);
-    copy_rate = copy_ceiling(host.exec);
+    copy = copy_ceiling(host.exec);
   }
 
   tessera::keyed_jagged_view<std::int64_t const> batch(std::int64_t i) const {
@@ -57,7 +58,7 @@ class id_rows {
   std::vector<std::int64_t> const& order() const { return order_; }
 
   machine host;
-  double copy_rate = 0;
+  ceiling copy;
 
  private:
   std::vector<std::vector<std::int64_t>> values_, offsets_;
@@ -82,8 +83,9 @@ class vector_rows {
     out.resize(host.exec, rows * longest * dim);
     std::fill(out.begin(), out.end(), 0.0F);
     out_offsets.resize(host.exec, rows + 1);
-    copy_rate = copy_ceiling(host.exec);
-    read_rate = read_ceiling(host.exec);
+    copy = copy_ceiling(host.exec);
+    read = read_ceiling(host.exec);
+    write = write_ceiling(host.exec, rows * dim * 4);
   }
 
   std::int64_t rows() const { return static_cast<std::int64_t>(indices_[0].size()); }
@@ -99,7 +101,7 @@ class vector_rows {
   machine host;
   tessera::buffer<float> out;
   tessera::buffer<std::int64_t> out_offsets;
-  double copy_rate = 0, read_rate = 0;
+  ceiling copy, read, write;
 
  private:
   std::size_t place(std::int64_t i) const { return static_cast<std::size_t>(i) % offsets_.size(); }
@@ -112,9 +114,9 @@ class vector_rows {
 };
 
 template <class Work>
-void report_copy(benchmark::State& state, Work const& work, double bytes) {
-  report(state, bytes, bytes / work.copy_rate, static_cast<double>(work.host.workspace.reserved_bytes()));
-  report_machine(state, work.copy_rate);
+void report_copy(benchmark::State& state, Work& work, double bytes) {
+  report_machine(state, work.copy);
+  report(state, bytes, bytes / work.copy.rate(), static_cast<double>(work.host.workspace.reserved_bytes()));
 }
 
 void permute(benchmark::State& state) {
@@ -128,8 +130,7 @@ void permute(benchmark::State& state) {
   report_copy(state, work, static_cast<double>(2 * 8 * (batch.size() + batch.rows())));
 }
 
-void bucketize(benchmark::State& state) {
-  auto& work = kept<id_rows>("ids", [] { return std::make_shared<id_rows>(); });
+void run_bucketize(benchmark::State& state, id_rows& work) {
   tessera::block_buckets const policy{.block_size = id_bound / ranks};
   auto& next = next_input();
   for (auto _ : state) {
@@ -138,6 +139,15 @@ void bucketize(benchmark::State& state) {
   }
   auto const batch = work.batch(0);
   report_copy(state, work, static_cast<double>(2 * 8 * batch.size() + 8 * (1 + ranks) * batch.rows()));
+}
+
+void bucketize(benchmark::State& state) {
+  run_bucketize(state, kept<id_rows>("ids", [] { return std::make_shared<id_rows>(); }));
+}
+
+// As its peer runs, which has no threads.
+void bucketize_on_one_thread(benchmark::State& state) {
+  run_bucketize(state, kept<id_rows>("ids on one thread", [] { return std::make_shared<id_rows>(1); }));
 }
 
 void index_select(benchmark::State& state) {
@@ -181,15 +191,16 @@ void segment_sum(benchmark::State& state) {
     tessera::pool_segments(work.host.step, work.batch(next++), tessera::segment_pooling::sum, {work.out.data(), work.rows(), dim});
   auto const read = static_cast<double>(4 * dim * work.batch(0).size() + 8 * work.rows()),
              written = static_cast<double>(4 * dim * work.rows());
-  report(state, read + written, read / work.read_rate + written / work.copy_rate,
+  report_machine(state, work.copy, work.read, work.write);
+  report(state, read + written, read / work.read.rate() + written / work.write.rate(),
          static_cast<double>(work.host.workspace.reserved_bytes()));
-  report_machine(state, work.copy_rate);
 }
 
 }  // namespace
 
 BENCHMARK(permute)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(bucketize)->UseRealTime()->Unit(benchmark::kMillisecond);
+BENCHMARK(bucketize_on_one_thread)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(index_select)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(to_padded)->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(segment_sum)->UseRealTime()->Unit(benchmark::kMillisecond);

@@ -3,74 +3,115 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <cmath>
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
-#include <cstdlib>
+#include <cstdio>
+#include <limits>
 #include <string>
-#include <system_error>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
+#include <tessera/core/types.hpp>
 #include <tessera/files/json.hpp>
 
 #include "settings.hpp"
 
 namespace examples {
 
-/// What the values of options are checked with.
-struct value_checks {
-  static float number(std::string const& text) {
-    char* end = nullptr;
-    auto const value = std::strtof(text.c_str(), &end);
-    return !text.empty() && *end == 0 && std::isfinite(value) ? value : -1;
-  }
-  static bool integer_from(std::string const& text, std::int64_t least) {
-    std::int64_t value = 0;
-    auto const [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return failure == std::errc() && end == text.data() + text.size() && value >= least;
-  }
+/// Most rows of a table: at the largest dim, with any optimizer's state, an int64 still holds its bytes.
+inline constexpr std::int64_t most_rows = std::int64_t{1} << 40;
+/// Most epochs: an int64 holds the steps of so many.
+inline constexpr std::int64_t most_epochs = 1'000'000'000;
+/// Most elements that a layer's input or output may have, as for `tessera::mlp` and `tessera::cross_net`.
+inline constexpr std::int64_t most_layer_width = (std::int64_t{1} << 31) - 1, most_cross_width = (std::int64_t{1} << 29) - 1;
+/// Larger rates and shares are a slip of the hand. Below these, too, training may diverge, which `check_state` finds.
+inline constexpr float most_rate = 1e30F, most_decay = 1e6F;
 
-  CLI::Validator positive_integer{
-      [](std::string& text) { return integer_from(text, 1) ? std::string() : "not a positive integer: " + text; }, "POSITIVE"};
-  CLI::Validator count{[](std::string& text) { return integer_from(text, 0) ? std::string() : "not an integer from 0 on: " + text; },
-                       "COUNT"};
-  CLI::Validator positive{[](std::string& text) { return number(text) > 0 ? std::string() : "not a positive number: " + text; },
-                          "POSITIVE"};
-  CLI::Validator not_negative{[](std::string& text) { return number(text) >= 0 ? std::string() : "not a number from 0 on: " + text; },
-                              "NUMBER"};
-  CLI::Validator init{[](std::string& text) {
-                        return text == "rows" || number(text) >= 0 ? std::string() : "neither a number from 0 on nor 'rows': " + text;
-                      },
-                      "X|rows"};
-  CLI::Validator unsigned_number{[](std::string& text) { return text.starts_with('-') ? "negative: " + text : std::string(); }, "UINT"};
-};
+/// Integers in [least, most]. Writes them anew, so that the parser behind this one, which knows octal and hexadecimal, reads the same.
+template <class T>
+CLI::Validator integer(T least, T most) {
+  auto const least_text = std::to_string(least), most_text = std::to_string(most);
+  return {[=](std::string& given) {
+            T value{};
+            if (!parse_number(given, value) || value < least || value > most)
+              return "not an integer from " + least_text + " to " + most_text + ": " + given;
+            given = std::to_string(value);
+            return std::string();
+          },
+          least_text + ".." + most_text};
+}
 
-inline void declare_model(CLI::App& app, settings& s, value_checks const& c) {
+/// Numbers that a float holds, up to `most`; 0 where `or_0`. Writes them anew, as `integer` does.
+inline CLI::Validator number(float most, bool or_0) {
+  auto const range = text(or_0 ? "from 1e-45 to %g, or 0" : "from 1e-45 to %g", static_cast<double>(most));
+  return {[=](std::string& given) {
+            float value = 0;
+            if (!parse_number(given, value) || value < 0 || (value == 0 && !or_0) || value > most)
+              return "not a number " + range + ": " + given;
+            given = text("%.9g", static_cast<double>(value));
+            return std::string();
+          },
+          range};
+}
+
+/// A number as above, or a word.
+inline CLI::Validator number_or(std::string const& word, float most) {
+  return {[=](std::string& given) {
+            auto copy = given;  // a checkpoint keeps it as it was written
+            auto const refusal = given == word ? std::string() : number(most, true)(copy);
+            return refusal.empty() ? refusal : "neither '" + word + "' nor " + refusal.substr(4);
+          },
+          "X|" + word};
+}
+
+/// The elements of an array, with commas between them.
+inline std::string joined(nlohmann::json const& array) {
+  std::string all;
+  for (auto const& element : array) all += (all.empty() ? "" : ",") + element.dump();
+  return all;
+}
+
+/// An option that is a list of the widths of layers: integers with commas between them.
+inline void add_widths(CLI::App& app, std::string const& name, std::vector<std::int64_t>& widths, std::string const& what) {
+  auto const width = integer(std::int64_t{1}, most_layer_width);
+  auto const read = [=, &widths](std::string const& given) {
+    std::vector<std::int64_t> all;
+    for (std::size_t first = 0; first <= given.size();) {
+      auto const comma = std::min(given.find(',', first), given.size());
+      auto part = given.substr(first, comma - first);
+      if (auto const refusal = width(part); !refusal.empty())
+        throw CLI::ValidationError(name, refusal + (part == given ? "" : " in " + given));
+      parse_number(part, all.emplace_back());
+      first = comma + 1;
+    }
+    widths = std::move(all);
+  };
+  app.add_option_function<std::string>(name, read, what)->type_name(width.get_description() + ",...")->default_str(joined(widths));
+}
+
+inline void declare_model(CLI::App& app, settings& s) {
   app.add_option("--model", s.model, "Model")->check(CLI::IsMember({"dlrm", "dcn", "deepfm"}))->capture_default_str();
   app.add_option("--embedding-dim", s.embedding_dim, "Elements of an embedding row; DeepFM adds a first-order weight")
-      ->check(CLI::Range(1, 1 << 16))
+      ->transform(integer(std::int64_t{1}, std::int64_t{1} << 16))
       ->capture_default_str();
-  app.add_option("--bottom", s.bottom, "Hidden layers of the bottom MLP; the embedding dim is appended")
-      ->delimiter(',')
-      ->check(c.positive_integer)
-      ->capture_default_str();
-  app.add_option("--top", s.top, "Hidden layers of the top MLP; 1 is appended")
-      ->delimiter(',')
-      ->check(c.positive_integer)
-      ->capture_default_str();
+  add_widths(app, "--bottom", s.bottom,
+             "Hidden layers of the bottom MLP; the embedding dim is appended. Without numbers in the data there is no such MLP");
+  add_widths(app, "--top", s.top, "Hidden layers of the top MLP; 1 is appended");
   auto* const hash = app.add_option("--hash-size", s.hash_size,
                                     "Hash categories to so many rows a table instead of a vocabulary; ids of Parquet files always, "
                                     "to 100000 unless this says otherwise")
-                         ->check(c.positive_integer);
+                         ->transform(integer(std::int64_t{1}, most_rows));
   app.add_option("--min-count", s.min_count, "Values seen fewer times in training share a row")
-      ->check(c.positive_integer)
+      ->transform(integer(std::int64_t{1}, tessera::most_counted))
       ->capture_default_str()
       ->excludes(hash);
   app.add_option("--vocabulary-limit", s.vocabulary_limit, "At most so many values a column, the most frequent, in bounded memory; 0: all")
-      ->check(c.count)
+      ->transform(integer(std::int64_t{0}, most_rows))
       ->capture_default_str()
       ->excludes(hash);
   app.add_option("--dense", s.dense, "log: ln(x + 1); standard: mean 0, deviation 1, of TSV alone; stored: as it is, of Parquet alone")
@@ -80,42 +121,52 @@ inline void declare_model(CLI::App& app, settings& s, value_checks const& c) {
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   app.add_option("--embedding-init", s.embedding_init, "Rows start uniform in ±X; rows: X = 1/sqrt(rows of the table)")
-      ->check(c.init)
+      ->check(number_or("rows", most_rate))
       ->capture_default_str();
-  app.add_option("--cross-layers", s.cross_layers, "Cross layers of a DCN")->check(c.count)->capture_default_str();
-  app.add_option("--cross-rank", s.cross_rank, "Rank of their matrices; 0: full")->check(c.count)->capture_default_str();
+  app.add_option("--cross-layers", s.cross_layers, "Cross layers of a DCN")
+      ->transform(integer(std::int64_t{0}, most_cross_width))
+      ->capture_default_str();
+  app.add_option("--cross-rank", s.cross_rank, "Rank of their matrices; 0: full")
+      ->transform(integer(std::int64_t{0}, most_cross_width))
+      ->capture_default_str();
   app.add_option("--row-format", s.row_format, "How embedding rows are stored; all but fp32 are rounded stochastically")
       ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8"}))
       ->capture_default_str();
 }
 
-inline void declare_training(CLI::App& app, settings& s, value_checks const& c) {
+inline void declare_training(CLI::App& app, settings& s) {
   app.add_option("--embedding-optimizer", s.embedding_optimizer, "Optimizer of the embedding rows")
       ->check(CLI::IsMember({"sgd", "momentum", "rowwise-adagrad", "adagrad", "adam", "rowwise-adam", "ftrl"}))
       ->capture_default_str();
-  app.add_option("--embedding-lr", s.embedding_lr, "Its learning rate")->check(c.positive)->capture_default_str();
+  app.add_option("--embedding-lr", s.embedding_lr, "Its learning rate")->transform(number(most_rate, false))->capture_default_str();
   app.add_option("--embedding-weight-decay", s.embedding_weight_decay, "Share of itself that a touched row's gradient grows by")
-      ->check(c.not_negative)
+      ->transform(number(most_decay, true))
       ->capture_default_str();
   app.add_option("--optimizer", s.optimizer, "Optimizer of the dense parameters")
       ->check(CLI::IsMember({"sgd", "momentum", "adagrad", "adam", "ftrl"}))
       ->capture_default_str();
-  app.add_option("--lr", s.lr, "Its learning rate")->check(c.positive)->capture_default_str();
+  app.add_option("--lr", s.lr, "Its learning rate")->transform(number(most_rate, false))->capture_default_str();
   app.add_option("--lr-schedule", s.lr_schedule, "How both rates fall to 0 during --decay-steps, after --decay-start steps")
       ->check(CLI::IsMember({"constant", "linear", "quadratic"}))
       ->capture_default_str();
   app.add_option("--warmup-steps", s.warmup_steps, "Steps during which both rates rise to their value")
-      ->check(c.count)
+      ->transform(integer(std::int64_t{0}, tessera::most_counted))
       ->capture_default_str();
-  app.add_option("--decay-start", s.decay_start, "Steps before the rates fall")->check(c.count)->capture_default_str();
-  app.add_option("--decay-steps", s.decay_steps, "Steps that their fall takes")->check(c.count)->capture_default_str();
+  app.add_option("--decay-start", s.decay_start, "Steps before the rates fall")
+      ->transform(integer(std::int64_t{0}, tessera::most_counted))
+      ->capture_default_str();
+  app.add_option("--decay-steps", s.decay_steps, "Steps that their fall takes")
+      ->transform(integer(std::int64_t{0}, tessera::most_counted))
+      ->capture_default_str();
   app.add_option("--clip-norm", s.clip_norm, "Gradients are scaled down to this norm over all parameters; 0: never")
-      ->check(c.not_negative)
+      ->transform(number(most_rate, true))
       ->capture_default_str();
   app.add_option("--batch-size", s.batch_size, "Samples a step")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->transform(integer(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
-  app.add_option("--epochs", s.epochs, "Passes over the training data")->check(c.positive_integer)->capture_default_str();
+  app.add_option("--epochs", s.epochs, "Passes over the training data")
+      ->transform(integer(std::int64_t{1}, most_epochs))
+      ->capture_default_str();
   app.add_flag("--progressive", s.progressive, "Test each batch before it is trained on; one epoch, samples in the order of the files");
 }
 
@@ -126,7 +177,7 @@ inline constexpr char const* parquet_options[] = {"--label-column", "--dense-col
 /// And the other way round.
 inline constexpr char const* tsv_options[] = {"--min-count", "--vocabulary-limit", "--dense-as-category"};
 
-inline void declare_columns(CLI::App& app, settings& s, value_checks const& c) {
+inline void declare_columns(CLI::App& app, settings& s) {
   app.add_option("--label-column", s.label_column, "Parquet: the column of labels, 0 or 1")->type_name("NAME")->capture_default_str();
   app.add_option("--dense-columns", s.dense_columns, "Parquet: columns of numbers")->type_name("NAME,...");
   app.add_option("--sparse-columns", s.sparse_columns, "Parquet: columns of ids or lists of ids")->type_name("NAME,...");
@@ -139,7 +190,8 @@ inline void declare_columns(CLI::App& app, settings& s, value_checks const& c) {
       ->type_name("NAME=KIND,...");
   app.add_option("--attention-target", s.attention_target, "Parquet: the column that attention looks at; the last of those pooled by sum")
       ->type_name("NAME");
-  app.add_option("--max-length", s.max_length, "Parquet: lists are cut to their last so many ids")->check(c.positive_integer);
+  app.add_option("--max-length", s.max_length, "Parquet: lists are cut to their last so many ids")
+      ->transform(integer(std::int64_t{1}, tessera::most_counted));
   app.add_option("--order", s.order,
                  "Parquet: in which order to train, blocks shuffled but for stored; sessions where there is a "
                  "--session-column, else samples")
@@ -156,27 +208,30 @@ inline void declare_columns(CLI::App& app, settings& s, value_checks const& c) {
 }
 
 inline void declare(CLI::App& app, settings& s) {
-  value_checks const c;
   app.add_option("--train", s.train, "Training data: Criteo-layout TSV files, or Parquet files")->type_name("FILE");
   app.add_option("--test", s.test, "Test data, in the same layout")->type_name("FILE");
-  declare_columns(app, s, c);
-  declare_model(app, s, c);
-  declare_training(app, s, c);
-  app.add_option("--threads", s.threads, "Threads; their number changes no result")->check(CLI::Range(1, 4096))->capture_default_str();
+  declare_columns(app, s);
+  declare_model(app, s);
+  declare_training(app, s);
+  app.add_option("--threads", s.threads, "Threads; their number changes no result")->transform(integer(1, 4096))->capture_default_str();
   app.add_option("--pipeline", s.pipeline, "With 2 threads or more, one reads batches and sorts their ids ahead; changes no result")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
-  app.add_option("--seed", s.seed, "Seed of initial weights and shuffling")->check(c.unsigned_number)->capture_default_str();
+  app.add_option("--seed", s.seed, "Seed of initial weights and shuffling")
+      ->transform(integer(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max()))
+      ->capture_default_str();
   auto* const checkpoint =
       app.add_option("--checkpoint", s.checkpoint, "Folder for checkpoints; the newest two are kept")->type_name("DIR");
   app.add_option("--checkpoint-every", s.checkpoint_every, "Steps from one checkpoint to the next; there is one at the end too")
-      ->check(c.positive_integer)
+      ->transform(integer(std::int64_t{1}, tessera::most_counted))
       ->needs(checkpoint);
-  auto* const resume =
-      app.add_flag("--resume", s.resume, "Go on from the newest checkpoint with its settings, as if the run had never stopped")
-          ->needs(checkpoint);
+  auto* const resume = app.add_flag("--resume", s.resume,
+                                    "Go on from the newest checkpoint with its settings, to the same model as if the run had never "
+                                    "stopped; training AUC and loss count from there")
+                           ->needs(checkpoint);
   app.add_flag("--eval-only", s.eval_only, "Test the newest checkpoint, train nothing")->needs(checkpoint)->excludes(resume);
-  app.add_option("--metrics", s.metrics, "Write metrics there, one JSON object a line; --resume and --eval-only add lines")
+  app.add_option("--metrics", s.metrics,
+                 "Write metrics there, one JSON object a line; --resume and --eval-only add lines; a named pipe waits for its reader")
       ->type_name("FILE.jsonl");
   app.add_option("--predict", s.predict, "Write the test data's predictions there in the end")->type_name("FILE.csv");
   app.add_option("--report", s.report, "Write a page about the run there: curves, calibration, options, tables and their access skew")
@@ -215,7 +270,7 @@ inline void check_kind(CLI::App& app, settings& s) {
 }
 
 /// Settings that the command line does not give become the checkpoint's, checked as if it gave them; those that it gives must agree,
-/// unless they may change.
+/// unless they may change, which a run that goes on says.
 inline void adopt(CLI::App& app, nlohmann::json const& kept, settings& s, std::string const& file) {
   if (kept.contains("sparse-columns") != s.reads_parquet())
     throw tessera::error(tessera::errc::incompatible, "option --test: the checkpoint is of a run on files of the other kind",
@@ -223,14 +278,21 @@ inline void adopt(CLI::App& app, nlohmann::json const& kept, settings& s, std::s
   for_each_kept(s, [&](std::string const& name, auto& value, bool may_change) {
     auto const& of_checkpoint = tessera::json_field(kept, name, file);
     auto* const option = app.get_option("--" + name);
-    bool const given = option->count() > 0;
-    if (given && may_change) return;
     if (nlohmann::json(value) == of_checkpoint) return;
+    bool const given = option->count() > 0;
+    if (given && may_change) {
+      if (s.resume)
+        std::printf("--%s: %s instead of the checkpoint's %s\n", name.c_str(), shown(value).c_str(), shown(of_checkpoint).c_str());
+      return;
+    }
     if (given)
       throw tessera::error(tessera::errc::incompatible, "option --" + name + ": the checkpoint is of a run with another value",
-                           {{"checkpoint", of_checkpoint.dump()}, {"command line", nlohmann::json(value).dump()}});
+                           {{"checkpoint", of_checkpoint.dump()},
+                            {"command line", nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)}});
     try {
-      option->add_result(of_checkpoint.is_string() ? of_checkpoint.get<std::string>() : of_checkpoint.dump());
+      option->add_result(of_checkpoint.is_string()  ? of_checkpoint.get<std::string>()
+                         : of_checkpoint.is_array() ? joined(of_checkpoint)
+                                                    : of_checkpoint.dump());
       if (option->count() == 0) throw CLI::RequiredError("--" + name);
       option->run_callback();
     } catch (CLI::Error const& e) {

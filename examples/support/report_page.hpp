@@ -197,12 +197,7 @@ class report_page {
     for (auto const& file : j_.s.train) files += (files.empty() ? "" : ", ") + file;
     rows.push_back({"--train", files});
     rows.push_back({"--test", j_.s.test});
-    for_each_kept(j_.s, [&](char const* name, auto const& value, bool) {
-      json const v = value;
-      rows.push_back({std::string("--") + name, v.is_string()         ? v.get<std::string>()
-                                                : v.is_number_float() ? text("%g", v.get<double>())
-                                                                      : v.dump()});
-    });
+    for_each_kept(j_.s, [&](char const* name, auto const& value, bool) { rows.push_back({std::string("--") + name, shown(value)}); });
     rows.push_back({"--threads", std::to_string(j_.s.threads)});
     return rows;
   }

@@ -116,9 +116,8 @@ class session_job : public any_job {
 
  private:
   static session_plan checked_plan(settings const& s) {
-    if (s.dense_columns.empty() || s.sparse_columns.empty())
-      detail::refuse_option(s.dense_columns.empty() ? "--dense-columns" : "--sparse-columns", "names at least one column of the file",
-                            kinds_of_columns(s.test));
+    if (s.sparse_columns.empty())
+      detail::refuse_option("--sparse-columns", "names at least one column of the file", kinds_of_columns(s.test));
     column_list all{s.label_column};
     auto const add = [&](char const* option, column_list const& names) {
       for (auto const& name : names) {

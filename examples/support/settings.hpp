@@ -3,11 +3,18 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <thread>
+#include <type_traits>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 namespace examples {
 
@@ -15,6 +22,23 @@ std::string text(char const* format, auto... values) {
   char line[256];
   std::snprintf(line, sizeof line, format, values...);
   return line;
+}
+
+/// The value of an option, for a person: of a number the shortest text that reads back as the same float.
+inline std::string shown(nlohmann::json const& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_number_float()) return value.dump();
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, value.get<float>()).ptr};
+}
+
+/// Reads a number in decimal that is the whole text, neither infinite nor NaN. The one parser of all options; false where it is none.
+template <class T>
+bool parse_number(std::string_view text, T& value) {
+  auto const [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc() || end != text.data() + text.size()) return false;
+  if constexpr (std::is_floating_point_v<T>) return std::isfinite(value);
+  return true;
 }
 
 /// What the command line says.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -41,7 +42,7 @@ void save(Job const& j, Trainer& run, tessera::reader_position const& p) {
 template <class Job, class Trainer, class Reader>
 void resume(Job const& j, Trainer& run, Reader& reader) {
   auto const saved = [&](char const* name) {
-    return tessera::json_integer(j.start->state.position, name, j.start->folder + "/manifest.json");
+    return tessera::json_count(j.start->state.position, name, j.start->folder + "/manifest.json");
   };
   for (auto const& [name, found] : {std::pair("samples", j.train_rows()), std::pair("fingerprint", std::int64_t{j.train_fingerprint()})})
     if (found != saved(name))
@@ -49,16 +50,19 @@ void resume(Job const& j, Trainer& run, Reader& reader) {
                            {{name, found}, {"of the checkpoint", saved(name)}});
   tessera::load_trainer(j.exec, *j.start, run);
   reader.seek({saved("epoch"), saved("block"), saved("offset"), saved("batch")});
-  drop_metrics_behind(j.s.metrics, reader.position());
+  j.metrics.drop_behind(reader.position());
   std::printf("resumed from %s\n", j.start->folder.c_str());
+  auto const done = reader.position().epoch + (reader.epoch_samples() == j.train_rows() ? 1 : 0);
+  if (done >= j.s.epochs)
+    std::printf("nothing to train: the checkpoint has %lld epochs behind it, and --epochs is %lld\n", static_cast<long long>(done),
+                static_cast<long long>(j.s.epochs));
 }
 
 /// What a run tells a person and its metrics file of the batches it trains on.
 class training_report {
  public:
-  explicit training_report(any_job const& j) : j_(j), metrics_(j.s.metrics, j.s.resume), figures_(j.s.progressive) {}
+  explicit training_report(any_job const& j) : j_(j), figures_(j.s.progressive) { j.metrics.begin(); }
 
-  metrics_file& metrics() { return metrics_; }
   double recent_auc() const { return figures_.recent_auc(j_.exec); }
   json progressive() const { return figures_.to_json(j_.exec); }
 
@@ -72,12 +76,13 @@ class training_report {
     bar.show(samples, text("epoch %lld/%lld  loss %.4f  auc %.4f", static_cast<long long>(epoch + 1), static_cast<long long>(j_.s.epochs),
                            shown_loss_.take(), recent_auc()));
   }
+  bool writes(std::int64_t step) const { return j_.metrics.is_wanted() && step % 100 == 0; }
   void write(std::int64_t step, std::int64_t epoch, std::int64_t samples) {
-    if (!metrics_.is_open() || step % 100 != 0) return;
+    if (!writes(step)) return;
     json line{{"event", "train"},   {"step", step}, {"epoch", epoch}, {"samples", samples}, {"loss", written_loss_.take()},
               {"auc", recent_auc()}};
     if (j_.s.progressive) line.update(progressive());
-    metrics_.write(line);
+    j_.metrics.write(line);
   }
   /// After the last batch, where all were tested first.
   void conclude(std::int64_t step, std::int64_t epoch) {
@@ -88,12 +93,11 @@ class training_report {
                 figure("progressive_logloss"), figure("window_auc"), figure("window_logloss"),
                 static_cast<long long>(line["tested"].get<std::int64_t>()));
     line.update({{"event", "progressive"}, {"step", step}, {"epoch", epoch}});
-    metrics_.write(line);
+    j_.metrics.write(line);
   }
 
  private:
   any_job const& j_;
-  metrics_file metrics_;
   progressive_figures figures_;
   running_mean shown_loss_, written_loss_;
 };
@@ -105,8 +109,31 @@ void train_epochs(Job const& j, tessera::host_exec const& step_exec, Model const
   report_page page(j, model);
   tessera::calibration_curve calibration;
   json result;
-  std::int64_t trained = 0, saved_at = -1;
+  std::int64_t trained = 0;
+  auto behind = reader.position();  // the last batch, which at the end of an epoch is before its test
+  auto saved_at = j.start ? behind.batch : std::int64_t{-1};
   double training_seconds = 0;
+  auto const keep = [&] {
+    if (j.s.checkpoint.empty() || saved_at == behind.batch) return;
+    check_state(j, run, behind.batch);
+    save(j, run, behind);
+    saved_at = behind.batch;
+  };
+  // Lines that cannot be written and tests that fail end a run, and cost it no training: before them, the model is known to be good.
+  auto const or_keep = [&](auto const& work) {
+    try {
+      work();
+    } catch (divergence const&) {
+      throw;
+    } catch (...) {
+      try {
+        keep();
+      } catch (std::exception const& e) {  // what came first ends the run
+        std::fprintf(stderr, "train_ctr: the model could not be saved: %s\n", e.what());
+      }
+      throw;
+    }
+  };
   while (reader.position().epoch < j.s.epochs) {
     auto const epoch = reader.position().epoch;
     auto const before = reader.epoch_samples();  // not 0 where a run goes on in the midst of an epoch
@@ -114,44 +141,51 @@ void train_epochs(Job const& j, tessera::host_exec const& step_exec, Model const
     tessera::progress bar(stdout, isatty(STDOUT_FILENO) != 0, j.train_rows(), before);
     auto const started = std::chrono::steady_clock::now();
     for (tessera::batch_view batch; reader.next(step_exec, batch);) {
-      auto const step = reader.position().batch;
+      behind = reader.position();
+      auto const step = behind.batch;
       set_learning_rates(j.s, run, tessera::step_count{step});
       double loss = 0;
       if constexpr (requires { run.step(step_exec, batch, reader.prepared()); })
         loss = run.step(step_exec, batch, reader.prepared());
       else
         loss = run.step(step_exec, batch);
-      if (!std::isfinite(loss))
-        throw tessera::error(tessera::errc::invalid_argument, "training diverged, the loss is no number: lower --lr or --embedding-lr",
-                             {{"step", step}});
+      check_converges(j.s, step, "the loss", std::isfinite(loss));
       samples += batch.samples();
+      bool const saves = j.s.checkpoint_every > 0 && step % j.s.checkpoint_every == 0;
+      if (saves || report.writes(step) || samples == j.train_rows()) {  // the loss is that before the step
+        typename Model::saved_type predicted;
+        check_predictions(j.s, step, model.predict(step_exec, batch, predicted));
+      }
       report.add(loss, run.logits(), batch.labels);
       report.show(bar, epoch, samples);
-      report.write(step, epoch, samples);
+      or_keep([&] { report.write(step, epoch, samples); });
       page.add(batch, loss);
       if (page.due(step)) page.add_point(step, report.recent_auc());
-      if (j.s.checkpoint_every > 0 && step % j.s.checkpoint_every == 0) {
-        save(j, run, reader.position());
-        saved_at = step;
-      }
+      if (saves) keep();
     }
     training_seconds += seconds_since(started);
     trained += samples - before;
     bar.clear();
-    if (trained > 0) report.conclude(reader.position().batch, epoch);
-    result = test(j, model, epoch + 1 == j.s.epochs, &calibration);
-    result["epoch"] = epoch;
-    if (trained > 0) result["samples_per_second"] = static_cast<double>(trained) / training_seconds;
-    write_test(report.metrics(), result, reader.position().batch);
-    page.add_test(reader.position().batch, result);
+    if (trained > 0) or_keep([&] { report.conclude(reader.position().batch, epoch); });
+    if (epoch + 1 == j.s.epochs) keep();                              // before the test, whose predictions may be impossible to write
+    if (saved_at != behind.batch) check_state(j, run, behind.batch);  // else it was checked then
+    or_keep([&] {
+      result = test(j, model, reader.position().batch, epoch + 1 == j.s.epochs, &calibration);
+      result["epoch"] = epoch;
+      if (trained > 0) result["samples_per_second"] = static_cast<double>(trained) / training_seconds;
+      if (!j.metrics.has_test_of(epoch)) write_test(j.metrics, result, reader.position().batch);
+      page.add_test(reader.position().batch, result);
+    });
     std::printf("epoch %lld/%lld: %stest auc %.4f logloss %.4f, %.0f samples/s\n", static_cast<long long>(epoch + 1),
                 static_cast<long long>(j.s.epochs), trained > 0 ? text("train auc %.4f, ", report.recent_auc()).c_str() : "",
                 result["auc"].get<double>(), result["logloss"].get<double>(), result["samples_per_second"].get<double>());
   }
-  if (!j.s.checkpoint.empty() && saved_at != reader.position().batch) save(j, run, reader.position());
   if (result.is_null()) {  // resumed behind the last epoch
-    result = test(j, model, true, &calibration);
-    page.add_test(reader.position().batch, result);
+    auto const at = reader.position();
+    result = test(j, model, at.batch, true, &calibration);
+    if (reader.epoch_samples() == j.train_rows()) result["epoch"] = at.epoch;  // in the midst of one, its own test is still to come
+    if (!j.metrics.has_test_of(at.epoch)) write_test(j.metrics, result, at.batch);
+    page.add_test(at.batch, result);
   }
   page.write(calibration);
   print_test(result);

@@ -3,6 +3,7 @@
 #pragma once
 
 // Files, checkpoints, and everything in <tessera/tessera.hpp>; needs target tessera::files.
+#include <tessera/files/atomic_file.hpp>
 #include <tessera/files/atomic_folder.hpp>
 #include <tessera/files/block_reader.hpp>
 #include <tessera/files/byte_view.hpp>

@@ -5,11 +5,12 @@
 #include <vector>
 
 #include "../support/emulated_device.hpp"
+#include "../support/type_lists.hpp"
 #include "check_finite_suite.hpp"
 
 using tessera_tests::emulated_exec;
 
-TEST_CASE_TEMPLATE("check_finite on an emulated device", T, float, double, tessera::float16, tessera::bfloat16) {
+TEST_CASE_TEMPLATE("check_finite on an emulated device", T, float, tessera::bfloat16 TESSERA_TEST_MORE_TYPES(, double, tessera::float16)) {
   tessera_tests::emulated_device device;
   device.seed(tessera_tests::draw_seed());
   check_finite_suite<T>(device_check_finite<emulated_exec>{device.exec()});

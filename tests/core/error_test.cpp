@@ -29,6 +29,14 @@ TEST_CASE("what() reads sentence and values") {
   CHECK(e.values()[1].name == "id");
 }
 
+TEST_CASE("what() shows control characters of a name, and values() keep them") {
+  using namespace std::string_view_literals;
+  error const e(errc::io_error, "no such file", {{"path", "a\0b\n\x1b[2J\x7f \\ \xc3\xa4"sv}, {"field\t", 3}});
+  CHECK(std::string(e.what()) == "no such file (path a\\x00b\\x0a\\x1b[2J\\x7f \\ \xc3\xa4, field\\x09 3)");
+  CHECK(e.sentence() == "no such file");
+  CHECK(e.value("path") == "a\0b\n\x1b[2J\x7f \\ \xc3\xa4"sv);
+}
+
 TEST_CASE("an error without values is its sentence alone") {
   error const e(errc::io_error, "nothing there");
   CHECK(std::string(e.what()) == "nothing there");

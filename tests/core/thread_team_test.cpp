@@ -21,14 +21,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/thread_team.hpp>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TESSERA_TEST_SANITIZED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TESSERA_TEST_SANITIZED
-#endif
+#include "../support/sanitizers.hpp"
 
 using tessera::chunk_function;
 using tessera::serial_team;
@@ -193,7 +186,7 @@ TEST_CASE("two pools nest without waiting for each other") {
   CHECK(count == 100);
 }
 
-#if defined(__linux__) && !defined(TESSERA_TEST_SANITIZED)
+#if defined(__linux__) && !TESSERA_TEST_ASAN && !TESSERA_TEST_TSAN
 TEST_CASE("when the system refuses a thread, those that started end and an error says so") {
   long pages = 0;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> const file(std::fopen("/proc/self/statm", "r"), std::fclose);

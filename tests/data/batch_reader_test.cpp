@@ -329,6 +329,26 @@ TEST_CASE("batch_reader: what cannot be is named") {
   CHECK(take(h.exec, reader, 3) == std::vector<copied_batch>(expected.begin() + 2, expected.end()));
 }
 
+TEST_CASE("batch_reader: data that change in place during a run end it, and the position stays") {
+  std::mt19937_64 random(13);
+  random_files const files(random, {100});
+  host h;
+  data_set const data(h.exec, files.files, 2000);
+  batch_reader reader(h.exec, data.log, data.preprocessing, {.batch_size = 10, .shuffle = false});
+  auto const epoch = take(h.exec, reader, 11);
+  std::ifstream in(files.files[0], std::ios::binary);
+  std::string const text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  auto changed = text;
+  changed[0] = text[0] == '0' ? '1' : '0';  // the first label
+  files.folder.write("0", changed);
+  auto const before = reader.position();
+  CHECK(before.epoch == 1);
+  CHECK(thrown_by([&] { take(h.exec, reader, 1); }).code() == tessera::errc::corrupt_file);
+  CHECK(reader.position() == before);
+  files.folder.write("0", text);
+  CHECK(take(h.exec, reader, 1)[0].labels == epoch[0].labels);
+}
+
 TEST_CASE("batch_reader: a file that goes bad meanwhile ends in an error, and the position stays") {
   std::mt19937_64 random(13);
   random_files const files(random, {100});

@@ -153,6 +153,37 @@ TEST_CASE("click_log: a file that changes after it was opened is noticed") {
   auto const changed = thrown_by([&] { log.read(h.exec, 0, bytes, rows); });
   CHECK(changed.code() == tessera::errc::corrupt_file);
   CHECK(changed.value("file") == path);
+  CHECK(changed.value("expected rows") == std::to_string(log.rows(0)));
+  CHECK_FALSE(changed.value("rows").empty());
+  CHECK(changed.value("rows") != changed.value("expected rows"));
+}
+
+TEST_CASE("click_log: a block whose bytes change in place is noticed, and no other") {
+  temporary_folder folder;
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "0\t" + std::to_string(10 + i) + std::string(38, '\t') + "\n";
+  auto const path = folder.write("log.tsv", text);
+  for (int const threads : {1, 2}) {
+    host h(threads);
+    tessera::click_log const log(h.exec, {path}, {.block_bytes = 500});
+    REQUIRE(log.block_count() > 2);
+    tessera::buffer<char> bytes;
+    tessera::raw_rows rows;
+    auto changed = text;
+    changed[text.size() - 41] = '9';  // the last digit of the last integer
+    folder.write("log.tsv", changed);
+    for (std::int64_t block = 0; block + 1 < log.block_count(); ++block) log.read(h.exec, block, bytes, rows);
+    auto const last = thrown_by([&] { log.read(h.exec, log.block_count() - 1, bytes, rows); });
+    CHECK(last.code() == tessera::errc::corrupt_file);
+    CHECK(last.value("file") == path);
+    CHECK(last.sentence() == "click_log: the file has changed since it was opened");
+    CHECK_FALSE(last.value("checksum").empty());
+    CHECK_FALSE(last.value("expected checksum").empty());
+    CHECK(last.value("checksum") != last.value("expected checksum"));
+    CHECK(last.value("rows").empty());
+    folder.write("log.tsv", text);
+    log.read(h.exec, log.block_count() - 1, bytes, rows);
+  }
 }
 
 TEST_CASE("click_log: the adult data") {

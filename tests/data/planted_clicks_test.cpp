@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
 #include <tessera/data/planted_clicks.hpp>
 
 #include <doctest/doctest.h>

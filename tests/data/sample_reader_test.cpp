@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -290,6 +289,8 @@ TEST_CASE("a reader goes on from any position, a new one and one that has read o
     auto const before = reader.position();
     CHECK(error_of([&] { reader.seek({0, 9, 0, 0}); }).code() == errc::incompatible);
     CHECK(error_of([&] { reader.seek({0, 0, 64, 0}); }).code() == errc::incompatible);
+    for (auto const batch : {std::int64_t{-1}, most_counted + 1, std::numeric_limits<std::int64_t>::max()})
+      CHECK(error_of([&] { reader.seek({0, 0, 0, batch}); }).value("batch") == std::to_string(batch));
     CHECK(reader.position() == before);
   }
 }
@@ -556,6 +557,10 @@ TEST_CASE("options that do not fit") {
   refusal_of_blocks(least, -1);
   refusal_of_blocks(4, least);
   CHECK(refusal(with(0, sample_order::stored)) == "sample_reader: option batch_size (batch_size 0, least 1)");
+  CHECK(refusal(with(1, static_cast<sample_order>(7))) == "sample_reader: no such order (order 7)");
+  auto unknown = with(1, sample_order::stored);
+  unknown.dense = static_cast<dense_values>(7);
+  CHECK(refusal(unknown) == "sample_reader: no such dense (dense 7)");
   CHECK(refusal(with(1, sample_order::stored, {{"a", "x"}})) == "group_keys: no such key (group 0, key x)");
   CHECK(refusal(with(1, sample_order::stored, {{"a"}, {"a"}})) == "group_keys: a key twice (group 1, key a)");
 

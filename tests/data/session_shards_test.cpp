@@ -85,6 +85,7 @@ TEST_CASE("write_session_shards: an error leaves the folder as it was, and what 
   };
   CHECK(refuse(source, {.shards = 0}) == tessera::errc::invalid_argument);
   CHECK(refuse(source, {.selection = {.rate = 2}}) == tessera::errc::invalid_argument);
+  CHECK(refuse(source, {.key = static_cast<tessera::sample_key>(7)}) == tessera::errc::invalid_argument);
   sample_list const nameless(schema_of(shape, false), source.samples(), 100);
   CHECK(refuse(nameless, {}) == tessera::errc::invalid_argument);
   CHECK(refuse(nameless, {.key = tessera::sample_key::sample, .selection = {.rate = 0.5}}) == tessera::errc::invalid_argument);
@@ -122,6 +123,7 @@ TEST_CASE("session_log_store: all bytes of all messages, and more of them compre
   CHECK(tessera::session_log_bytes{}.ratio() == 1);
   CHECK(error_of([] { tessera::session_log_store({.shards = 0}); }).code() == tessera::errc::invalid_argument);
   CHECK(error_of([] { tessera::session_log_store({.block_bytes = 0}); }).value("block_bytes") == "0");
+  CHECK(error_of([] { tessera::session_log_store({.key = static_cast<tessera::sample_key>(7)}); }).value("key") == "7");
 }
 
 TEST_CASE("session_log_store: each shard gets its messages in their order") {

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-weight: 3
 #include "deduplicated_lookup_device.hpp"
 
 #include "emulated_verbs.hpp"

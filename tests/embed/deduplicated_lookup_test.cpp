@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
+// ctest-optimize: -O2
+// ctest-weight: 6
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -17,6 +19,7 @@
 #include <tessera/tensor/deduplicate.hpp>
 #include <tessera/tensor/expand.hpp>
 
+#include "../support/type_lists.hpp"
 #include "differences.hpp"
 #include "hosts.hpp"
 #include "pooled_lookup_backward_suite.hpp"
@@ -102,7 +105,7 @@ void check_steps_like_expanded(std::vector<tessera::table_options> options, std:
 }  // namespace
 
 TEST_CASE_TEMPLATE("a lookup of distinct rows gives the bits of the expanded batch; expanded sums train to them, merged ones nearly", Store,
-                   tessera::dense_table<>, tessera::hash_table<>) {
+                   TESSERA_TEST_STORES) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::vector<float> first_merged;
@@ -219,8 +222,7 @@ TEST_CASE_TEMPLATE("the same ids get rows, and leave, as of the expanded batch",
   check_steps_like_expanded<Store>(options, all_poolings);
 }
 
-TEST_CASE_TEMPLATE("a batch that is part of another, with values and without, trains as its expanded rows", Store, tessera::dense_table<>,
-                   tessera::hash_table<>) {
+TEST_CASE_TEMPLATE("a batch that is part of another, with values and without, trains as its expanded rows", Store, TESSERA_TEST_STORES) {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
   auto const options = tables_of_dims({2, 3}, 9);

@@ -3,6 +3,7 @@
 // ctest-labels: threads
 #include <tessera/embed/dense_table.hpp>
 
+#include "../support/type_lists.hpp"
 #include "row_store_suite.hpp"
 
 using namespace embed_tests;
@@ -27,8 +28,7 @@ static_assert(!std::is_copy_constructible_v<tessera::dense_table<>>);
 }  // namespace
 
 TEST_CASE("dense_table is a row store") { tessera_tests::for_each_team(row_store_suite<tessera::dense_table<>>); }
-TEST_CASE_TEMPLATE("dense_table of fewer bytes is a row store", Element, tessera::float16, tessera::bfloat16, tessera::float8_e5m2,
-                   tessera::scaled_int8) {
+TEST_CASE_TEMPLATE("dense_table of fewer bytes is a row store", Element, TESSERA_TEST_SMALL_ELEMENTS) {
   row_store_suite<tessera::dense_table<Element>>(3);
 }
 

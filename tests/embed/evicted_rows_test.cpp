@@ -10,13 +10,13 @@
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/evicted_rows.hpp>
 
+#include "../support/type_lists.hpp"
 #include "embed_support.hpp"
 #include "hosts.hpp"
 
 using namespace embed_tests;
 
-TEST_CASE_TEMPLATE("evicted_rows are the values of rows as they were, oldest first", Element, float, tessera::bfloat16,
-                   tessera::float8_e4m3, tessera::scaled_int8) {
+TEST_CASE_TEMPLATE("evicted_rows are the values of rows as they were, oldest first", Element, TESSERA_TEST_SOME_ELEMENTS) {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
   tessera::dense_table<Element> table(exec, {.dim = 7, .rows = 40, .init_bound = 0.5F}, tessera::rowwise_adagrad{.initial_state = 0.25F});

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
+// ctest-weight: 4
 #include <tessera/embed/eviction.hpp>
 
 #include <doctest/doctest.h>

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
+// ctest-weight: 4
 #include <tessera/embed/hash_table.hpp>
 
+#include "../support/type_lists.hpp"
 #include "row_store_suite.hpp"
 
 using namespace embed_tests;
@@ -48,14 +50,13 @@ struct surely : tessera::admit_by_probability {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("hash_table is a row store with every kind of element and policy", Store, tessera::hash_table<tessera::float16>,
-                   tessera::hash_table<tessera::bfloat16>, tessera::hash_table<float, surely>,
-                   tessera::hash_table<float, tessera::admit_all, tessera::evict_lru>,
-                   tessera::hash_table<float, at_first_sight, tessera::evict_lfu>,
-                   tessera::hash_table<tessera::bfloat16, tessera::admit_all, tessera::evict_ttl>,
-                   tessera::hash_table<tessera::scaled_int8>,
-                   tessera::hash_table<tessera::float8_e4m3, tessera::admit_all, tessera::evict_lru>,
-                   tessera::hash_table<tessera::scaled_int8, at_first_sight, tessera::evict_lfu>) {
+TEST_CASE_TEMPLATE("hash_table is a row store with every kind of element and policy", Store, tessera::hash_table<tessera::bfloat16>,
+                   tessera::hash_table<float, surely>, tessera::hash_table<float, tessera::admit_all, tessera::evict_lru>,
+                   tessera::hash_table<tessera::scaled_int8, at_first_sight, tessera::evict_lfu> TESSERA_TEST_MORE_TYPES(
+                       , tessera::hash_table<tessera::float16>, tessera::hash_table<float, at_first_sight, tessera::evict_lfu>,
+                       tessera::hash_table<tessera::bfloat16, tessera::admit_all, tessera::evict_ttl>,
+                       tessera::hash_table<tessera::scaled_int8>,
+                       tessera::hash_table<tessera::float8_e4m3, tessera::admit_all, tessera::evict_lru>)) {
   row_store_suite<Store>(3);
 }
 

@@ -13,13 +13,13 @@
 #include <tessera/embed/sequence_lookup.hpp>
 #include <tessera/embed/sequence_lookup_backward.hpp>
 
+#include "../support/type_lists.hpp"
 #include "hosts.hpp"
 #include "temporary_folder.hpp"
 
 using tessera_tests::error_of;
 
-TEST_CASE_TEMPLATE("without a lookup before it, no backward says that its arguments are wrong", Store, tessera::dense_table<>,
-                   tessera::hash_table<>) {
+TEST_CASE_TEMPLATE("without a lookup before it, no backward says that its arguments are wrong", Store, TESSERA_TEST_STORES) {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
   std::vector<Store> tables;
@@ -78,8 +78,7 @@ TEST_CASE("what a lookup saved: slots where a store gives them, and an order onc
   CHECK(!saved.order.ready());  // of the batch before
 }
 
-TEST_CASE_TEMPLATE("a lookup that is refused leaves nothing of the batch before to a backward", Store, tessera::dense_table<>,
-                   tessera::hash_table<>) {
+TEST_CASE_TEMPLATE("a lookup that is refused leaves nothing of the batch before to a backward", Store, TESSERA_TEST_STORES) {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
   std::vector<Store> tables;

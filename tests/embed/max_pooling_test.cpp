@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
+// ctest-optimize: -O2
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -17,6 +17,7 @@
 #include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
 
+#include "../support/type_lists.hpp"
 #include "hosts.hpp"
 #include "pooled_lookup_backward_suite.hpp"
 #include "pooled_problem.hpp"
@@ -51,8 +52,7 @@ struct naive_maximum {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("maxima and the rows that their gradients change are those of a naive loop", Store, tessera::dense_table<>,
-                   tessera::hash_table<>) {
+TEST_CASE_TEMPLATE("maxima and the rows that their gradients change are those of a naive loop", Store, TESSERA_TEST_STORES) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::vector<float> first;

@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-weight: 4
 #include "pooled_lookup_backward_device.hpp"
 
+#include "../support/type_lists.hpp"
 #include "emulated_verbs.hpp"
 
 using namespace embed_tests;
 
-TEST_CASE_TEMPLATE("pooled_lookup_backward on an emulated device: row-wise Adagrad", Element, float, tessera::bfloat16,
-                   tessera::float8_e4m3, tessera::scaled_int8) {
+TEST_CASE_TEMPLATE("pooled_lookup_backward on an emulated device: row-wise Adagrad", Element, TESSERA_TEST_SOME_ELEMENTS) {
   tessera_tests::emulated_device device;
   pooled_backward_device_suite<Element>(device.exec(), tessera::rowwise_adagrad{.learning_rate = 0.1F, .initial_state = 0.5F});
 }
-TEST_CASE_TEMPLATE("pooled_lookup_backward on an emulated device: every optimizer", Optimizer, tessera::sgd, tessera::momentum_sgd,
-                   tessera::adagrad, tessera::adam, tessera::rowwise_adam, tessera::ftrl) {
+TEST_CASE_TEMPLATE("pooled_lookup_backward on an emulated device: every optimizer", Optimizer, TESSERA_TEST_OPTIMIZERS) {
   tessera_tests::emulated_device device;
   pooled_backward_device_suite<float>(device.exec(), Optimizer{});
 }

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
+// ctest-optimize: -O2
+// ctest-weight: 8
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
@@ -9,6 +11,7 @@
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 
+#include "../support/type_lists.hpp"
 #include "pooled_lookup_backward_suite.hpp"
 #include "temporary_folder.hpp"
 
@@ -30,15 +33,7 @@ std::atomic<std::int64_t> heap_calls{0};
 }  // namespace
 
 // For the whole program, so that a hidden allocation anywhere in a step shows. A thread sanitizer brings its own and takes no other.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TESSERA_TEST_COUNTS_NO_HEAP
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__) && !defined(TESSERA_TEST_COUNTS_NO_HEAP)
-#define TESSERA_TEST_COUNTS_NO_HEAP
-#endif
-#ifndef TESSERA_TEST_COUNTS_NO_HEAP
+#if !TESSERA_TEST_TSAN
 void* operator new(std::size_t bytes) { return from_heap(bytes, alignof(std::max_align_t)); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) { return from_heap(bytes, static_cast<std::size_t>(alignment)); }
 void* operator new(std::size_t bytes, std::nothrow_t const&) noexcept {  // std::stable_sort's
@@ -134,7 +129,7 @@ TEST_CASE_TEMPLATE("pooled_lookup_backward: a step of a kind seen before allocat
       step();
       auto const heap_calls_of_steps = heap_calls.load() - heap_calls_before;
       CHECK(heap_calls_of_steps == 0);
-#ifndef TESSERA_TEST_COUNTS_NO_HEAP
+#if !TESSERA_TEST_TSAN
       CHECK(heap_calls_before > 0);
 #endif
       CHECK(upstream.allocations() == from_upstream);
@@ -161,9 +156,7 @@ TEST_CASE("pooled_lookup_backward: an id that read as zeros gets no gradient") {
   CHECK(same_bits(contents(exec, tables, 10), expected));
 }
 
-TEST_CASE_TEMPLATE("pooled_lookup_weight_gradient: the derivative by each weight", Store, dense, hashed,
-                   tessera::dense_table<tessera::bfloat16>, tessera::hash_table<tessera::float8_e4m3>,
-                   tessera::dense_table<tessera::scaled_int8>, tessera::hash_table<tessera::scaled_int8>) {
+TEST_CASE_TEMPLATE("pooled_lookup_weight_gradient: the derivative by each weight", Store, TESSERA_TEST_STORES, TESSERA_TEST_SMALL_STORES) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::vector<float> first;
@@ -206,8 +199,8 @@ TEST_CASE_TEMPLATE("pooled_lookup_weight_gradient: the derivative by each weight
   });
 }
 
-TEST_CASE_TEMPLATE("pooled_lookup_weight_gradient: a row not admitted counts with the bits that it would have", Element, float,
-                   tessera::float8_e5m2, tessera::scaled_int8) {
+TEST_CASE_TEMPLATE("pooled_lookup_weight_gradient: a row not admitted counts with the bits that it would have", Element,
+                   TESSERA_TEST_SOME_ELEMENTS) {
   std::mt19937_64 random(12);
   tessera_tests::serial_host host;
   auto const exec = host.exec();

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pooled_lookup_backward_device.hpp"
 
+#include "../support/type_lists.hpp"
 #include "cuda_device.cuh"
 
 namespace {
@@ -11,14 +12,10 @@ void check(Optimizer const& optimizer) {
 }
 }  // namespace
 
-TEST_CASE_TEMPLATE("pooled_lookup_backward on a GPU: row-wise Adagrad", Element, float, tessera::bfloat16, tessera::float8_e4m3,
-                   tessera::scaled_int8) {
+TEST_CASE_TEMPLATE("pooled_lookup_backward on a GPU: row-wise Adagrad", Element, TESSERA_TEST_SOME_ELEMENTS) {
   check<Element>(tessera::rowwise_adagrad{.learning_rate = 0.1F, .initial_state = 0.5F});
 }
-TEST_CASE_TEMPLATE("pooled_lookup_backward on a GPU: every optimizer", Optimizer, tessera::sgd, tessera::momentum_sgd, tessera::adagrad,
-                   tessera::adam, tessera::rowwise_adam, tessera::ftrl) {
-  check<float>(Optimizer{});
-}
+TEST_CASE_TEMPLATE("pooled_lookup_backward on a GPU: every optimizer", Optimizer, TESSERA_TEST_OPTIMIZERS) { check<float>(Optimizer{}); }
 TEST_CASE("pooled_lookup_backward on a GPU: adaptors") {
   using decaying = tessera::with_weight_decay<tessera::rowwise_adagrad>;
   check<float>(tessera::with_value_clipping<decaying>{{{}, 0.01F}, 0.5F});

@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-weight: 3
 #include "pooled_lookup_device.hpp"
 
+#include "../support/type_lists.hpp"
 #include "emulated_verbs.hpp"
 
 using namespace embed_tests;
 
-TEST_CASE_TEMPLATE("pooled_lookup on an emulated device", Element, float, tessera::float16, tessera::bfloat16, tessera::float8_e4m3,
-                   tessera::float8_e5m2, tessera::scaled_int8) {
+TEST_CASE_TEMPLATE("pooled_lookup on an emulated device", Element, TESSERA_TEST_ELEMENTS) {
   tessera_tests::emulated_device device;
   pooled_lookup_device_suite<Element>(device.exec());
 }

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
+// ctest-optimize: -O2
+// ctest-weight: 6
 #include <cmath>
 #include <limits>
 #include <map>
@@ -9,6 +11,7 @@
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 
+#include "../support/type_lists.hpp"
 #include "pooled_lookup_suite.hpp"
 
 using namespace embed_tests;
@@ -22,8 +25,7 @@ TEST_CASE("pooled_lookup over hashed tables") { tessera_tests::for_each_team(poo
 
 TEST_CASE_TEMPLATE("pooled_lookup: every team gives the same bits", Store, dense, hashed) { pooled_lookup_of_every_team<Store>(); }
 
-TEST_CASE_TEMPLATE("pooled_lookup: dense and hashed tables give the same bits", Element, float, tessera::float8_e5m2,
-                   tessera::scaled_int8) {
+TEST_CASE_TEMPLATE("pooled_lookup: dense and hashed tables give the same bits", Element, TESSERA_TEST_SOME_ELEMENTS) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -183,10 +185,7 @@ TEST_CASE("pooled_lookup: pieces read about as much whatever the shape") {
   CHECK(bags_per_piece(100, 100, 4) == 4096);
 }
 
-TEST_CASE_TEMPLATE("pooled_lookup: rows of fewer bits are read as their values", Store, tessera::dense_table<tessera::float16>,
-                   tessera::hash_table<tessera::float16>, tessera::dense_table<tessera::bfloat16>, tessera::hash_table<tessera::bfloat16>,
-                   tessera::dense_table<tessera::float8_e4m3>, tessera::hash_table<tessera::float8_e5m2>,
-                   tessera::dense_table<tessera::scaled_int8>, tessera::hash_table<tessera::scaled_int8>) {
+TEST_CASE_TEMPLATE("pooled_lookup: rows of fewer bits are read as their values", Store, TESSERA_TEST_SMALL_STORES) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::vector<float> first;
@@ -338,8 +337,9 @@ TEST_CASE_TEMPLATE("pooled_lookup: a batch's new ids take no row that any of its
   });
 }
 
-TEST_CASE_TEMPLATE("pooled_lookup: more vectors than caches keep are the same bits", Store, dense, hashed,
-                   tessera::dense_table<tessera::scaled_int8>, tessera::hash_table<tessera::float8_e4m3>) {
+TEST_CASE_TEMPLATE("pooled_lookup: more vectors than caches keep are the same bits", Store,
+                   dense TESSERA_TEST_MORE_TYPES(, hashed, tessera::dense_table<tessera::scaled_int8>,
+                                                 tessera::hash_table<tessera::float8_e4m3>)) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);

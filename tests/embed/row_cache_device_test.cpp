@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-weight: 3
 #include "row_cache_device.hpp"
 
 #include "emulated_verbs.hpp"

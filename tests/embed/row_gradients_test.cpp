@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
+// ctest-optimize: -O2
+// ctest-weight: 5
 #include <doctest/doctest.h>
 
 #include <tessera/embed/dense_table.hpp>
@@ -9,6 +11,7 @@
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/sequence_lookup_backward.hpp>
 
+#include "../support/type_lists.hpp"
 #include "pooled_lookup_backward_suite.hpp"
 
 using namespace embed_tests;
@@ -73,10 +76,8 @@ TEST_CASE_TEMPLATE("pooled_lookup_gradients: each row once, its sum as in double
   });
 }
 
-TEST_CASE_TEMPLATE("update_rows: gradients handed out do what the fused backward does", Store, dense, hashed,
-                   tessera::dense_table<tessera::float16>, tessera::hash_table<tessera::bfloat16>,
-                   tessera::hash_table<tessera::float8_e5m2>, tessera::dense_table<tessera::scaled_int8>,
-                   tessera::hash_table<tessera::scaled_int8>) {
+TEST_CASE_TEMPLATE("update_rows: gradients handed out do what the fused backward does", Store, TESSERA_TEST_STORES,
+                   TESSERA_TEST_SMALL_STORES) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);

@@ -9,6 +9,7 @@
 #include <tessera/core/row_formats.hpp>
 #include <tessera/embed/row_slabs.hpp>
 
+#include "../support/type_lists.hpp"
 #include "hosts.hpp"
 
 using tessera::row_scale;
@@ -25,8 +26,8 @@ Element stamp(std::int64_t slot, std::int64_t column) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("row_slabs: each slot has its row and its state, which stay where they are as others come", Element, float,
-                   tessera::float16, tessera::scaled_int8) {
+TEST_CASE_TEMPLATE("row_slabs: each slot has its row and its state, which stay where they are as others come", Element,
+                   TESSERA_TEST_SOME_ELEMENTS) {
   tessera_tests::serial_host host;
   auto const layout = tessera::row_state_layout::of(tessera::adam{});
   auto const width = layout.width(slab_dim);

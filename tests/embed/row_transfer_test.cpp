@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
+// ctest-weight: 3
 #include <tessera/embed/row_transfer.hpp>
 
 #include <doctest/doctest.h>
@@ -19,6 +19,7 @@
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 
+#include "../support/type_lists.hpp"
 #include "embed_support.hpp"
 #include "hosts.hpp"
 #include "random.hpp"
@@ -84,9 +85,7 @@ std::vector<float> through(row_block block) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("what is written reads back the same", Store, dense_table<>, dense_table<float16>, dense_table<bfloat16>,
-                   dense_table<float8_e5m2>, dense_table<scaled_int8>, hash_table<>, hash_table<float16>, hash_table<bfloat16>,
-                   hash_table<float8_e4m3>, hash_table<scaled_int8>, cached) {
+TEST_CASE_TEMPLATE("what is written reads back the same", Store, TESSERA_TEST_STORES, TESSERA_TEST_SMALL_STORES, cached) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
@@ -221,8 +220,8 @@ TEST_CASE_TEMPLATE("rows that share a scale read back within half a step of thei
   }
 }
 
-TEST_CASE_TEMPLATE("what is no number: of the element, or of all that share its scale", Store, dense_table<>, dense_table<float16>,
-                   hash_table<float8_e4m3>, dense_table<float8_e5m2>, dense_table<scaled_int8>, hash_table<scaled_int8>) {
+TEST_CASE_TEMPLATE("what is no number: of the element, or of all that share its scale", Store, TESSERA_TEST_STORES,
+                   TESSERA_TEST_SMALL_STORES) {
   using element = typename Store::element;
   constexpr bool shares = std::is_same_v<element, scaled_int8>;
   serial_host host;
@@ -239,7 +238,7 @@ TEST_CASE_TEMPLATE("what is no number: of the element, or of all that share its 
   }
 }
 
-TEST_CASE_TEMPLATE("rows that were evicted enter another store as they were", Element, bfloat16, float8_e5m2, scaled_int8) {
+TEST_CASE_TEMPLATE("rows that were evicted enter another store as they were", Element, TESSERA_TEST_SMALL_ELEMENTS) {
   serial_host host;
   auto const exec = host.exec();
   auto small = moved_table;

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
+// ctest-optimize: -O2
+// ctest-weight: 10
 #include <doctest/doctest.h>
 
 #include <tessera/core/optimizer_adaptors.hpp>
@@ -9,6 +11,7 @@
 #include <tessera/embed/pooled_lookup_backward.hpp>
 #include <tessera/embed/row_updates.hpp>
 
+#include "../support/type_lists.hpp"
 #include "pooled_lookup_backward_suite.hpp"
 
 using namespace embed_tests;
@@ -282,10 +285,7 @@ TEST_CASE("an id that takes most of a batch: the documented sum, on any team") {
   }
 }
 
-TEST_CASE_TEMPLATE("optimizers through the backward match a double reference", Store, tessera::dense_table<>, tessera::hash_table<>,
-                   tessera::dense_table<tessera::bfloat16>, tessera::hash_table<tessera::float16>,
-                   tessera::dense_table<tessera::float8_e4m3>, tessera::hash_table<tessera::float8_e5m2>,
-                   tessera::dense_table<tessera::scaled_int8>, tessera::hash_table<tessera::scaled_int8>) {
+TEST_CASE_TEMPLATE("optimizers through the backward match a double reference", Store, TESSERA_TEST_STORES, TESSERA_TEST_SMALL_STORES) {
   compare_with<Store>(tessera::momentum_sgd{.learning_rate = 0.0625F, .momentum = 0.75F, .dampening = 0.25F, .nesterov = true},
                       reference::momentum_sgd(0.0625, 0.75, 0.25, true));
   compare_with<Store>(tessera::ftrl{.learning_rate = 0.125F, .beta = 0.5F, .lambda1 = 0.25F, .lambda2 = 0.5F},
@@ -294,8 +294,7 @@ TEST_CASE_TEMPLATE("optimizers through the backward match a double reference", S
                       reference::rowwise_adam(0.03125, 0.75, 0.875, 0x1p-10));
 }
 
-TEST_CASE_TEMPLATE("weight decay and clipping through the backward match a double reference", Store, tessera::dense_table<>,
-                   tessera::hash_table<>) {
+TEST_CASE_TEMPLATE("weight decay and clipping through the backward match a double reference", Store, TESSERA_TEST_STORES) {
   using namespace tessera;
   compare_with<Store>(with_weight_decay{rowwise_adagrad{.learning_rate = 0.125F, .epsilon = 0x1p-10F}, 0.5F},
                       reference::with_weight_decay(reference::rowwise_adagrad(0.125, 0x1p-10), 0.5));
@@ -314,8 +313,7 @@ TEST_CASE_TEMPLATE("weight decay and clipping through the backward match a doubl
                                              0.5));
 }
 
-TEST_CASE_TEMPLATE("options with which nothing is learned are refused before a row changes", Store, tessera::dense_table<>,
-                   tessera::hash_table<>) {
+TEST_CASE_TEMPLATE("options with which nothing is learned are refused before a row changes", Store, TESSERA_TEST_STORES) {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
   tessera::table_options const options{.id = tessera::table_id{1}, .dim = 3, .rows = 2, .seed = tessera::random_seed{9}};
@@ -346,8 +344,7 @@ TEST_CASE_TEMPLATE("options with which nothing is learned are refused before a r
   CHECK(tables[0].steps() == tessera::step_count{0});
 }
 
-TEST_CASE_TEMPLATE("states of another kind of optimizer are refused, though they are as large", Store, tessera::dense_table<>,
-                   tessera::hash_table<>) {
+TEST_CASE_TEMPLATE("states of another kind of optimizer are refused, though they are as large", Store, TESSERA_TEST_STORES) {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
   tessera::table_options const options{.id = tessera::table_id{1}, .dim = 3, .rows = 2};
@@ -366,15 +363,15 @@ TEST_CASE_TEMPLATE("states of another kind of optimizer are refused, though they
   CHECK(tables[0].steps() == tessera::step_count{1});
 }
 
-TEST_CASE_TEMPLATE("weight decay and clipping reach rows of fewer bits", Store, tessera::dense_table<tessera::float16>,
-                   tessera::hash_table<tessera::float8_e4m3>, tessera::dense_table<tessera::scaled_int8>) {
+TEST_CASE_TEMPLATE("weight decay and clipping reach rows of fewer bits", Store,
+                   tessera::dense_table<tessera::scaled_int8> TESSERA_TEST_MORE_TYPES(, tessera::dense_table<tessera::float16>,
+                                                                                      tessera::hash_table<tessera::float8_e4m3>)) {
   using namespace tessera;
   compare_with<Store>(with_weight_decay{with_row_clipping{rowwise_adagrad{.learning_rate = 0.125F, .epsilon = 0x1p-10F}, 1.5F}, 0.5F},
                       reference::with_weight_decay(reference::with_row_clipping(reference::rowwise_adagrad(0.125, 0x1p-10), 1.5), 0.5));
 }
 
-TEST_CASE_TEMPLATE("rows of fewer bits: the mean of many small updates survives", Element, tessera::float16, tessera::bfloat16,
-                   tessera::float8_e4m3, tessera::float8_e5m2, tessera::scaled_int8) {
+TEST_CASE_TEMPLATE("rows of fewer bits: the mean of many small updates survives", Element, TESSERA_TEST_SMALL_ELEMENTS) {
   tessera_tests::serial_host host;
   // From 1 on, a row's next value is a multiple of 2^-10 away: rounded to nearest, updates of 2^-13 would all be lost.
   constexpr float update = 0x1p-13F;
@@ -393,8 +390,7 @@ TEST_CASE_TEMPLATE("rows of fewer bits: the mean of many small updates survives"
   CHECK(6 * deviation < 0.5 * added);  // the bound means something
 }
 
-TEST_CASE_TEMPLATE("rows of fewer bits: each element is rounded by its own random word", Element, tessera::float16, tessera::float8_e5m2,
-                   tessera::scaled_int8) {
+TEST_CASE_TEMPLATE("rows of fewer bits: each element is rounded by its own random word", Element, TESSERA_TEST_SMALL_ELEMENTS) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -468,8 +464,7 @@ TEST_CASE_TEMPLATE("rows that share a scale: it grows and shrinks with the row, 
   for (auto const x : add({nan, 0, 0})) CHECK(std::isnan(x));
 }
 
-TEST_CASE_TEMPLATE("rows of fewer bits: dense and hashed stores, any team, the same bits", Element, tessera::float16, tessera::bfloat16,
-                   tessera::float8_e4m3, tessera::scaled_int8) {
+TEST_CASE_TEMPLATE("rows of fewer bits: dense and hashed stores, any team, the same bits", Element, TESSERA_TEST_SMALL_ELEMENTS) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   constexpr std::int64_t ids = 30;

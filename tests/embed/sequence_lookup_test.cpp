@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
+// ctest-optimize: -O2
+// ctest-weight: 3
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/embed/sequence_lookup.hpp>
 
+#include "../support/type_lists.hpp"
 #include "hosts.hpp"
 #include "sequence_problem.hpp"
 
@@ -17,10 +19,7 @@ using dense = tessera::dense_table<>;
 using hashed = tessera::hash_table<>;
 using tessera::errc;
 
-TEST_CASE_TEMPLATE("sequence_lookup: each value gets the row of its id", Store, dense, hashed, tessera::dense_table<tessera::float16>,
-                   tessera::hash_table<tessera::bfloat16>, tessera::dense_table<tessera::float8_e5m2>,
-                   tessera::hash_table<tessera::float8_e4m3>, tessera::dense_table<tessera::scaled_int8>,
-                   tessera::hash_table<tessera::scaled_int8>) {
+TEST_CASE_TEMPLATE("sequence_lookup: each value gets the row of its id", Store, TESSERA_TEST_STORES, TESSERA_TEST_SMALL_STORES) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::vector<float> first;
@@ -130,9 +129,9 @@ TEST_CASE("sequence_lookup: shapes that disagree") {
   CHECK(code({0}, {{memory.data(), 3, 4}}) == errc::io_error);  // fits
 }
 
-TEST_CASE_TEMPLATE("sequence_lookup: more vectors than caches keep, each the row of its id", Store, dense,
-                   tessera::hash_table<tessera::bfloat16>, tessera::dense_table<tessera::scaled_int8>,
-                   tessera::hash_table<tessera::float8_e5m2>) {
+TEST_CASE_TEMPLATE("sequence_lookup: more vectors than caches keep, each the row of its id", Store,
+                   dense TESSERA_TEST_MORE_TYPES(, tessera::hash_table<tessera::bfloat16>, tessera::dense_table<tessera::scaled_int8>,
+                                                 tessera::hash_table<tessera::float8_e5m2>)) {
   tessera_tests::pool_host<2> host;
   auto const exec = host.exec();
   auto const options = tables_of_dims({16, 70}, 50);

@@ -52,6 +52,10 @@ TEST_CASE("parse_json bounds the nesting") {
 
 TEST_CASE("print_json refuses text that is not UTF-8") {
   CHECK(error_of([] { tessera::print_json("\xff", "f"); }).code() == errc::invalid_argument);
+  auto const e = error_of([] { tessera::print_json({{"a", 1}, {"b", {"good", {{"c", "\xff"}}}}}, "f"); });
+  CHECK(e.value("file") == "f");
+  CHECK(e.value("field") == "b/1/c");
+  CHECK(e.value("reason") == "invalid UTF-8 byte at index 0: 0xFF");
 }
 
 TEST_CASE("fields of JSON are taken by name and exact type") {
@@ -59,6 +63,7 @@ TEST_CASE("fields of JSON are taken by name and exact type") {
       tessera::parse_json(R"({"i":-3,"u":9223372036854775807,"big":9223372036854775808,"d":1.0,"s":"x","b":true,"a":[1],"o":{}})", "f");
   CHECK(tessera::json_integer(json, "i", "f") == -3);
   CHECK(tessera::json_integer(json, "u", "f") == 9223372036854775807);
+  CHECK(tessera::json_count(tessera::parse_json(R"({"n":4611686018427387904})", "f"), "n", "f") == std::int64_t{1} << 62);
   CHECK(tessera::json_number(json, "i", "f") == -3.0);
   CHECK(tessera::json_number(json, "d", "f") == 1.0);
   CHECK(tessera::json_boolean(json, "b", "f"));
@@ -81,5 +86,7 @@ TEST_CASE("fields of JSON are taken by name and exact type") {
   CHECK(refused([&] { tessera::json_array(json, "o", "f"); }, "o") == "array");
   CHECK(refused([&] { tessera::json_object(json, "a", "f"); }, "a") == "object");
   CHECK(refused([&] { tessera::json_integer(json, "missing", "f"); }, "missing").empty());
+  CHECK(refused([&] { tessera::json_count(json, "d", "f"); }, "d") == "integer");
+  for (char const* const field : {"i", "u"}) CHECK(refused([&] { tessera::json_count(json, field, "f"); }, field).empty());
   CHECK(refused([&] { tessera::json_field(json["a"], "missing", "f"); }, "missing").empty());
 }

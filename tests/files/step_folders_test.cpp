@@ -31,6 +31,10 @@ TEST_CASE("step_folder_name has at least twelve digits") {
   CHECK(tessera::step_folder_name(step_count(0)) == "step-000000000000");
   CHECK(tessera::step_folder_name(step_count(123)) == "step-000000000123");
   CHECK(tessera::step_folder_name(step_count(1234567890123)) == "step-1234567890123");
+  for (std::int64_t const step : {0LL, 123LL, 1234567890123LL})
+    CHECK(tessera::step_of_folder_name(tessera::step_folder_name(step_count(step))) == step_count(step));
+  for (auto const* const name : {"", "step-", "step-7", "step--00000000001", "step-0000000000001", "step-00000000000x", "manifest.json"})
+    CHECK_FALSE(tessera::step_of_folder_name(name).has_value());
 }
 
 TEST_CASE("list_step_folders lists committed folders by step, and nothing else") {

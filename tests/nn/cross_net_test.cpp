@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
+// ctest-optimize: -O2
+// ctest-weight: 2
 #include "cross_net_suite.hpp"
 
 #include <numeric>

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
 // ctest-target: tessera::blas
+// ctest-optimize: -O2
+// ctest-weight: 2
 #include <tessera/nn/gemm_blas.hpp>
 
 #include <limits>

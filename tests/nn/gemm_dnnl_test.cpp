@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
 // ctest-target: tessera::dnnl
+// ctest-optimize: -O2
+// ctest-weight: 2
 #include <tessera/nn/gemm_dnnl.hpp>
 
 #include "cross_net_suite.hpp"

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
+// ctest-optimize: -O2
+// ctest-weight: 3
 #include "transformer_encoder_suite.hpp"
 
 #include <tessera/core/memory.hpp>

@@ -25,11 +25,9 @@
 #include <utility>
 #include <vector>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#include "sanitizers.hpp"
+#if TESSERA_TEST_ASAN
 #include <sanitizer/common_interface_defs.h>
-#define TESSERA_TESTS_ADDRESS_SANITIZER
-#endif
 #endif
 
 #include <tessera/core/device.hpp>
@@ -109,29 +107,29 @@ class block_threads {
       makecontext(&f.context, reinterpret_cast<void (*)()>(&enter), 2, static_cast<unsigned>(self), static_cast<unsigned>(self >> 32));
     }
     f.state = fiber::ready;
-#ifdef TESSERA_TESTS_ADDRESS_SANITIZER
+#if TESSERA_TEST_ASAN
     void* fake_stack = nullptr;
     __sanitizer_start_switch_fiber(&fake_stack, f.stack.get(), stack_bytes);
 #endif
     swapcontext(&scheduler_, &f.context);
-#ifdef TESSERA_TESTS_ADDRESS_SANITIZER
+#if TESSERA_TEST_ASAN
     __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
   }
 
   void leave(fiber& own, [[maybe_unused]] bool for_good) {
-#ifdef TESSERA_TESTS_ADDRESS_SANITIZER
+#if TESSERA_TEST_ASAN
     __sanitizer_start_switch_fiber(for_good ? nullptr : &own.fake_stack, scheduler_stack_, scheduler_stack_bytes_);
 #endif
     swapcontext(&own.context, &scheduler_);
-#ifdef TESSERA_TESTS_ADDRESS_SANITIZER
+#if TESSERA_TEST_ASAN
     __sanitizer_finish_switch_fiber(own.fake_stack, &scheduler_stack_, &scheduler_stack_bytes_);
 #endif
   }
 
   static void enter(unsigned low, unsigned high) {
     auto& self = *reinterpret_cast<block_threads*>(static_cast<std::uintptr_t>(high) << 32 | low);
-#ifdef TESSERA_TESTS_ADDRESS_SANITIZER
+#if TESSERA_TEST_ASAN
     __sanitizer_finish_switch_fiber(nullptr, &self.scheduler_stack_, &self.scheduler_stack_bytes_);
 #endif
     auto& own = self.fibers_[static_cast<std::size_t>(self.running_)];

@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
 #include "concat_suite.hpp"
 
 #include <string>

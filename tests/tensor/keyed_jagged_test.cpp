@@ -347,7 +347,7 @@ TEST_CASE("validate names what is wrong with a view") {
   check(&first_row, &offsets, -1, errc::invalid_argument, "keyed_jagged: negative number of keys (keys -1)");
   check(nullptr, &offsets, 2, errc::invalid_argument, "keyed_jagged: no row counts (keys 2)");
   check(&negative, &offsets, 2, errc::invalid_argument, "keyed_jagged: negative first row (first row -1)");
-  check(&backwards, &offsets, 2, errc::invalid_argument, "keyed_jagged: negative number of rows (key 1, rows -1)");
+  check(&backwards, &offsets, 2, errc::invalid_argument, "keyed_jagged: first rows decrease (key 1, first row 2, next first row 1)");
   check(&first_row, nullptr, 2, errc::invalid_argument, "jagged: no offsets (rows 2)");
   check(&first_row, &decreasing, 2, errc::invalid_argument, "jagged: offsets decrease (row 1, offset 3, next offset 1)");
   auto const past = error_of([&] {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
+// ctest-optimize: -O2
 #include "padded_suite.hpp"
 
 using namespace tensor_tests;

@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
 #include "truncate_rows_suite.hpp"
 
 using tensor_tests::rows_on_host;

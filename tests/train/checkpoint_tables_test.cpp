@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-weight: 5
 #include <tessera/train/checkpoint_tables.hpp>
 
 #include <doctest/doctest.h>
@@ -15,6 +16,7 @@
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 
+#include "../support/type_lists.hpp"
 #include "hosts.hpp"
 #include "random.hpp"
 #include "temporary_folder.hpp"
@@ -125,11 +127,12 @@ struct short_life : evict_ttl {
 }  // namespace
 
 TEST_CASE_TEMPLATE("a table goes on from a checkpoint as if it had never stopped, policies and all", Store, hash_table<>,
-                   hash_table<float, admit_all, evict_lru>, hash_table<bfloat16, admit_all, evict_lfu>,
-                   hash_table<float, admit_all, short_life>, hash_table<float16, few_candidates, evict_lfu>,
-                   hash_table<scaled_int8, admit_all, evict_lru>, hash_table<scaled_int8, few_candidates, evict_lfu>,
-                   hash_table<float8_e4m3, admit_all, evict_lfu>, hash_table<float8_e5m2>, hash_table<scaled_int8>,
-                   hash_table<float, few_candidates, keep_all>, hash_table<float, admit_by_probability, evict_lru>) {
+                   hash_table<float, admit_all, evict_lru>, hash_table<scaled_int8, few_candidates, evict_lfu>,
+                   hash_table<float, admit_by_probability, short_life> TESSERA_TEST_MORE_TYPES(
+                       , hash_table<bfloat16, admit_all, evict_lfu>, hash_table<float, admit_all, short_life>,
+                       hash_table<float16, few_candidates, evict_lfu>, hash_table<scaled_int8, admit_all, evict_lru>,
+                       hash_table<float8_e4m3, admit_all, evict_lfu>, hash_table<float8_e5m2>, hash_table<scaled_int8>,
+                       hash_table<float, few_candidates, keep_all>, hash_table<float, admit_by_probability, evict_lru>)) {
   for (std::int64_t const most_rows : {15, 40, 1'000'000})
     for (bool const times : {false, true}) table_goes_on<Store>(most_rows, times);
 }

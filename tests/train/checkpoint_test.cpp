@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-weight: 8
 #include <doctest/doctest.h>
 
 #include <signal.h>
@@ -23,6 +24,7 @@
 #include <tessera/train/checkpoint.hpp>
 
 #include "../support/random.hpp"
+#include "../support/type_lists.hpp"
 #include "temporary_folder.hpp"
 #include "trainer_setup.hpp"
 
@@ -151,7 +153,7 @@ void flip_byte(std::string const& path, std::size_t at) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("training goes on from a checkpoint as if it had never stopped", Store, dense_table<>, hash_table<>) {
+TEST_CASE_TEMPLATE("training goes on from a checkpoint as if it had never stopped", Store, TESSERA_TEST_STORES) {
   // Chosen at run time: one trainer to compile for all.
   using rows = std::variant<sgd, rowwise_adagrad, adam>;
   using dense = std::variant<sgd, adagrad, adam>;
@@ -230,7 +232,7 @@ TEST_CASE("tables of more rows than are written at once come back whole") {
   CHECK(everything_of(hashed) == everything_of(writer));
 }
 
-TEST_CASE_TEMPLATE("a model alone is read without the states of its optimizers", Store, dense_table<>, hash_table<>) {
+TEST_CASE_TEMPLATE("a model alone is read without the states of its optimizers", Store, TESSERA_TEST_STORES) {
   serial_exec host;
   temporary_folder folder;
   adam_run<Store> writer(host.exec, {0.05F}, {0.01F});
@@ -382,7 +384,7 @@ struct nameless_with_state : nameless {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("a trainer of other optimizers refuses a checkpoint and names both", Store, dense_table<>, hash_table<>) {
+TEST_CASE_TEMPLATE("a trainer of other optimizers refuses a checkpoint and names both", Store, TESSERA_TEST_STORES) {
   serial_exec host;
   temporary_folder folder;
   auto const save_with = [&](auto rows, auto dense) {
@@ -638,7 +640,12 @@ TEST_CASE("a folder of something else is no checkpoint") {
   CHECK(error_of([&] { open_newest_checkpoint(folder.path()); }).code() == errc::incompatible);
   write_manifest(folder.path(), {detail::checkpoint_format, detail::checkpoint_version + 1, {}, {{"step", 1}}});
   CHECK(error_of([&] { open_newest_checkpoint(folder.path()); }).code() == errc::incompatible);
-  write_manifest(folder.path(), {detail::checkpoint_format, detail::checkpoint_version, {}, {{"step", 1}, {"options", nullptr}}});
+  std::vector<manifest_section> sections;
+  for (std::string const name : {"dense.safetensors", "tables.safetensors"}) {
+    write_file(folder.file(name), "");
+    sections.push_back({name, digest_of(folder.file(name))});
+  }
+  write_manifest(folder.path(), {detail::checkpoint_format, detail::checkpoint_version, sections, {{"step", 1}, {"options", nullptr}}});
   auto const e = error_of([&] { open_newest_checkpoint(folder.path()); });
   CHECK(e.code() == errc::parse_error);
   CHECK(e.value("field") == "options");

@@ -1,16 +1,18 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
+// ctest-weight: 2
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
 #include <tessera/train/evaluation.hpp>
 
 #include "../support/hosts.hpp"
+#include "../support/type_lists.hpp"
 #include "trainer_setup.hpp"
 
 namespace {
@@ -56,7 +58,7 @@ double naive_auc(std::vector<float> const& scores, std::vector<float> const& lab
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("an evaluation is that of the predictions, and changes nothing", Store, dense_table<>, hash_table<>) {
+TEST_CASE_TEMPLATE("an evaluation is that of the predictions, and changes nothing", Store, TESSERA_TEST_STORES) {
   std::vector<float> first_logits;
   for_each_host([&](host_exec const& exec, counting_memory&) {
     small_run<Store, rowwise_adagrad, adam> trained(exec, {0.05F}, {0.01F});
@@ -96,6 +98,18 @@ TEST_CASE_TEMPLATE("an evaluation is that of the predictions, and changes nothin
     if (first_logits.empty()) first_logits = logits;
     CHECK(logits == first_logits);  // whatever the number of threads
   });
+}
+
+TEST_CASE("predictions that are no numbers are shown before they are refused") {
+  serial_host host;
+  auto const exec = host.exec();
+  small_run<dense_table<>, rowwise_adagrad, adam> diverged(exec, {0.05F}, {0.01F});
+  for (auto& parameter : diverged.model.top().parameters()) parameter = std::numeric_limits<float>::quiet_NaN();
+  batch_list reader(exec, {30, 1});
+  int seen = 0;
+  CHECK_THROWS_WITH_AS(evaluate(exec, diverged.model, reader, [&](batch_view const&, vector_view<float const>) { ++seen; }),
+                       doctest::Contains("a score is not a number"), error);
+  CHECK(seen == 1);
 }
 
 TEST_CASE("parts of a data set are added or merged to the whole") {

@@ -161,6 +161,7 @@ TEST_CASE("what is missing, torn or altered is named") {
       return refusal();
     };
     CHECK(with("{").code() == errc::parse_error);
+    CHECK(with("{").value("file") == path + ", options");
     CHECK(with("{}").value("field") == "dense");
     CHECK(with(R"({"dense": "cubic"})").code() == errc::incompatible);
     CHECK(with(R"({"dense": "cubic"})").value("found") == "cubic");

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
+// ctest-optimize: -O2
+// ctest-weight: 8
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -22,6 +23,7 @@
 #include "../support/hosts.hpp"
 #include "../support/random.hpp"
 #include "../support/temporary_folder.hpp"
+#include "../support/type_lists.hpp"
 #include "session_support.hpp"
 
 namespace {
@@ -186,7 +188,7 @@ static_assert(session_pooling<sum_pooling>);
 }  // namespace
 
 TEST_CASE_TEMPLATE("distinct rows train as expanded ones do: expanded sums to the bit, merged sums nearly, on any threads", Store,
-                   dense_table<>, hash_table<>) {
+                   TESSERA_TEST_STORES) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::vector<float> first;
@@ -219,7 +221,7 @@ TEST_CASE_TEMPLATE("distinct rows train as expanded ones do: expanded sums to th
   });
 }
 
-TEST_CASE_TEMPLATE("a group of the model that is none of the batch has a row a sample", Store, dense_table<>, hash_table<>) {
+TEST_CASE_TEMPLATE("a group of the model that is none of the batch has a row a sample", Store, TESSERA_TEST_STORES) {
   serial_host host;
   auto const exec = host.exec();
   auto const seed = tessera_tests::draw_seed();
@@ -241,8 +243,8 @@ TEST_CASE_TEMPLATE("a group of the model that is none of the batch has a row a s
   CHECK(largest_difference(parameters_and_rows(exec, merged), parameters_and_rows(exec, plain)) < 2e-3);
 }
 
-TEST_CASE_TEMPLATE("a batch that is a part of another trains as a copy of it, without values and samples, too", Store, dense_table<>,
-                   hash_table<>) {
+TEST_CASE_TEMPLATE("a batch that is a part of another trains as a copy of it, without values and samples, too", Store,
+                   TESSERA_TEST_STORES) {
   serial_host host;
   auto const exec = host.exec();
   auto const seed = tessera_tests::draw_seed();
@@ -339,8 +341,8 @@ TEST_CASE("gradients are those of finite differences, of tables that a sequence 
   }
 }
 
-TEST_CASE_TEMPLATE("a table that a sequence and a bag read takes one step a batch, distinct rows as expanded ones", Store, dense_table<>,
-                   hash_table<>) {
+TEST_CASE_TEMPLATE("a table that a sequence and a bag read takes one step a batch, distinct rows as expanded ones", Store,
+                   TESSERA_TEST_STORES) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::vector<float> first;

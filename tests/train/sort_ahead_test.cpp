@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
+// ctest-optimize: -O2
+// ctest-weight: 3
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -12,6 +14,7 @@
 #include <tessera/data/prefetching_reader.hpp>
 #include <tessera/train/sort_ahead.hpp>
 
+#include "../support/type_lists.hpp"
 #include "hosts.hpp"
 #include "trainer_setup.hpp"
 
@@ -36,8 +39,7 @@ struct clipped_run : small_run<Store, tessera::rowwise_adagrad, tessera::adam> {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("sort_ahead: reading, sorting and training at once give the bits of the plain loop", Store, tessera::dense_table<>,
-                   tessera::hash_table<>) {
+TEST_CASE_TEMPLATE("sort_ahead: reading, sorting and training at once give the bits of the plain loop", Store, TESSERA_TEST_STORES) {
   for (float const clip_norm : {0.0F, 0.5F}) {
     CAPTURE(clip_norm);
     pool_host<2> host;

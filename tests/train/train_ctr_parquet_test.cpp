@@ -277,10 +277,48 @@ TEST_CASE("a run goes on from its checkpoint as if it had never stopped, and can
   check_refused_at_once(resume({"--hash-size", "10"}), {"--hash-size", "1000", "10"});
   check_refused_at_once(resume({"--max-length", "5"}), {"--max-length"});
   check_refused_at_once(resume({"--order", "stored"}), {"--order"});
+  check_refused_at_once(resume({"--label-column", "\xff"}), {"--label-column", "checkpoint \"label\""});  // which is no JSON
   check_refused_at_once(train_on({files().first}, {"--resume", "--checkpoint", parts}), {"--train", "5000", "12000"});
   check_refused_at_once(train_on({files().second, files().first}, {"--resume", "--checkpoint", parts}), {"--train", "fingerprint"});
   std::string const tsv = TESSERA_TEST_DATA_DIR "/adult/test.tsv";
   check_refused_at_once(run({"--eval-only", "--test", tsv, "--checkpoint", parts}), {"--test", "other kind", "checkpoint Parquet"});
+}
+
+TEST_CASE("without dense columns the vectors of lists meet alone, and a run goes on from its checkpoint") {
+  auto const& folder = files().folder;
+  for (arguments const& shape : {arguments{"--pooling", "history+places=attention,user=mean"}, arguments{"--model", "dcn"}}) {
+    auto const whole = folder.file("no dense " + shape[1]), parts = folder.file("no dense in parts " + shape[1]);
+    arguments const options = with(with(arguments(columns.begin() + 2, columns.end()), shape), {"--batch-size", "64"});
+    auto const through = train_on({files().train}, with(options, {"--epochs", "2", "--checkpoint", whole, "--threads", "1"}));
+    REQUIRE_MESSAGE(through.status == 0, through.output);
+    CHECK(through.says("model: no dense features, no bottom MLP, 4 tables"));
+    CHECK(auc_of(through) > 0.65);
+    REQUIRE(train_on({files().train}, with(options, {"--epochs", "1", "--checkpoint", parts})).status == 0);
+    auto const report = folder.file("no dense.html");
+    auto const resumed =
+        train_on({files().train}, {"--resume", "--epochs", "2", "--checkpoint", parts, "--threads", "3", "--report", report});
+    CHECK(figures(resumed) == figures(through));
+    CHECK(tensors_of(parts) == tensors_of(whole));
+    CHECK(contents(report).find("history") != std::string::npos);
+    CHECK(figures(run({"--eval-only", "--test", files().test, "--checkpoint", parts})) == figures(through));
+  }
+}
+
+TEST_CASE("a run on row groups that is resumed ends with the manifest of one that ran through") {
+  auto const& folder = files().folder;
+  auto const through = folder.file("manifest whole"), resumed = folder.file("manifest resumed");
+  arguments const options{"--epochs", "1", "--batch-size", "100", "--checkpoint-every", "40", "--threads", "2", "--checkpoint"};
+  REQUIRE(train(with(options, {through})).status == 0);
+  REQUIRE(tessera::list_step_folders(through).back().step.value == 120);
+  std::filesystem::copy(through, resumed, std::filesystem::copy_options::recursive);
+  auto const manifest = [](std::string const& checkpoints) {
+    return contents(tessera::list_step_folders(checkpoints).back().path + "/manifest.json");
+  };
+  REQUIRE(train_on({files().train}, {"--resume", "--checkpoint", resumed}).says("nothing to train"));
+  CHECK(manifest(resumed) == manifest(through));
+  std::filesystem::remove_all(tessera::list_step_folders(resumed).back().path);
+  REQUIRE(train_on({files().train}, {"--resume", "--checkpoint", resumed}).status == 0);
+  CHECK(manifest(resumed) == manifest(through));
 }
 
 TEST_CASE("metrics, reports and progressive runs are those of other data") {
@@ -320,7 +358,7 @@ TEST_CASE("other ways to read run, too") {
 }
 
 TEST_CASE("columns that are missing or of another type are refused by name") {
-  check_refused_at_once(train_on({files().train}, {}), {"--dense-columns", files().test, "lists history,places,user,item",
+  check_refused_at_once(train_on({files().train}, {}), {"--sparse-columns", files().test, "lists history,places,user,item",
                                                         "integers session,time", "other numbers label,dense_0,dense_1,dense_2"});
   check_refused_at_once(train_on({files().train}, {"--dense-columns", "dense_0"}), {"--sparse-columns", "lists history"});
   auto const refused = [&](arguments const& more, std::vector<std::string> const& parts) {
@@ -359,7 +397,7 @@ TEST_CASE("poolings and groups that cannot be are refused by name") {
   refused({"--dedup", "history,places", "--pooling", "history+places=attention"}, {"--dedup", "group history", "history+places"});
   refused({"--dedup", "Auto"}, {"--dedup", "column Auto"});
   refused({"--dedup-sums", "exact"}, {"--dedup-sums", "exact", "expanded"});
-  refused({"--max-length", "0"}, {"--max-length", "not a positive integer"});
+  refused({"--max-length", "0"}, {"--max-length", "not an integer from 1 to 4611686018427387904: 0"});
   refused({"--order", "random"}, {"--order", "random", "sessions"});
 }
 

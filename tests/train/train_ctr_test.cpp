@@ -40,45 +40,6 @@ namespace {
 
 using namespace tessera_tests;
 
-std::string const train_tsv = TESSERA_TEST_DATA_DIR "/adult/train.tsv";
-std::string const test_tsv = TESSERA_TEST_DATA_DIR "/adult/test.tsv";
-
-arguments command_of(std::string const& train, std::string const& test, arguments const& more) {
-  arguments all{TESSERA_TRAIN_CTR, "--train", train, "--test", test};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
-program_result train_ctr(std::string const& train, std::string const& test, arguments const& more = {}) {
-  return run_program(command_of(train, test, more));
-}
-
-/// The first lines of a file.
-std::string head(std::string const& path, int lines) {
-  std::ifstream file(path);
-  std::string text;
-  for (std::string line; lines > 0 && std::getline(file, line); --lines) text += line + '\n';
-  return text;
-}
-
-/// A folder with 1000 samples to train on and 300 to test with.
-struct small_data {
-  temporary_folder folder;
-  std::string train = folder.file("train.tsv"), test = folder.file("test.tsv");
-
-  small_data() {
-    write_file(train, head(train_tsv, 1000));
-    write_file(test, head(test_tsv, 300));
-  }
-  program_result run(arguments const& more = {}) const { return train_ctr(train, test, more); }
-};
-
-double figure(program_result const& result, std::string const& name) {
-  auto const line = result.last_line();
-  auto const at = line.find(name + "=");
-  REQUIRE_MESSAGE(at != std::string::npos, result.output);
-  return std::stod(line.substr(at + name.size() + 1));
-}
-
 std::vector<nlohmann::json> json_lines(std::string const& path) {
   std::vector<nlohmann::json> lines;
   std::istringstream text(contents(path));
@@ -252,7 +213,6 @@ TEST_CASE("the report is one page with curves, calibration, tables and options, 
   auto const report = data.folder.file("a & b.html"), checkpoints = data.folder.file("checkpoints");
   auto const run = data.run({"--epochs", "3", "--batch-size", "50", "--report", report, "--checkpoint", checkpoints});
   REQUIRE_MESSAGE(run.status == 0, run.output);
-  CHECK_FALSE(std::filesystem::exists(report + ".partial"));
   auto const page = contents(report);
   auto const count = [](std::string const& text, std::string const& part) {
     std::size_t n = 0;
@@ -312,7 +272,6 @@ TEST_CASE("reports that cannot be") {
   write_file(report, "of an earlier run\n");
   check_refused(data.run({"--lr", "1e30", "--report", report}), {"diverged"});
   CHECK(contents(report) == "of an earlier run\n");
-  CHECK_FALSE(std::filesystem::exists(report + ".partial"));
   // Tested on one label only: no AUC, and a page all the same.
   std::string zeros;
   std::istringstream lines(head(test_tsv, 100));
@@ -323,26 +282,6 @@ TEST_CASE("reports that cannot be") {
   CHECK_MESSAGE(run.status == 0, run.output);
   CHECK(contents(report).find("test AUC nan") != std::string::npos);
   CHECK(contents(report).find("\"nan") == std::string::npos);  // no coordinate
-}
-
-TEST_CASE("an output takes the place of no input and no other output") {
-  small_data const data;
-  auto const file = data.folder.file("file"), link = data.folder.file("link");
-  auto const train = contents(data.train), test = contents(data.test);
-  std::filesystem::create_symlink(data.test, link);
-  for (std::string const option : {"--predict", "--metrics", "--report"}) {
-    CAPTURE(option);
-    check_refused(data.run({option, data.train}), {option, "other option --train", data.train});
-    check_refused(data.run({option, data.folder.file("../") + data.test.substr(data.test.find_last_of('/', data.test.rfind('/') - 1) + 1)}),
-                  {option, "other option --test"});
-    check_refused(data.run({option, link}), {option, "other option --test", link});
-  }
-  check_refused(data.run({"--predict", file, "--report", file}), {"--report", "other option --predict", file});
-  check_refused(data.run({"--metrics", file, "--report", data.folder.file("./file")}), {"--report", "other option --metrics"});
-  CHECK(contents(data.train) == train);
-  CHECK(contents(data.test) == test);
-  CHECK_FALSE(std::filesystem::exists(file));
-  CHECK(data.run({"--epochs", "1", "--predict", "/dev/null", "--report", "/dev/null"}).status == 0);
 }
 
 TEST_CASE("a finished run can be resumed, tested and trained further") {
@@ -658,12 +597,12 @@ TEST_CASE("impossible options are refused by name") {
   for (std::string const option : {"--lr", "--embedding-lr"})
     for (std::string const value : {"nan", "-1", "0", "inf", "1e99", "fast", "0.1x", ""}) {
       CAPTURE(value);
-      check_refused(with({option, value}), {option + ": not a positive number: " + value});
+      check_refused(with({option, value}), {option + ": not a number from 1e-45 to 1e+30: " + value});
     }
   for (std::string const option : {"--hash-size", "--min-count", "--bottom", "--top"})
     for (std::string const value : {"0", "-3", "x", "1.5", "99999999999999999999"}) {
       CAPTURE(value);
-      check_refused(with({option, value}), {option + ": not a positive integer: " + value});
+      check_refused(with({option, value}), {option + ": not an integer from 1 to "});
     }
   check_refused(with({"--bottom", "64,0"}), {"--bottom", "0"});
   check_refused(data.run({"--epochs", "0"}), {"--epochs"});
@@ -674,7 +613,7 @@ TEST_CASE("impossible options are refused by name") {
   check_refused(with({"--row-format", "fp8"}), {"--row-format", "fp8", "bf16"});
   check_refused(with({"--cross-layers", "2"}), {"--cross-layers", "dcn"});
   check_refused(with({"--model", "deepfm", "--cross-rank", "2"}), {"--cross-rank", "dcn"});
-  check_refused(with({"--model", "dcn", "--cross-rank", "-2"}), {"--cross-rank", "not an integer from 0 on: -2"});
+  check_refused(with({"--model", "dcn", "--cross-rank", "-2"}), {"--cross-rank", "not an integer from 0 to 536870911: -2"});
   check_refused(with({"--model", "dcn", "--cross-rank", "100000"}), {"rank", "100000"});
   check_refused(with({"--lr-schedule", "cosine"}), {"--lr-schedule", "cosine", "linear"});
   check_refused(with({"--lr-schedule", "linear"}), {"--lr-schedule", "--decay-steps"});
@@ -683,7 +622,7 @@ TEST_CASE("impossible options are refused by name") {
   for (std::string const option : {"--clip-norm", "--embedding-weight-decay"})
     for (std::string const value : {"nan", "-1", "inf", "much"}) {
       CAPTURE(value);
-      check_refused(with({option, value}), {option + ": not a number from 0 on: " + value});
+      check_refused(with({option, value}), {option + ": not a number from 1e-45 to ", ", or 0: " + value});
     }
   check_refused(with({"--hash-size", "100", "--min-count", "2"}), {"--hash-size", "--min-count"});
   check_refused(with({"--resume"}), {"--resume", "--checkpoint"});
@@ -897,9 +836,11 @@ TEST_CASE("metrics are one JSON object a line, and a resumed run adds to them") 
   CHECK(tests == 3);
   CHECK(lines.back().at("auc").get<double>() == doctest::Approx(figure(run, "auc")).epsilon(1e-4));
 
-  auto const before = contents(metrics);
+  // The checkpoint is before its epoch's test, which is made again: as it was, but for its speed.
+  auto const without_speed = [&] { return std::regex_replace(contents(metrics), std::regex("\"samples_per_second\":[^,}]*"), ""); };
+  auto const before = without_speed();
   REQUIRE(data.run({"--resume", "--epochs", "4", "--metrics", metrics, "--checkpoint", checkpoints}).status == 0);
-  CHECK(contents(metrics).starts_with(before));
+  CHECK(without_speed().starts_with(before));
   lines = json_lines(metrics);
   CHECK(lines.size() == 6 + 3);  // steps 400 and 500, and the end of the epoch
   CHECK(lines.back().at("event") == "test");
@@ -942,7 +883,6 @@ TEST_CASE("a run resumed in the midst of an epoch goes on in its metrics, too, a
       for (char const* name : {"event", "step", "epoch"}) CHECK(lines[i].at(name) == expected[i].at(name));
     for (std::size_t i = 0; i < lines.size(); ++i)
       if (lines[i].at("event") == "train") CHECK(lines[i].at("samples") == expected[i].at("samples"));
-    CHECK_FALSE(std::filesystem::exists(metrics + ".partial"));
   }
   // What is no metrics file is not taken for one.
   auto const other = data.folder.file("other");
@@ -1002,17 +942,20 @@ TEST_CASE("odd data sets are trained and tested, with nan where a figure has no 
   // A test set may lack whole columns that training has, and has values that training lacks.
   CHECK(run(all, without_integers).find("nan") == std::string::npos);
   CHECK(run(all, without_categories).find("nan") == std::string::npos);
-  // Without integers there is nothing for the bottom MLP; without categories the integers can be categories.
-  check_refused(train_ctr(without_integers, all), {"--train", "integer column"});
+  // Without integers there is no bottom MLP; without categories the integers can be categories.
+  CHECK(run(without_integers, all).find("nan") == std::string::npos);
   CHECK(run(without_categories, all).find("nan") == std::string::npos);
-  check_refused(train_ctr(without_categories, all, {"--dense-as-category", "off"}), {"--train", "category column"});
+  check_refused(train_ctr(without_categories, all, {"--dense-as-category", "off"}),
+                {"--train", "no category column", "--dense-as-category"});
+  auto const empty = path("empty", "0" + std::string(39, '\t') + "\n");
+  check_refused(train_ctr(empty, all), {"--train", "all columns are empty"});
 }
 
 TEST_CASE("training that diverges says so and is not saved") {
   small_data const data;
   auto const checkpoints = data.folder.file("checkpoints");
   auto const result = data.run({"--lr", "1e30", "--checkpoint", checkpoints});
-  check_refused(result, {"diverged", "--lr", "step"});
+  check_refused(result, {"diverged", "lower --lr", "step", "--lr 1e+30", "--embedding-lr 0.03"});
   CHECK(tessera::list_step_folders(checkpoints).empty());
 }
 
@@ -1036,48 +979,6 @@ TEST_CASE("a file that is missing or cannot be written is found before the train
   auto const result = train_ctr(data.train, bad_test);
   found_first(result, bad_test);
   CHECK(result.says("line 31"));
-}
-
-TEST_CASE("a run that fails leaves the predictions of an earlier one as they were, and none of its own") {
-  small_data const data;
-  auto const old = data.folder.file("old.csv"), fresh = data.folder.file("fresh.csv");
-  write_file(old, "of an earlier run\n");
-  auto const link = data.folder.file("link.csv");
-  std::filesystem::create_symlink(old, link);
-  for (auto const& csv : {old, fresh, link}) {
-    check_refused(data.run({"--lr", "1e30", "--predict", csv}), {"diverged"});
-    CHECK_FALSE(std::filesystem::exists(csv + ".partial"));
-  }
-  CHECK(contents(old) == "of an earlier run\n");
-  CHECK_FALSE(std::filesystem::exists(fresh));
-  REQUIRE(data.run({"--epochs", "1", "--predict", old}).status == 0);
-  CHECK(contents(old).starts_with("sample,label,probability\n"));
-  CHECK_FALSE(std::filesystem::exists(old + ".partial"));
-}
-
-TEST_CASE("what cannot be written is an error, found before training where it can be") {
-  small_data const data;
-  auto const nowhere = data.folder.file("missing/file"), below_file = data.train + "/x";
-  for (std::string const option : {"--predict", "--metrics", "--report"})
-    for (auto const& path : {nowhere, data.folder.path()}) {
-      CAPTURE(path);
-      auto const result = data.run({"--epochs", "1", option, path});
-      check_refused(result, {option, path});
-      CHECK_FALSE(result.says("epoch 1"));
-    }
-  for (auto const& path : {data.train, below_file}) {
-    auto const result = data.run({"--epochs", "1", "--checkpoint", path});
-    check_refused(result, {path});
-    CHECK_FALSE(result.says("epoch 1"));
-  }
-  if (!std::filesystem::exists("/dev/full")) return;
-  check_refused(data.run({"--epochs", "1", "--predict", "/dev/full"}), {"--predict", "/dev/full"});
-  check_refused(data.run({"--epochs", "1", "--metrics", "/dev/full"}), {"--metrics", "/dev/full"});
-  check_refused(data.run({"--epochs", "1", "--report", "/dev/full"}), {"--report", "/dev/full"});
-  check_refused(data.run({"--epochs", "1", "--checkpoint", "/dev/full"}), {"/dev/full"});
-  check_refused(run_program({"/bin/sh", "-c", "exec \"$0\" --train \"$1\" --test \"$2\" --epochs 1 > /dev/full", TESSERA_TRAIN_CTR,
-                             data.train, data.test}),
-                {"standard output"});
 }
 
 #endif

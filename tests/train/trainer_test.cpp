@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
+// ctest-optimize: -O2
+// ctest-weight: 8
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "../support/hosts.hpp"
+#include "../support/type_lists.hpp"
 #include "trainer_setup.hpp"
 
 namespace {
@@ -27,12 +29,7 @@ std::atomic<std::int64_t> heap_calls{0};
 }
 
 // Every allocation of this program, C's and C++'s alike: Eigen, for one, calls malloc. The sanitizers have a malloc of their own.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TESSERA_TEST_OTHER_MALLOC
-#endif
-#endif
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(TESSERA_TEST_OTHER_MALLOC)
+#if defined(__GLIBC__) && !TESSERA_TEST_ASAN && !TESSERA_TEST_TSAN
 extern "C" {
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
@@ -245,7 +242,7 @@ std::vector<float> dense_of(Model& model) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("a step allocates nothing once batches have stopped growing and ids are known", Store, dense_table<>, hash_table<>) {
+TEST_CASE_TEMPLATE("a step allocates nothing once batches have stopped growing and ids are known", Store, TESSERA_TEST_STORES) {
   serial_host one;
   pool_host<2> two;
   for (auto const& exec : {one.exec(), two.exec()}) {
@@ -259,9 +256,9 @@ TEST_CASE_TEMPLATE("a step allocates nothing once batches have stopped growing a
   }
 }
 
-#define TESSERA_TEST_MODELS                                                                                                 \
-  model_kind<dense_table<>, dot_products>, model_kind<hash_table<>, dot_products>, model_kind<dense_table<>, cross_layers>, \
-      model_kind<dense_table<>, factorization>
+#define TESSERA_TEST_MODELS                                                        \
+  model_kind<dense_table<>, dot_products>, model_kind<hash_table<>, cross_layers>, \
+      model_kind<dense_table<>, factorization> TESSERA_TEST_MORE_TYPES(, model_kind<hash_table<>, dot_products>)
 
 TEST_CASE_TEMPLATE("all gradients are those of the loss", Kind, TESSERA_TEST_MODELS) {
   using Store = typename Kind::store;
@@ -500,7 +497,7 @@ TEST_CASE_TEMPLATE("gradients of dense parameters and rows together are clipped 
   CHECK_THROWS_AS(of(std::numeric_limits<float>::quiet_NaN()), error);
 }
 
-TEST_CASE_TEMPLATE("each table has a rate of its own, which may change between steps", Store, dense_table<>, hash_table<>) {
+TEST_CASE_TEMPLATE("each table has a rate of its own, which may change between steps", Store, TESSERA_TEST_STORES) {
   serial_host host;
   auto const exec = host.exec();
   held_batches const batches(exec, {64});

@@ -69,7 +69,8 @@ struct error_value {
 
 /// What the library throws: a code, a sentence, and the values that were wrong.
 ///
-/// `what()` reads "pooled_lookup: id out of range (table 3, id 17, rows 10)". Copying never throws.
+/// `what()` reads "pooled_lookup: id out of range (table 3, id 17, rows 10)". It shows control characters of values as \x00, \x0a and so on;
+/// `values()` has them as they were. Copying never throws.
 class error : public std::runtime_error {
  public:
   error(errc code, std::string_view sentence, std::vector<error_value> values = {})
@@ -95,16 +96,39 @@ class error : public std::runtime_error {
     std::string result(sentence);
     char const* separator = " (";
     for (auto const& v : values) {
-      result.append(separator).append(v.name).append(" ").append(v.value);
+      append_shown(v.name, result.append(separator));
+      append_shown(v.value, result.append(" "));
       separator = ", ";
     }
     if (!values.empty()) result += ")";
     return result;
   }
 
+  // A name may come from a file: a NUL would end the message, a line feed or an escape sequence would be obeyed by who shows it.
+  static void append_shown(std::string_view text, std::string& to) {
+    constexpr char const* digits = "0123456789abcdef";
+    for (char const c : text) {
+      auto const byte = static_cast<unsigned char>(c);
+      if (byte >= 0x20 && byte != 0x7f)
+        to += c;
+      else
+        to.append("\\x").append({digits[byte >> 4], digits[byte & 15]});
+    }
+  }
+
   errc code_;
   std::size_t sentence_size_;
   std::shared_ptr<std::vector<error_value> const> values_;
 };
+
+namespace detail {
+/// Refuses a number that is no value of its enumeration, whose values count from 0 to `last`.
+template <class Enum>
+void check_choice(char const* call, char const* what, Enum choice, Enum last) {
+  if (choice < Enum{} || choice > last)
+    throw error(errc::invalid_argument, std::string(call) + ": no such " + what,
+                {{what, static_cast<std::underlying_type_t<Enum>>(choice)}});
+}
+}  // namespace detail
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -28,4 +28,8 @@ using random_seed = strong<struct random_seed_tag, std::uint64_t>;
 /// Optimizer steps taken, 1 during the first.
 using step_count = strong<struct step_count_tag, std::int64_t>;
 
+/// The most that a count of steps, batches or uses may be where it comes from a file or a caller. An int64 does not overflow by counting on
+/// from there.
+inline constexpr std::int64_t most_counted = std::int64_t{1} << 62;
+
 }  // namespace tessera::inline TESSERA_ABI

@@ -63,8 +63,8 @@ class block_walk {
   }
   /// @throws tessera::error incompatible, in the reader's name, for a position that there is not; then nothing has changed.
   void seek(char const* reader, reader_position const& position) {
-    bool known = position.epoch >= 0 && position.epoch < std::int64_t{1} << 32 && position.batch >= 0 && position.block >= 0 &&
-                 position.block <= blocks() && position.offset >= 0;
+    bool known = position.epoch >= 0 && position.epoch < std::int64_t{1} << 32 && position.batch >= 0 && position.batch <= most_counted &&
+                 position.block >= 0 && position.block <= blocks() && position.offset >= 0;
     if (known) {
       order(position.epoch);
       known = position.offset < (position.block == blocks() ? 1 : log_->rows(order_[position.block]));

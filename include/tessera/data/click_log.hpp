@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -50,17 +52,23 @@ class click_log {
   /// A checksum of all bytes of all files in their order, and of how blocks cut them: other data have, almost surely, another.
   std::uint32_t fingerprint() const noexcept { return fingerprint_.value(); }
 
-  /// Reads a block; `text` holds its bytes meanwhile. Allocates only when a buffer grows.
-  /// @throws tessera::error out_of_range for no such block; corrupt_file when the file is not what it was; as the constructor.
+  /// Reads a block; `text` holds its bytes meanwhile, whose checksum is compared with that of the first time. Allocates only when a buffer
+  /// grows. @throws tessera::error out_of_range for no such block; corrupt_file when its bytes are not what they were; as the constructor.
   void read(host_exec const& exec, std::int64_t block, buffer<char>& text, raw_rows& out) const {
     if (block < 0 || block >= block_count())
       throw error(errc::out_of_range, "click_log: no such block", {{"block", block}, {"blocks", block_count()}});
     auto const& known = blocks_[static_cast<std::size_t>(block)];
     auto const& file = files_[known.file];
-    read_criteo(exec, file, known.block, text, out);
-    if (out.size() != known.rows)
-      throw error(errc::corrupt_file, "click_log: the file has changed since it was opened",
-                  {{"file", file.path()}, {"block", known.block}, {"rows", out.size()}, {"expected", known.rows}});
+    crc32_sum sum(known.sum_before);
+    add_pieces(exec, read_criteo(exec, file, known.block, text, out), sum);
+    if (sum.value() == known.sum_behind && out.size() == known.rows) return;
+    std::vector<error_value> values{
+        {"file", file.path()}, {"block", known.block}, {"checksum", sum.value()}, {"expected checksum", known.sum_behind}};
+    if (out.size() != known.rows) {
+      values.emplace_back("rows", out.size());
+      values.emplace_back("expected rows", known.rows);
+    }
+    throw error(errc::corrupt_file, "click_log: the file has changed since it was opened", std::move(values));
   }
 
  private:
@@ -69,6 +77,7 @@ class click_log {
     std::int64_t block;  // of the file
     std::int64_t first_row;
     std::int64_t rows;
+    std::uint32_t sum_before, sum_behind;  // the fingerprint before the block's bytes, and with them
   };
 
   click_log(host_exec const& exec, std::vector<std::string> const& files, click_statistics* statistics, click_log_options options) {
@@ -80,10 +89,11 @@ class click_log {
       if (file.block_count() == 0)
         throw error(errc::parse_error, "click_log: an empty file", {{"file", path}, {"line", 1}, {"field", "label"}, {"text", "\"\""}});
       for (std::int64_t block = 0; block < file.block_count(); ++block) {
-        add_to_fingerprint(exec, read_criteo(exec, file, block, text, rows));
+        auto const sum_before = fingerprint_.value();
+        add_pieces(exec, read_criteo(exec, file, block, text, rows), fingerprint_);
         if (rows.size() == 0) continue;
         if (statistics != nullptr) statistics->add(exec, rows.view());
-        blocks_.push_back({files_.size() - 1, block, rows_, rows.size()});
+        blocks_.push_back({files_.size() - 1, block, rows_, rows.size(), sum_before, fingerprint_.value()});
         rows_ += rows.size();
         largest_block_rows_ = std::max(largest_block_rows_, rows.size());
       }
@@ -91,12 +101,16 @@ class click_log {
   }
 
   // Pieces are summed by the team, then the sums in order.
-  void add_to_fingerprint(host_exec const& exec, vector_view<char const> text) {
-    constexpr std::int64_t piece = 1 << 18;
-    buffer<std::uint32_t> sums(exec, divide_up(text.size(), piece));
-    for_each_piece(exec, text.size(), piece,
-                   [&](std::int64_t first, std::int64_t last) { sums[first / piece] = crc32_of(text.slice(first, last - first)); });
-    fingerprint_.update(as_bytes(std::as_const(sums).view()));
+  static void add_pieces(host_exec const& exec, vector_view<char const> text, crc32_sum& sum) {
+    constexpr std::int64_t piece = 1 << 18, most_pieces = 64;
+    std::array<std::uint32_t, most_pieces> sums;
+    for (std::int64_t done = 0; done < text.size(); done += most_pieces * piece) {
+      auto const part = text.slice(done, std::min(most_pieces * piece, text.size() - done));
+      for_each_piece(exec, part.size(), piece, [&](std::int64_t first, std::int64_t last) {
+        sums[static_cast<std::size_t>(first / piece)] = crc32_of(part.slice(first, last - first));
+      });
+      sum.update(as_bytes(vector_view<std::uint32_t const>(sums.data(), divide_up(part.size(), piece))));
+    }
   }
 
   std::vector<line_blocks> files_;

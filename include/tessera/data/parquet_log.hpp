@@ -94,6 +94,9 @@ class chunk_source final : public arrow_source {
 /// integer, a time too, or a date, time or timestamp, in the unit of the file; neither is null, nor is a label. Unsigned integers of 64
 /// bits keep their bits. A row's id is its number over all files.
 ///
+/// With `verify`, bytes of a column that change in place while a log is open are noticed in files of `parquet_writer`, by checksums in
+/// their footers; in files of others, where pages have checksums that no longer match.
+///
 /// Opening reads the footers alone. A column is decoded by one thread, straight to where it stays; Arrow's buffers of one column chunk a
 /// thread lie in its pool. Threads may read through one object at once. Move-only.
 class parquet_log {

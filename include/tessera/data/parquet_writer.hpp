@@ -5,14 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -32,7 +28,7 @@
 #include <tessera/core/view.hpp>
 #include <tessera/data/parquet_file.hpp>
 #include <tessera/data/sample_columns.hpp>
-#include <tessera/files/atomic_folder.hpp>
+#include <tessera/files/atomic_file.hpp>
 #include <tessera/files/checksum.hpp>
 #include <tessera/files/posix_file.hpp>
 
@@ -61,17 +57,16 @@ namespace detail {
 // Where Arrow writes. Sums all bytes as they pass, and holds back the footer, in front of which sums will stand.
 class parquet_sink final : public arrow::io::OutputStream {
  public:
-  explicit parquet_sink(std::string path) : file_(posix_file::create(std::move(path))) {}
-  /// Removes the file, unless `keep` was called.
-  ~parquet_sink() override {
-    std::error_code ignored;
-    if (!keeps_) std::filesystem::remove(file_.path(), ignored);
-  }
+  explicit parquet_sink(std::string target) : staged_(std::move(target)), file_(posix_file::create(staged_.path())) {}
 
   posix_file& file() noexcept { return file_; }
+  /// Gives the file its name.
+  void commit() {
+    file_.close();
+    staged_.commit();
+  }
   void hold_back() noexcept { holds_back_ = true; }
   void abandon() noexcept { abandoned_ = true; }
-  void keep() noexcept { keeps_ = true; }
   std::string const& held_back() const noexcept { return held_back_; }
   /// What the last failure of `Write` was: Arrow knows only that there was one.
   std::exception_ptr failure() const noexcept { return failure_; }
@@ -117,13 +112,14 @@ class parquet_sink final : public arrow::io::OutputStream {
     return found->sum;
   }
 
+  staged_file staged_;
   posix_file file_;
   crc32_sum sum_;
   std::int64_t position_ = 0;
   std::vector<end> ends_;
   std::string held_back_;
   std::exception_ptr failure_;
-  bool holds_back_ = false, abandoned_ = false, keeps_ = false;
+  bool holds_back_ = false, abandoned_ = false;
 };
 
 inline std::shared_ptr<parquet::schema::GroupNode> parquet_schema_of(sample_schema const& schema) {
@@ -181,7 +177,7 @@ inline void write_lists(parquet::ColumnWriter& column, jagged_view<std::int64_t 
 
 /// Writes samples as a Parquet file: label and dense columns as float, lists as list<int64>, session and time as int64, none of them null.
 ///
-/// The file stands beside its name, as `path` + ".partial", until `finish` has it on the device and renames it; a writer that goes without
+/// The file stands beside its name, as a `staged_file`, until `finish` has it on the device and renames it; a writer that goes without
 /// leaves nothing. Columns are encoded each by a thread; the bytes do not depend on how many there are. In memory is what was compressed of
 /// the row group that is being written, in Arrow's pool. Every page has Parquet's checksum, and in front of the footer stand checksums of
 /// all else, which `parquet_log` compares and other readers skip. After an exception the writer is good for nothing but destruction.
@@ -195,7 +191,7 @@ class parquet_writer {
                                       std::pair("row_group_bytes", options_.row_group_bytes), std::pair("page_bytes", options_.page_bytes)})
       if (value < 1) throw error(errc::invalid_argument, "parquet_writer: options", {{"file", path_}, {name, value}});
     auto const fields = detail::parquet_schema_of(schema_);
-    sink_ = std::make_shared<detail::parquet_sink>(partial());
+    sink_ = std::make_shared<detail::parquet_sink>(path_);
     guarded([&] { file_ = parquet::ParquetFileWriter::Open(sink_, fields, properties()); });
   }
   parquet_writer(parquet_writer&&) noexcept = default;
@@ -247,18 +243,11 @@ class parquet_writer {
     auto& file = sink_->file();
     file.append(text);
     written_.file_bytes = file.size();
-    file.sync();
-    file.close();
-    if (std::rename(partial().c_str(), path_.c_str()) != 0) detail::throw_io_error("cannot rename file", path_, errno);
-    sink_->keep();
-    auto const folder = std::filesystem::path(path_).parent_path().string();
-    detail::sync_folder(folder.empty() ? "." : folder);
+    sink_->commit();
     return written_;
   }
 
  private:
-  std::string partial() const { return path_ + ".partial"; }
-
   template <class F>
   void guarded(F const& f) {
     try {

@@ -11,10 +11,11 @@
 
 namespace tessera::inline TESSERA_ABI {
 
-/// Where the next batch begins: what a checkpoint saves to go on from.
+/// Where the next batch begins: what a checkpoint saves to go on from. A position taken after an epoch's last batch is still of that epoch:
+/// the first `next` of a reader that goes on from there returns false.
 struct reader_position {
   std::int64_t epoch = 0;
-  std::int64_t block = 0;   // ordinal in the epoch's order; the number of blocks behind the last batch of an epoch
+  std::int64_t block = 0;   // ordinal in the epoch's order; after the last batch the number of blocks, until `next` returns false
   std::int64_t offset = 0;  // samples of that block before
   std::int64_t batch = 0;   // batches of the run before: the next batch's id
 

@@ -188,6 +188,8 @@ class sample_reader {
   static sample_reader_options checked(Source const& source, sample_reader_options options) {
     if (options.batch_size < 1)
       throw error(errc::invalid_argument, "sample_reader: option batch_size", {{"batch_size", options.batch_size}, {"least", 1}});
+    detail::check_choice("sample_reader", "order", options.order, sample_order::sessions);
+    detail::check_choice("sample_reader", "dense", options.dense, dense_values::log);
     auto const blocks = source.block_count();
     if (options.first_block < 0 || options.first_block > blocks || options.blocks < -1 || options.blocks > blocks - options.first_block)
       throw error(errc::invalid_argument, "sample_reader: no such blocks",

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -22,6 +21,7 @@
 #include <tessera/data/sample_columns.hpp>
 #include <tessera/data/session_runs.hpp>
 #include <tessera/data/session_sampling.hpp>
+#include <tessera/files/atomic_file.hpp>
 #include <tessera/files/atomic_folder.hpp>
 #include <tessera/files/json.hpp>
 
@@ -99,11 +99,9 @@ class clustering_work {
     nlohmann::json const text{{"format", clustering_format}, {"task", task_},
                               {"blocks", progress_.blocks},  {"largest_block", progress_.largest_block},
                               {"next", progress_.next},      {"runs", runs}};
-    auto const aside = path(progress_file) + ".partial";
-    write_json(aside, text);
-    posix_file::open(aside).sync();
-    if (std::rename(aside.c_str(), path(progress_file).c_str()) != 0) throw_io_error("cannot rename file", path(progress_file), errno);
-    sync_folder(folder_);
+    staged_file staged(path(progress_file));
+    write_json(staged.path(), text);
+    staged.commit();
     remove_others();
   }
 
@@ -143,15 +141,13 @@ class clustering_work {
 
   // Files with our names that the progress does not tell of.
   void remove_others() const noexcept {
-    std::error_code failure;
-    std::vector<std::filesystem::path> found;
-    for (std::filesystem::directory_iterator entry(folder_, failure), end; !failure && entry != end; entry.increment(failure)) {
-      auto const name = entry->path().filename().string();
-      bool const is_run = name.starts_with("run-") && (name.ends_with(".parquet") || name.ends_with(".parquet.partial"));
+    std::error_code ignored;
+    for (auto const& file : entries_of(folder_, "run-")) {
+      auto const name = std::filesystem::path(file).filename().string();
       bool const is_used = std::any_of(progress_.runs.begin(), progress_.runs.end(), [&](run const& r) { return r.file == name; });
-      if ((is_run && !is_used) || name == std::string(progress_file) + ".partial") found.push_back(entry->path());
+      if (name.ends_with(".parquet") && !is_used) std::filesystem::remove(file, ignored);
     }
-    for (auto const& file : found) std::filesystem::remove(file, failure);
+    remove_leftover_files(folder_);
   }
 
   std::string folder_;

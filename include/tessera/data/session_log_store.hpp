@@ -52,6 +52,7 @@ class session_log_store {
   explicit session_log_store(session_log_store_options options = {}) : options_(options) {
     if (options.shards < 1 || options.block_bytes < 1)
       throw error(errc::invalid_argument, "session_log_store: options", {{"shards", options.shards}, {"block_bytes", options.block_bytes}});
+    detail::check_choice("session_log_store", "key", options.key, sample_key::sample);
     for (std::int64_t i = 0; i < options.shards; ++i) {
       auto& shard = shards_.emplace_back();
       auto codec = arrow::util::Codec::Create(arrow::Compression::ZSTD, options.zstd_level);

@@ -112,6 +112,8 @@ inline void check_feature(session_feature const& f, std::int64_t number) {
                 {{"feature", number}, {"name", f.name}, {what, value}});
   };
   if (f.name.empty()) refuse("name", "");
+  check_choice("session_clicks", "kind", f.kind, session_feature_kind::item);
+  check_choice("session_clicks", "lengths", f.lengths, list_lengths::uniform);
   if (!(f.stays >= 0 && f.stays <= 1)) refuse("stays", f.stays);
   if (f.group < -1) refuse("group", f.group);
   if (f.most_new < 1 || f.most_new > 255) refuse("most_new", f.most_new);

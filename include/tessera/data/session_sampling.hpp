@@ -41,10 +41,11 @@ struct sample_selection {
   }
 };
 
-/// @throws tessera::error invalid_argument unless 0 <= rate <= 1.
+/// @throws tessera::error invalid_argument unless 0 <= rate <= 1, and for a key that is none.
 inline void validate(sample_selection const& selection) {
   if (!(selection.rate >= 0 && selection.rate <= 1))
     throw error(errc::invalid_argument, "sample_selection: a share is between 0 and 1", {{"rate", selection.rate}});
+  detail::check_choice("sample_selection", "key", selection.key, sample_key::sample);
 }
 
 /// Over which shard a sample goes, of so many. @pre shards >= 1.

@@ -74,6 +74,7 @@ session_shards write_session_shards(host_exec const& exec, Source const& source,
   sample_schema const& schema = source.schema();
   validate(options.selection);
   if (options.shards < 1) throw error(errc::invalid_argument, "write_session_shards: shards", {{"shards", options.shards}});
+  detail::check_choice("write_session_shards", "key", options.key, sample_key::sample);
   bool const by_session =
       options.key == sample_key::session || (options.selection.key == sample_key::session && options.selection.rate < 1);
   if (by_session && schema.session.empty()) throw error(errc::invalid_argument, "write_session_shards: the schema has no session");

@@ -13,6 +13,7 @@
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/linked_numbers.hpp>
 #include <tessera/core/philox.hpp>
+#include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_store.hpp>
 
@@ -161,6 +162,9 @@ struct admit_by_frequency {
     }
     void restore(host_exec const& exec, matrix_view<std::int64_t const> words) {
       for (std::int64_t i = 0; i < words.rows(); ++i) {
+        if (words(i, 1) < 1 || words(i, 1) > most_counted)
+          throw error(errc::out_of_range, "admit_by_frequency: a count that no id has",
+                      {{"id", words(i, 0)}, {"count", words(i, 1)}, {"most", most_counted}});
         admitted(words(i, 0));
         add(exec, words(i, 0), {words(i, 1), words(i, 2)});
       }

@@ -86,6 +86,7 @@ template <class Exec, class Tables, class F>
 void with_shared_gradients(Exec const& exec, char const* call, Tables const& tables, vector_view<pooled_feature const> features,
                            basic_deduplicated_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
                            deduplicated_backward_options options, F const& f) {
+  check_choice(call, "sums", options.sums, shared_gradients::expanded);
   auto const batch = saved.batch();
   if (batch.groups.empty()) return f(saved.lookup, gradients);
   check_shared_gradients(call, vector_view<element_in<Tables const> const>(tables), features, saved, gradients);

@@ -12,6 +12,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/linked_numbers.hpp>
+#include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_store.hpp>
 
@@ -253,6 +254,9 @@ struct evict_lfu {
       words[1] = rows_[slot].batch;
     }
     void restore(host_exec const& exec, std::int64_t slot, std::int64_t const* words) {
+      if (words[0] < 1 || words[0] > most_counted)
+        throw error(errc::out_of_range, "evict_lfu: a count that no row has",
+                    {{"slot", slot}, {"count", words[0]}, {"most", most_counted}});
       reserve_group(exec);
       auto before = order_.last;
       while (before >= 0 && groups_[before].count >= words[0]) before = groups_.previous(before);

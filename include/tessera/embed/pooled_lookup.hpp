@@ -54,6 +54,13 @@ struct pooled_feature {
 
 namespace detail {
 
+inline void check_poolings(char const* call, vector_view<pooled_feature const> features) {
+  for (std::int64_t key = 0; key < features.size(); ++key)
+    if (features[key].pooling > pooling::max)
+      throw error(errc::invalid_argument, std::string(call) + ": no such pooling",
+                  {{"feature", key}, {"pooling", static_cast<int>(features[key].pooling)}});
+}
+
 /// Samples a piece, so that a piece reads about 256 KiB of rows whatever the shape.
 constexpr std::int64_t bags_per_piece(std::int64_t bags, std::int64_t values, std::int64_t row_bytes) noexcept {
   std::int64_t const bytes_a_bag = bags == 0 ? row_bytes : (divide_up(values, bags) + 1) * row_bytes;
@@ -318,7 +325,7 @@ struct pooled_lookup_fn {
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
     saved.clear();
-    check(exec, held, features, batch, out);
+    check(exec, held, features, batch, out, options);
     training_lookup(exec, stores, features, batch, saved, [&](std::int64_t const* slots) {
       if constexpr (device_execution<Exec>)
         pooled_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options);
@@ -334,7 +341,7 @@ struct pooled_lookup_fn {
     using store = element_in<Tables const>;
     expect_tables_of<Exec, store>();
     vector_view<store const> const stores(tables);
-    check(exec, stores, features, batch, out);
+    check(exec, stores, features, batch, out, options);
     evaluation_lookup(exec, stores, features, batch, [&](std::int64_t const* slots) {
       pooled_lookup_impl<Exec>::run(exec, stores, features, batch, slots, out, options);
     });
@@ -343,8 +350,10 @@ struct pooled_lookup_fn {
  private:
   template <class Exec, class Store>
   static void check(Exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
-                    keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out) {
+                    keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out, lookup_options const& options) {
+    check_choice("pooled_lookup", "out_of_range", options.out_of_range, out_of_range_ids::zero);
     check_lookup_call("pooled_lookup", tables, features, batch, out.size());
+    check_poolings("pooled_lookup", features);
     validate_batch(exec, batch);
     for (std::int64_t key = 0; key < batch.keys; ++key) {
       check_lookup_matrix("pooled_lookup", key, batch.rows(key), tables[features[key].table].dim(), out[key]);

@@ -138,6 +138,7 @@ void check_pooled_backward(char const* call, vector_view<Store const> tables, ve
                            basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients) {
   check_saved<Store>(call, features, saved);
   check_lookup_call(call, tables, features, saved.batch, gradients.size());
+  check_poolings(call, features);
   for (std::int64_t key = 0; key < saved.batch.keys; ++key)
     check_lookup_matrix(call, key, saved.batch.rows(key), tables[features[key].table].dim(), gradients[key]);
   check_saved_maxima(call, tables, features, saved);

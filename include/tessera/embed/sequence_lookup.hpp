@@ -128,7 +128,7 @@ struct sequence_lookup_fn {
     vector_view<store> const stores(tables);
     vector_view<store const> const held(stores);
     saved.clear();
-    check(exec, held, features, batch, out);
+    check(exec, held, features, batch, out, options);
     training_lookup(exec, stores, features, batch, saved,
                     [&](std::int64_t const* slots) { sequence_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options); });
   }
@@ -140,7 +140,7 @@ struct sequence_lookup_fn {
     using store = element_in<Tables const>;
     expect_tables_of<Exec, store>();
     vector_view<store const> const stores(tables);
-    check(exec, stores, features, batch, out);
+    check(exec, stores, features, batch, out, options);
     evaluation_lookup(exec, stores, features, batch, [&](std::int64_t const* slots) {
       sequence_lookup_impl<Exec>::run(exec, stores, features, batch, slots, out, options);
     });
@@ -149,7 +149,8 @@ struct sequence_lookup_fn {
  private:
   template <class Exec, class Store>
   static void check(Exec const& exec, vector_view<Store const> tables, vector_view<std::int64_t const> features,
-                    keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out) {
+                    keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out, lookup_options const& options) {
+    check_choice("sequence_lookup", "out_of_range", options.out_of_range, out_of_range_ids::zero);
     check_lookup_call("sequence_lookup", tables, features, batch, out.size());
     validate_batch(exec, batch);
     for (std::int64_t key = 0; key < batch.keys; ++key) {

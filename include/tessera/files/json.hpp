@@ -14,6 +14,7 @@
 
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
+#include <tessera/core/types.hpp>
 #include <tessera/files/posix_file.hpp>
 
 namespace tessera::inline TESSERA_ABI {
@@ -42,6 +43,27 @@ class json_strictness {
   std::vector<std::set<std::string>> keys_;  // of the objects that are open
 };
 
+// What the JSON library says, without the number that it gives its exceptions.
+inline std::string json_reason(nlohmann::json::exception const& e) {
+  std::string reason(e.what());
+  if (auto const prefix = reason.find("] "); prefix != reason.npos) reason.erase(0, prefix + 2);
+  return reason;
+}
+
+// The way to the string that cannot be printed, as "options/label".
+inline std::string unprintable_field(nlohmann::json const& value) {
+  if (!value.is_structured()) return {};
+  for (auto const& [key, inner] : value.items()) {
+    try {
+      inner.dump();
+    } catch (nlohmann::json::exception const&) {
+      auto const rest = unprintable_field(inner);
+      return rest.empty() ? key : key + "/" + rest;
+    }
+  }
+  return {};
+}
+
 }  // namespace detail
 
 /// Parses one JSON value; `file` is for messages.
@@ -53,19 +75,18 @@ inline nlohmann::json parse_json(std::string_view text, std::string const& file)
       return strictness(depth, seen, parsed);
     });
   } catch (nlohmann::json::exception const& e) {
-    std::string_view reason(e.what());
-    if (auto const prefix = reason.find("] "); prefix != reason.npos) reason.remove_prefix(prefix + 2);
-    throw error(errc::parse_error, "not JSON", {{"file", file}, {"reason", reason}});
+    throw error(errc::parse_error, "not JSON", {{"file", file}, {"reason", detail::json_reason(e)}});
   }
 }
 
 /// The text of a JSON value, on one line (indent -1) or indented; `file` is for messages.
-/// @throws tessera::error invalid_argument for a string that is not UTF-8.
+/// @throws tessera::error invalid_argument, naming file and field, for a string that is not UTF-8.
 inline std::string print_json(nlohmann::json const& value, std::string const& file, int indent = -1) {
   try {
     return value.dump(indent);
   } catch (nlohmann::json::exception const& e) {
-    throw error(errc::invalid_argument, "cannot be written as JSON", {{"file", file}, {"reason", e.what()}});
+    throw error(errc::invalid_argument, "cannot be written as JSON",
+                {{"file", file}, {"field", detail::unprintable_field(value)}, {"reason", detail::json_reason(e)}});
   }
 }
 
@@ -97,6 +118,14 @@ inline std::int64_t json_integer(nlohmann::json const& object, std::string_view 
       !value.is_number_unsigned() || value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (!value.is_number_integer() || !fits) detail::throw_json_type(value, field, file, "integer");
   return value.get<std::int64_t>();
+}
+
+/// A field that is a count: an integer from 0 to `most_counted`.
+inline std::int64_t json_count(nlohmann::json const& object, std::string_view field, std::string const& file) {
+  auto const count = json_integer(object, field, file);
+  if (count < 0 || count > most_counted)
+    throw error(errc::parse_error, "JSON field is no count", {{"file", file}, {"field", field}, {"found", count}, {"most", most_counted}});
+  return count;
 }
 
 /// A field that is a number, integer or not.

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -32,6 +33,15 @@ inline std::string step_folder_name(step_count step) {
   return "step-" + digits;
 }
 
+/// The step that a folder's name says; none for any other name.
+inline std::optional<step_count> step_of_folder_name(std::string_view name) {
+  step_count step;
+  if (!name.starts_with("step-")) return {};
+  std::from_chars(name.data() + 5, name.data() + name.size(), step.value);
+  if (step.value < 0 || name != step_folder_name(step)) return {};
+  return step;
+}
+
 /// The committed folders in `parent`, the oldest first; none when there is no `parent`. The last is the newest; one before it may still
 /// be loadable when that is not. @throws tessera::error io_error.
 inline std::vector<step_folder> list_step_folders(std::string const& parent) {
@@ -39,13 +49,9 @@ inline std::vector<step_folder> list_step_folders(std::string const& parent) {
   std::error_code failure;
   for (std::filesystem::directory_iterator entry(parent.empty() ? "." : parent, failure), end; !failure && entry != end;
        entry.increment(failure)) {
-    auto const name = entry->path().filename().string();
-    step_count step;
-    if (!name.starts_with("step-")) continue;
-    std::from_chars(name.data() + 5, name.data() + name.size(), step.value);
     std::error_code unreadable;
-    if (step.value >= 0 && name == step_folder_name(step) && entry->is_directory(unreadable))
-      found.push_back({step, entry->path().string()});
+    if (auto const step = step_of_folder_name(entry->path().filename().native()); step && entry->is_directory(unreadable))
+      found.push_back({*step, entry->path().string()});
   }
   if (failure && failure != std::errc::no_such_file_or_directory) detail::throw_io_error("cannot list folder", parent, failure.message());
   std::sort(found.begin(), found.end(), [](auto const& a, auto const& b) { return a.step < b.step; });

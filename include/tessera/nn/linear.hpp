@@ -87,6 +87,7 @@ struct linear_forward_fn {
   template <execution Exec, gemm_policy Gemm>
   void operator()(Exec const& exec, Gemm const& policy, matrix_view<float const> x, linear_view<float const> layer, activation act,
                   matrix_view<float> y) const {
+    check_choice("linear_forward", "activation", act, activation::relu);
     check_linear(x.columns(), y.columns(), layer);
     gemm(exec, policy, x, transposed(layer.weight), y, [&](matrix_view<float> tile, std::int64_t, std::int64_t column) {
       auto const* const bias = layer.bias.data() + column;
@@ -116,6 +117,7 @@ struct linear_backward_input_fn {
   template <execution Exec, gemm_policy Gemm>
   void operator()(Exec const& exec, Gemm const& policy, matrix_view<float const> gradient, linear_view<float const> layer,
                   activation act_before, matrix_view<float const> x, matrix_view<float> x_gradient) const {
+    check_choice("linear_backward_input", "activation", act_before, activation::relu);
     check_linear(x_gradient.columns(), gradient.columns(), layer);
     if (act_before == activation::identity) return gemm(exec, policy, gradient, layer.weight, x_gradient);
     if (x.rows() != x_gradient.rows() || x.columns() != x_gradient.columns())

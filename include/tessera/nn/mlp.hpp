@@ -201,6 +201,7 @@ class mlp {
   }
 
   void initialise(host_exec const& exec, mlp_options const& options) {
+    detail::check_choice("mlp", "activation", options.last, activation::relu);
     for (std::int64_t l = 0; l < layers(); ++l) {
       auto const view = layer(parameters(), l);
       detail::initialise_weight(exec, view.weight, 6 * in(l), options.seed, options.stream, static_cast<std::uint64_t>(l));

@@ -26,10 +26,7 @@ constexpr segment_pooling as_segments(sequence_pooling mode) noexcept {
   return mode == sequence_pooling::mean ? segment_pooling::mean : segment_pooling::sum;
 }
 
-inline void check_sequence_pooling(char const* call, sequence_pooling mode) {
-  if (mode != sequence_pooling::mean && mode != sequence_pooling::sum && mode != sequence_pooling::last)
-    throw error(errc::invalid_argument, std::string(call) + ": no such pooling", {{"pooling", static_cast<int>(mode)}});
-}
+inline void check_sequence_pooling(char const* call, sequence_pooling mode) { check_choice(call, "pooling", mode, sequence_pooling::last); }
 
 // As pool_segments does.
 inline void check_pool_sequences(char const* call, std::int64_t rows, std::int64_t dim, matrix_view<float const> pooled) {

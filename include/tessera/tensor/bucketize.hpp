@@ -79,6 +79,7 @@ struct block_buckets {
   outside_blocks outside = outside_blocks::refuse;
 
   void check(std::int64_t keys, std::int64_t) const {
+    detail::check_choice("block_buckets", "outside", outside, outside_blocks::spread);
     if (!block_sizes.empty() && block_sizes.size() != keys)
       throw error(errc::shape_mismatch, "block_buckets: one block size a key", {{"keys", keys}, {"block sizes", block_sizes.size()}});
     if (block_sizes.empty() && block_size < 1)
@@ -161,7 +162,6 @@ struct bucketize_impl<host_exec> {
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets,
                                                           Policy const& policy, vector_view<std::int64_t> positions,
                                                           std::vector<std::string> const* names, result_room room) {
-    check_rows("bucketize", "in", in);
     check_room("bucketize", in.size(), room);
     if (!positions.empty() && positions.size() != in.size())
       throw error(errc::shape_mismatch, "bucketize: one position a value", {{"values", in.size()}, {"positions", positions.size()}});
@@ -337,8 +337,12 @@ struct bucketize_fn {
   static auto run(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets, Policy const& policy,
                   vector_view<std::int64_t> positions, std::vector<std::string> const* names, result_room room) {
     static_assert(std::is_integral_v<T>, "bucketize: ids are integers");
+    if constexpr (!device_execution<Exec>) check_rows("bucketize", "in", in);
     if (buckets < 1 || buckets > std::numeric_limits<std::int32_t>::max())
       throw error(errc::invalid_argument, "bucketize: number of buckets", {{"buckets", buckets}});
+    if (!is_countable(buckets, in.keys) || !is_countable(buckets, in.rows()))
+      throw error(errc::invalid_argument, "bucketize: more rows than can be counted",
+                  {{"buckets", buckets}, {"keys", in.keys}, {"rows", in.rows()}});
     if constexpr (requires { policy.check(in.keys, buckets); }) policy.check(in.keys, buckets);
     return bucketize_impl<Exec>::run(exec, in, buckets, policy, positions, names, room);
   }

@@ -42,8 +42,7 @@ keyed_jagged_view<T const, Offset> input_view(keyed_jagged<T, Offset, Exec> cons
 
 template <class Input>
 void check_inputs(char const* call, vector_view<Input> inputs) {
-  if constexpr (checked)
-    for (std::int64_t i = 0; i < inputs.size(); ++i) check_rows(call, "inputs[" + std::to_string(i) + "]", input_view(inputs[i]));
+  for (std::int64_t i = 0; i < inputs.size(); ++i) check_rows(call, "inputs[" + std::to_string(i) + "]", input_view(inputs[i]));
 }
 
 // Weighted and unweighted values do not mix. `has_values(input)` says here and below whether there are any.

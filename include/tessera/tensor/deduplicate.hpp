@@ -282,13 +282,13 @@ struct deduplicate_fn {
   static auto keyed(Exec const& exec, keyed_jagged_view<T, Offset> batch, vector_view<std::int64_t const> keys_per_group,
                     std::vector<std::string> const* names, result_room room) {
     using value = std::remove_const_t<T>;
+    if constexpr (!device_execution<Exec>) check_rows("deduplicate", "batch", batch);
     std::int64_t const samples = batch.keys == 0 ? 0 : batch.rows(0);
     check_sizes(
         batch.keys, keys_per_group, [&](std::int64_t key) { return batch.rows(key); }, samples, names);
     if constexpr (device_execution<Exec>) {
       return deduplicate_impl<Exec>::run(exec, batch, keys_per_group, room);
     } else {
-      check_rows("deduplicate", "batch", batch);
       buffer<jagged_view<value const, Offset>> columns(exec, batch.keys);
       buffer<float const*> weights(exec, batch.weighted() ? batch.keys : 0);
       for (std::int64_t key = 0; key < batch.keys; ++key) columns[key] = batch.key(key);

@@ -81,11 +81,11 @@ struct deduplicate_partial_fn {
   static partial_inverse_keyed_jagged<T, Offset> run(host_exec const& exec, keyed_jagged_view<T const, Offset> in,
                                                      vector_view<std::int64_t const> ids, std::vector<std::string> const* names,
                                                      result_room room) {
+    check_rows("deduplicate_partial", "batch", in);
     for (std::int64_t key = 0; key < in.keys; ++key)
       if (in.rows(key) != ids.size())
         throw error(errc::shape_mismatch, "deduplicate_partial: a row a sample in every key",
                     {{"key", key_label(names, key)}, {"rows", in.rows(key)}, {"sessions", ids.size()}});
-    check_rows("deduplicate_partial", "batch", in);
     session_order const order(exec, ids);
     workspace<T, Offset> work(exec, in, order);
     for_each_session(exec, in.keys, order, [&](std::int64_t key, std::int64_t s) { lay(in, order, key, s, work); });

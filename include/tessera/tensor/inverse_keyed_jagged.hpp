@@ -74,6 +74,8 @@ namespace detail {
 template <class T, class Offset>
 void check_groups(char const* call, inverse_keyed_jagged_view<T, Offset> view) {
   if (view.samples < 0) throw error(errc::invalid_argument, std::string(call) + ": samples", {{"samples", view.samples}, {"least", 0}});
+  if (!is_countable(view.samples, view.keys()))
+    throw error(errc::invalid_argument, std::string(call) + ": samples", {{"samples", view.samples}, {"keys", view.keys()}});
   std::int64_t key = 0;
   for (auto const& group : view.groups) {
     if (group.first_key != key || group.keys < 1 || group.keys > view.keys() - key)
@@ -129,7 +131,7 @@ class inverse_keyed_jagged {
     result.distinct_ = std::move(distinct);
     result.inverses_ = std::move(inverses);
     result.samples_ = samples;
-    if (samples < 0 || result.inverses_.size() != samples * keys_per_group.size())
+    if (samples < 0 || !detail::is_countable(samples, keys_per_group.size()) || result.inverses_.size() != samples * keys_per_group.size())
       throw error(errc::shape_mismatch, "inverse_keyed_jagged: one inverse a group and sample",
                   {{"inverses", result.inverses_.size()}, {"groups", keys_per_group.size()}, {"samples", samples}});
     std::int64_t key = 0;

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <ostream>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -21,7 +23,7 @@
 namespace tessera::inline TESSERA_ABI {
 
 /// Rows of different length: row i is values[offsets[i], offsets[i + 1]). A view of a part shares `values` with the whole, so
-/// offsets[0] need not be 0. Trivially copyable.
+/// offsets[0] need not be 0. Operations on the host refuse rows that reach past `room`. Trivially copyable.
 template <class T, class Offset = std::int64_t>
 struct jagged_view {
   T* values = nullptr;              // (>= offsets[rows],)
@@ -58,6 +60,27 @@ struct jagged_view {
 };
 
 static_assert(std::is_trivially_copyable_v<jagged_view<float>>);
+
+namespace detail {
+
+template <class View>
+void check_rows(char const* call, std::string_view argument, View view);
+
+/// How many offsets bound so many rows, or keys. @throws tessera::error invalid_argument for a number that no memory has.
+inline std::int64_t bounds_of(char const* owner, char const* what, std::int64_t count) {
+  constexpr auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(std::int64_t)) - 1;
+  if (count < 0 || count > most)
+    throw error(errc::invalid_argument, std::string(owner) + ": number of " + what, {{what, count}, {"most", most}});
+  return count + 1;
+}
+
+/// Whether an int64 counts so many times so many.
+inline bool is_countable(std::int64_t outer, std::int64_t inner) noexcept {
+  std::int64_t product = 0;
+  return !__builtin_mul_overflow(outer, inner, &product);
+}
+
+}  // namespace detail
 
 /// Owns the rows of one feature; offsets[0] is 0. Move-only. What reads values or offsets is for the host; on a device there are `with_room`
 /// and `copy_of`, and `size()` is how many values there is room for.
@@ -97,9 +120,10 @@ class jagged {
   }
 
   /// Room for so many rows and values. The caller writes `offsets()`, from 0 to `values` in order, and the values.
+  /// @throws tessera::error invalid_argument for a number that no memory has.
   static jagged with_room(Exec const& exec, std::int64_t rows, std::int64_t values) {
     jagged result;
-    result.offsets_.resize(exec, rows + 1);
+    result.offsets_.resize(exec, detail::bounds_of("jagged", "rows", rows));
     result.values_.resize(exec, values);
     return result;
   }
@@ -121,8 +145,9 @@ class jagged {
 
   /// A copy of what a view shows, its offsets moved to start at 0.
   static jagged from_view(host_exec const& exec, jagged_view<T const, Offset> view) requires on_host {
+    detail::check_rows("jagged::from_view", "view", view);
     jagged result;
-    result.offsets_.resize(exec, view.rows + 1);
+    result.offsets_.resize(exec, detail::bounds_of("jagged", "rows", view.rows));
     result.offsets_[0] = 0;
     for (std::int64_t i = 0; i < view.rows; ++i) result.offsets_[i + 1] = static_cast<Offset>(view.offsets[i + 1] - view.offsets[0]);
     result.copy_values(exec, view.rows == 0 ? vector_view<T const>{} : vector_view<T const>{view.values + view.offsets[0], view.size()});
@@ -178,7 +203,20 @@ std::int64_t value_bound(Exec const& exec, jagged_view<T, Offset> view) {
 
 }  // namespace detail
 
-/// Checks what the type cannot: offsets present, not negative, non-decreasing, and within `value_count` values.
+namespace detail {
+
+/// That the rows end within `value_count` values, and within the room that the view says it has. Reads the last offset alone.
+template <class T, class Offset>
+void check_end(jagged_view<T, Offset> view, std::int64_t value_count) {
+  if (view.room >= 0 && view.room < value_count) value_count = view.room;
+  if (view.rows > 0 && view.offsets[view.rows] > value_count)
+    throw error(errc::out_of_range, "jagged: offsets reach past the values",
+                {{"last offset", view.offsets[view.rows]}, {"values", value_count}});
+}
+
+}  // namespace detail
+
+/// Checks what the type cannot: offsets present, not negative, non-decreasing, within `value_count` values and within the view's room.
 /// @throws tessera::error naming the first offset that is wrong. Reads all offsets; host memory only.
 template <class T, class Offset>
 void validate(jagged_view<T, Offset> view, std::int64_t value_count) {
@@ -190,14 +228,36 @@ void validate(jagged_view<T, Offset> view, std::int64_t value_count) {
     if (view.offsets[row + 1] < view.offsets[row])
       throw error(errc::invalid_argument, "jagged: offsets decrease",
                   {{"row", row}, {"offset", view.offsets[row]}, {"next offset", view.offsets[row + 1]}});
-  if (view.offsets[view.rows] > value_count)
-    throw error(errc::out_of_range, "jagged: offsets reach past the values",
-                {{"last offset", view.offsets[view.rows]}, {"values", value_count}});
+  detail::check_end(view, value_count);
 }
+
+namespace detail {
+
+/// What an operation on the host checks of each view before it reads a value: that its rows end within its room, as far as it says that;
+/// in a checked build, whatever `validate` can say without the number of values.
+template <class View>
+void check_rows(char const* call, std::string_view argument, View view) {
+  constexpr auto any = std::numeric_limits<std::int64_t>::max();
+  try {
+    if constexpr (checked) {
+      validate(view, any);
+    } else if constexpr (requires { view.keys; }) {
+      if (view.keys > 0) check_end(view.flat(), any);
+    } else {
+      check_end(view, any);
+    }
+  } catch (error const& e) {
+    throw error(e.code(), std::string(call) + ": " + std::string(argument) + ": " + std::string(e.sentence()), e.values());
+  }
+}
+
+}  // namespace detail
 
 /// Same rows with the same values; where they lie in memory does not matter.
 template <class T, class U, class Offset>
 bool equal(jagged_view<T, Offset> a, jagged_view<U, Offset> b) {
+  detail::check_rows("equal", "a", a);
+  detail::check_rows("equal", "b", b);
   if (a.rows != b.rows) return false;
   for (std::int64_t row = 0; row < a.rows; ++row) {
     if (a.length(row) != b.length(row)) return false;

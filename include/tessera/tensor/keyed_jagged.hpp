@@ -190,10 +190,10 @@ class keyed_jagged {
   }
 
   /// Room for so many unnamed keys, rows and values. The caller writes `first_row()` and `offsets()`, each from 0 and in order, the values,
-  /// and the weights where `weighted`.
+  /// and the weights where `weighted`. @throws tessera::error invalid_argument for a number that no memory has.
   static keyed_jagged with_room(Exec const& exec, std::int64_t keys, std::int64_t rows, std::int64_t values, bool weighted = false) {
     keyed_jagged result;
-    result.first_row_.resize(exec, keys + 1);
+    result.first_row_.resize(exec, detail::bounds_of("keyed_jagged", "keys", keys));
     result.rows_ = jagged<T, Offset, Exec>::with_room(exec, rows, values);
     if (weighted) result.weights_.resize(exec, values);
     return result;
@@ -278,13 +278,14 @@ void validate_row_counts(keyed_jagged_view<T, Offset> view) {
   if (view.first_row == nullptr) throw error(errc::invalid_argument, "keyed_jagged: no row counts", {{"keys", view.keys}});
   if (view.first_row[0] < 0) throw error(errc::invalid_argument, "keyed_jagged: negative first row", {{"first row", view.first_row[0]}});
   for (std::int64_t key = 0; key < view.keys; ++key)
-    if (view.rows(key) < 0)
-      throw error(errc::invalid_argument, "keyed_jagged: negative number of rows", {{"key", key}, {"rows", view.rows(key)}});
+    if (view.first_row[key + 1] < view.first_row[key])
+      throw error(errc::invalid_argument, "keyed_jagged: first rows decrease",
+                  {{"key", key}, {"first row", view.first_row[key]}, {"next first row", view.first_row[key + 1]}});
 }
 
 }  // namespace detail
 
-/// Checks what the type cannot: row counts per key and offsets in order and within `value_count` values.
+/// Checks what the type cannot: row counts per key and offsets in order, within `value_count` values and within the view's room.
 /// @throws tessera::error naming the key or row that is wrong. Reads all offsets; host memory only.
 template <class T, class Offset>
 void validate(keyed_jagged_view<T, Offset> view, std::int64_t value_count) {

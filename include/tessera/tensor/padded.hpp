@@ -62,6 +62,7 @@ struct to_padded_fn {
   template <execution Exec, class T, class Offset>
   void operator()(Exec const& exec, jagged_view<T, Offset> in, matrix_view<std::remove_const_t<T>> out, std::remove_const_t<T> padding,
                   kept_values kept = kept_values::first) const {
+    check_choice("to_padded", "kept", kept, kept_values::last);
     if (in.rows != out.rows())
       throw error(errc::shape_mismatch, "to_padded: one row of the matrix a row", {{"rows", in.rows}, {"rows of the matrix", out.rows()}});
     if (out.stride() < out.columns())

@@ -76,6 +76,7 @@ struct padded_vectors_impl<host_exec> {
 struct to_padded_vectors_fn {
   template <execution Exec, class T, class Offset>
   void operator()(Exec const& exec, jagged_vectors_view<T, Offset> in, matrix_view<float> out, padded_vectors_options options = {}) const {
+    check_choice("to_padded_vectors", "keep", options.keep, kept_values::last);
     rows_check<Exec, Offset> rows(exec, "to_padded_vectors");
     rows.sound("in", in);
     auto const width = padded_width("to_padded_vectors", in.rows, in.dim(), out);
@@ -87,6 +88,7 @@ struct from_padded_vectors_fn {
   template <execution Exec, class Offset>
   void operator()(Exec const& exec, matrix_view<float const> in, jagged_vectors_view<float, Offset> out,
                   padded_vectors_options options = {}) const {
+    check_choice("from_padded_vectors", "keep", options.keep, kept_values::last);
     rows_check<Exec, Offset> rows(exec, "from_padded_vectors");
     rows.sound("out", out);
     auto const width = padded_width("from_padded_vectors", out.rows, out.dim(), in);

@@ -68,10 +68,10 @@ static_assert(std::is_trivially_copyable_v<partial_inverse_keyed_jagged_view<std
 
 namespace detail {
 
-/// That there are slices; reads none.
+/// That there are slices, and not more than can be counted; reads none.
 template <class T, class Offset>
 void check_has_slices(char const* call, partial_inverse_keyed_jagged_view<T, Offset> view) {
-  if (view.samples < 0 || (view.slices == nullptr && view.samples > 0 && view.keys() > 0))
+  if (view.samples < 0 || !is_countable(view.samples, view.keys()) || (view.slices == nullptr && view.samples > 0 && view.keys() > 0))
     throw error(errc::invalid_argument, std::string(call) + ": no slices", {{"samples", view.samples}, {"keys", view.keys()}});
 }
 
@@ -118,7 +118,8 @@ class partial_inverse_keyed_jagged {
     result.runs_ = std::move(runs);
     result.slices_ = std::move(slices);
     result.samples_ = samples;
-    if (auto const keys = result.runs_.view().keys; samples < 0 || result.slices_.size() != keys * samples)
+    if (auto const keys = result.runs_.view().keys;
+        samples < 0 || !detail::is_countable(samples, keys) || result.slices_.size() != keys * samples)
       throw error(errc::shape_mismatch, "partial_inverse_keyed_jagged: one slice a key and sample",
                   {{"slices", result.slices_.size()}, {"keys", keys}, {"samples", samples}});
     return result;

@@ -125,8 +125,7 @@ template <class Exec, class T, class Offset>
 void check_pool_segments(char const* call, rows_check<Exec, Offset>& rows, jagged_vectors_view<T, Offset> in, segment_pooling mode,
                          matrix_view<float const> pooled) {
   rows.sound("in", in);
-  if (mode != segment_pooling::sum && mode != segment_pooling::mean && mode != segment_pooling::max)
-    throw error(errc::invalid_argument, std::string(call) + ": no such mode", {{"mode", static_cast<int>(mode)}});
+  check_choice(call, "mode", mode, segment_pooling::max);
   if (pooled.rows() != in.rows || pooled.columns() != in.dim() || pooled.stride() < in.dim())
     throw error(
         errc::shape_mismatch, std::string(call) + ": pooled vectors (rows, dim) of another shape",

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -47,18 +46,6 @@ inline void check_room(char const* call, std::int64_t values, result_room room) 
   if (room.most_values >= 0 && values > room.most_values)
     throw error(errc::out_of_range, std::string(call) + ": more values than the result was given room for",
                 {{"values", values}, {"room", room.most_values}});
-}
-
-/// In a checked build, what `validate` can say of a view whose number of values is not known.
-template <class View>
-void check_rows(char const* call, std::string_view argument, View view) {
-  if constexpr (checked) {
-    try {
-      validate(view, std::numeric_limits<std::int64_t>::max());
-    } catch (error const& e) {
-      throw error(e.code(), std::string(call) + ": " + std::string(argument) + ": " + std::string(e.sentence()), e.values());
-    }
-  }
 }
 
 /// The key of a row counted over all keys.

@@ -77,11 +77,13 @@ struct truncate_rows_impl<host_exec> {
 struct truncate_rows_fn {
   template <execution Exec, class T, class Offset>
   auto operator()(Exec const& exec, jagged_view<T, Offset> in, std::int64_t most, kept_values kept, result_room room = {}) const {
+    check_choice("truncate_rows", "kept", kept, kept_values::last);
     check_most(most, nullptr, -1);
     return truncate_rows_impl<Exec>::run(exec, in, most, kept, room);
   }
   template <execution Exec, class T, class Offset>
   auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t most, kept_values kept, result_room room = {}) const {
+    check_choice("truncate_rows", "kept", kept, kept_values::last);
     check_most(most, nullptr, -1);
     return truncate_rows_impl<Exec>::run(
         exec, in, [=](std::int64_t) { return most; }, kept, room);
@@ -111,6 +113,7 @@ struct truncate_rows_fn {
   template <class Exec, class View>
   static auto own_most(Exec const& exec, View in, vector_view<std::int64_t const> most, kept_values kept,
                        std::vector<std::string> const* names, result_room room) {
+    check_choice("truncate_rows", "kept", kept, kept_values::last);
     if (most.size() != in.keys)
       throw error(errc::shape_mismatch, "truncate_rows: one number of values a key", {{"keys", in.keys}, {"numbers", most.size()}});
     for (std::int64_t key = 0; key < in.keys; ++key) check_most(most[key], names, key);

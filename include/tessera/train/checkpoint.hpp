@@ -142,12 +142,28 @@ void check_training(Trainer& run, manifest const& content, std::string const& fi
 
 inline std::vector<step_count> read_table_steps(nlohmann::json const& state, std::size_t expected, std::string const& file) {
   std::vector<step_count> steps;
-  for (auto const& value : json_array(state, "table_steps", file))
-    steps.emplace_back(json_integer({{"table_steps", value}}, "table_steps", file));
+  for (auto const& value : json_array(state, "table_steps", file)) {
+    auto const field = "table_steps[" + std::to_string(steps.size()) + "]";
+    steps.emplace_back(json_count({{field, value}}, field, file));
+  }
   if (steps.size() != expected)
     throw error(errc::incompatible, "checkpoint: a model of another size",
                 {{"file", file}, {"field", "table_steps"}, {"found", steps.size()}, {"expected", expected}});
   return steps;
+}
+
+// Whatever is read from the folder is a section, and so has been compared with its checksum. Hidden files are a file system's or a desktop's.
+inline void check_all_listed(std::string const& folder, manifest const& content) {
+  auto const check = [&](std::string const& name) {
+    if (std::none_of(content.sections.begin(), content.sections.end(), [&](auto const& section) { return section.file == name; }))
+      throw error(errc::corrupt_file, "checkpoint: a section that its manifest does not list",
+                  {{"file", folder + "/" + name}, {"section", name}});
+  };
+  for (char const* name : {"dense.safetensors", "tables.safetensors"}) check(name);
+  std::error_code failure;
+  for (std::filesystem::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure))
+    if (auto const name = entry->path().filename().string(); name != "manifest.json" && !name.starts_with('.')) check(name);
+  if (failure) throw_io_error("cannot list folder", folder, failure.message());
 }
 
 template <class Trainer>
@@ -169,14 +185,16 @@ manifest_section write_dense(std::string const& folder, Trainer& run) {
 /// Writes a checkpoint into `directory`, as a folder `step-<12 digits>` that appears whole or not at all: `dense.safetensors` (parameters
 /// by name, `optimizer.<group>`), `tables.safetensors` (`table.<n>.weight` (rows, dim), `.state`, and `.ids` where the store is hashed) and
 /// `manifest.json` (options, position, step counts, kinds of optimizers and policies, sizes and checksums). `extra(folder)`, if there is one,
-/// may write more files there and returns their sections, a std::vector<manifest_section>. Keeps the newest `keep` checkpoints, at least 1.
+/// may write more files there and returns the sections of all of them, a std::vector<manifest_section>. Keeps the newest `keep` checkpoints, at least 1.
+/// Whatever else it leaves there is refused, subfolders too; names that begin with a dot are not looked at.
 /// Nothing of the trainer changes; synchronous. Not between `accumulate` and `update`.
-/// @throws tessera::error io_error, invalid_argument: the checkpoints before stay as they were.
+/// @throws tessera::error io_error, invalid_argument, corrupt_file for a subfolder or a file without a section: the checkpoints before stay as
+/// they were.
 template <class Trainer, class Extra>
 void save_checkpoint(host_exec const& exec, std::string const& directory, Trainer& run, checkpoint_state const& state, std::int64_t keep,
                      Extra const& extra) {
-  if (state.step < 0 || keep < 1 || !state.options.is_object() || !state.position.is_object())
-    throw error(errc::invalid_argument, "checkpoint: a step from 0 on, at least one to keep, options and position as JSON objects",
+  if (state.step < 0 || state.step > most_counted || keep < 1 || !state.options.is_object() || !state.position.is_object())
+    throw error(errc::invalid_argument, "checkpoint: a step from 0 to 2^62, at least one to keep, options and position as JSON objects",
                 {{"step", state.step}, {"keep", keep}, {"options", state.options.type_name()}, {"position", state.position.type_name()}});
   if (run.accumulated() > 0)
     throw error(errc::invalid_argument, "checkpoint: gradients wait for an update, and are no part of a checkpoint",
@@ -196,6 +214,7 @@ void save_checkpoint(host_exec const& exec, std::string const& directory, Traine
                    {"position", state.position},
                    {"table_steps", std::move(table_steps)},
                    {"dense_steps", std::move(dense_steps)}};
+  detail::check_all_listed(staged.path(), content);
   write_manifest(staged.path(), content);
   staged.commit();
   prune_step_folders(directory, step_count{state.step}, keep);
@@ -206,7 +225,7 @@ void save_checkpoint(host_exec const& exec, std::string const& directory, Traine
   save_checkpoint(exec, directory, run, state, keep, [](std::string const&) { return std::vector<manifest_section>(); });
 }
 
-/// A checkpoint found whole: every section has been read and matches its checksum.
+/// A checkpoint found whole: all in its folder but the manifest and hidden names is a section that has been read and matches its checksum.
 struct open_checkpoint {
   std::string folder;
   manifest content;
@@ -214,8 +233,9 @@ struct open_checkpoint {
 };
 
 /// Opens the newest checkpoint of a directory, or the checkpoint that the path itself is.
-/// @throws tessera::error io_error where there is none; corrupt_file naming the section that is torn or altered and the checkpoint
-/// before, which may be opened by its own path.
+/// @throws tessera::error io_error where there is none; corrupt_file naming the section that is torn or altered, or the file or subfolder that
+/// the manifest does not list (names that begin with a dot are not looked at); parse_error naming a field of the manifest that cannot be.
+/// All name the checkpoint before, which may be opened by its own path.
 inline open_checkpoint open_newest_checkpoint(std::string const& directory) {
   auto const steps = list_step_folders(directory);
   auto const folder = steps.empty() ? directory : steps.back().path;
@@ -224,9 +244,10 @@ inline open_checkpoint open_newest_checkpoint(std::string const& directory) {
     throw error(errc::io_error, "checkpoint: none in this folder", {{"folder", directory}});
   try {
     open_checkpoint found{folder, read_manifest(folder, detail::checkpoint_format, detail::checkpoint_version), {}};
+    detail::check_all_listed(folder, found.content);
     verify_sections(folder, found.content);
     auto const file = folder + "/manifest.json";
-    found.state.step = json_integer(found.content.state, "step", file);
+    found.state.step = json_count(found.content.state, "step", file);
     found.state.options = json_object(found.content.state, "options", file);
     found.state.position = json_object(found.content.state, "position", file);
     return found;
@@ -241,8 +262,8 @@ inline open_checkpoint open_newest_checkpoint(std::string const& directory) {
 /// Reads a checkpoint's parameters into a fresh model of the same shape, tables (id, seed, init_bound: what rows not yet seen will be),
 /// features and groups of sequences, whatever their optimizers and policies were; their states stay unread.
 /// @throws tessera::error incompatible naming the tensor or field that does not fit, or a table that may hold fewer rows; invalid_argument
-/// for a hashed table that has rows already. Nothing has changed then, but the model may be half read where an id has no place in a dense
-/// table or a file cannot be read.
+/// for a hashed table that has rows already. Nothing has changed then, but the model may be half read where an id comes twice or has no place
+/// in a dense table, or a file cannot be read.
 template <class Model>
 void load_model(host_exec const& exec, open_checkpoint const& from, Model& model) {
   detail::check_description(model, from.content.state, from.folder + "/manifest.json");
@@ -266,16 +287,18 @@ void load_trainer(host_exec const& exec, open_checkpoint const& from, Trainer& r
   detail::check_description(model, from.content.state, file);
   detail::check_training(run, from.content, file);
   auto const table_steps = detail::read_table_steps(from.content.state, model.tables().size(), file);
-  auto const& dense_steps = json_object(from.content.state, "dense_steps", file);
+  std::vector<step_count> dense_steps;
+  for (auto const& [group, state] : states)
+    dense_steps.emplace_back(json_count(json_object(from.content.state, "dense_steps", file), group, file));
   safetensors_reader const dense(from.folder + "/dense.safetensors");
   detail::check_parameters(dense, model);
   for (auto const& [group, state] : states) dense.expect(detail::plane_tensor(group), safetensors_dtype::f32, {state->planes().size()});
   detail::tables_reader const tables(from.folder, model.tables(), true);
   detail::read_parameters(dense, model);
   tables.read(exec);
-  for (auto const& [group, state] : states) {
-    dense.read(detail::plane_tensor(group), 0, state->planes());
-    state->set_steps(step_count{json_integer(dense_steps, group, file)});
+  for (std::size_t g = 0; g < states.size(); ++g) {
+    dense.read(detail::plane_tensor(states[g].group), 0, states[g].state->planes());
+    states[g].state->set_steps(dense_steps[g]);
   }
   for (std::size_t t = 0; t < table_steps.size(); ++t) model.tables()[t].set_steps(table_steps[t]);
 }

@@ -19,6 +19,7 @@
 #include <tessera/embed/eviction.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/files/byte_view.hpp>
+#include <tessera/files/json.hpp>
 #include <tessera/files/manifest.hpp>
 #include <tessera/files/safetensors.hpp>
 
@@ -162,6 +163,17 @@ struct table_section {
   bool has_use;    // the same, of the rows' use
 };
 
+inline std::array<std::int64_t, 3> read_clock(safetensors_reader const& in, std::size_t t) {
+  auto const name = table_tensor(t, "clock");
+  std::array<std::int64_t, 3> words{};
+  in.expect(name, safetensors_dtype::i64, {3});
+  in.read(name, 0, vector_view<std::int64_t>(words));
+  if (words[0] < 0 || words[0] > most_counted || words[1] < 0 || words[1] > 1)
+    throw error(errc::corrupt_file, "checkpoint: a clock that no table has",
+                {{"file", in.path()}, {"tensor", name}, {"batch", words[0]}, {"most", most_counted}, {"time was set", words[1]}});
+  return words;
+}
+
 template <class Store>
 table_section check_table(safetensors_reader const& in, std::size_t t, Store const& table, bool with_state) {
   auto const dim = table.dim(), width = table.state_layout().width(dim);
@@ -183,6 +195,7 @@ table_section check_table(safetensors_reader const& in, std::size_t t, Store con
                 {{"file", in.path()}, {"table", t}, {"rows", found.rows}, {"most_rows", table.options().most_rows}});
   if constexpr (has_policies<Store>()) {
     using eviction = typename Store::eviction_policy;
+    if (with_state) read_clock(in, t);
     found.has_use = with_state && eviction::saved_width > 0;
     if (found.has_use) in.expect(table_tensor(t, eviction::name), safetensors_dtype::i64, {found.rows, eviction::saved_width});
   }
@@ -190,14 +203,23 @@ table_section check_table(safetensors_reader const& in, std::size_t t, Store con
 }
 
 template <class Store>
-void read_clock(safetensors_reader const& in, std::size_t t, Store& table) {
-  std::array<std::int64_t, 3> words{};
-  in.expect(table_tensor(t, "clock"), safetensors_dtype::i64, {3});
-  in.read(table_tensor(t, "clock"), 0, vector_view<std::int64_t>(words));
+void set_clock(std::array<std::int64_t, 3> const& words, Store& table) {
   auto clock = table.clock();
   clock.batch = words[0];
   if (words[1] != 0) clock.time = words[2];
   table.set_clock(clock);
+}
+
+// What a policy finds wrong, it finds in this tensor.
+template <class F>
+void restore_from(safetensors_reader const& in, std::string const& tensor, F const& f) {
+  try {
+    f();
+  } catch (error const& e) {
+    auto values = e.values();
+    values.insert(values.begin(), {{"file", in.path()}, {"tensor", tensor}});
+    throw error(e.code(), e.sentence(), std::move(values));
+  }
 }
 
 template <class Store>
@@ -210,7 +232,7 @@ void read_sightings(host_exec const& exec, safetensors_reader const& in, std::si
   in.expect(name, safetensors_dtype::i64, {rows, width});
   buffer<std::int64_t> words(exec, rows * width);
   in.read(name, 0, words.view());
-  table.restore_sightings(exec, {words.data(), rows, width});
+  restore_from(in, name, [&] { table.restore_sightings(exec, {words.data(), rows, width}); });
 }
 
 template <class Store>
@@ -218,8 +240,11 @@ void read_use(host_exec const& exec, safetensors_reader const& in, table_section
               vector_view<std::int64_t const> slots) {
   constexpr std::int64_t width = Store::eviction_policy::saved_width;
   buffer<std::int64_t> words(exec, slots.size() * width);
-  in.read(table_tensor(section.table, Store::eviction_policy::name), first * width, words.view());
-  for (std::int64_t i = 0; i < slots.size(); ++i) table.restore_use(exec, slots[i], words.data() + i * width);
+  auto const name = table_tensor(section.table, Store::eviction_policy::name);
+  in.read(name, first * width, words.view());
+  restore_from(in, name, [&] {
+    for (std::int64_t i = 0; i < slots.size(); ++i) table.restore_use(exec, slots[i], words.data() + i * width);
+  });
 }
 
 // Row r of the file goes to the row of its id, so either kind of store reads what either wrote.
@@ -232,6 +257,7 @@ void read_rows_of(host_exec const& exec, safetensors_reader const& in, table_sec
   buffer<std::int64_t> ids(exec, most), slots(exec, most);
   buffer<element> values(exec, most * dim);
   buffer<float> states(exec, section.has_state ? most * width : 0), steps(exec, shares_scale<Store> ? most : 0);
+  std::vector<bool> is_read;  // by slot
   for (std::int64_t first = 0; first < section.rows; first += rows_per_write) {
     auto const count = std::min(section.rows - first, rows_per_write);
     auto const here = std::as_const(ids).view().slice(0, count);
@@ -241,10 +267,18 @@ void read_rows_of(host_exec const& exec, safetensors_reader const& in, table_sec
       table.insert(exec, here, slots.view().slice(0, count));
     else
       table.locate(exec, here, slots.view().slice(0, count));
-    for (std::int64_t i = 0; i < count; ++i)
+    for (std::int64_t i = 0; i < count; ++i) {
       if (slots[i] < 0)
         throw error(errc::incompatible, "checkpoint: the table has no row for an id",
                     {{"file", in.path()}, {"table", t}, {"id", ids[i]}, {"rows", table.rows()}});
+      if (!section.has_ids) continue;
+      auto const slot = static_cast<std::size_t>(slots[i]);
+      if (slot >= is_read.size()) is_read.resize(slot + 1);
+      if (is_read[slot])
+        throw error(errc::corrupt_file, "checkpoint: an id twice",
+                    {{"file", in.path()}, {"tensor", table_tensor(t, "ids")}, {"table", t}, {"id", ids[i]}});
+      is_read[slot] = true;
+    }
     in.read_bytes(weights, first * dim * static_cast<std::int64_t>(sizeof(element)),
                   as_writable_bytes(values.view().slice(0, count * dim)));
     for (std::int64_t i = 0; i < count; ++i) std::copy_n(values.data() + i * dim, dim, table.row(slots[i]));
@@ -275,7 +309,7 @@ class tables_reader {
     for (auto const& section : sections_) {
       auto& table = (*tables_)[section.table];
       if constexpr (has_policies<Store>())
-        if (with_state_) read_clock(in_, section.table, table);
+        if (with_state_) set_clock(read_clock(in_, section.table), table);
       read_rows_of(exec, in_, section, table);
       if constexpr (has_policies<Store>())
         if (with_state_) read_sightings(exec, in_, section.table, table);

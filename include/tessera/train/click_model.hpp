@@ -35,9 +35,9 @@ struct click_model_saved : click_net_saved<Interaction> {
   deduplicated_saved lookup;
 };
 
-/// A model that predicts clicks: a bottom MLP makes a vector of the dense features, embedding bags make one of each sparse feature, the
-/// interaction lets them meet, and a top MLP makes one logit of that. Holds parameters only. `Store`, `Gemm` and `Interaction` are
-/// policies. Move-only.
+/// A model that predicts clicks. A bottom MLP makes a vector of the dense features, if there are any; embedding bags make one of each sparse
+/// feature. The interaction lets them meet, and a top MLP makes one logit of that. Holds parameters only. `Store`, `Gemm` and `Interaction`
+/// are policies. Move-only.
 template <row_store Store, gemm_policy Gemm, feature_interaction Interaction>
 class click_model {
  public:
@@ -52,7 +52,7 @@ class click_model {
       : shared_gradients_(options.sums),
         tables_(std::move(tables)),
         features_(std::move(features)),
-        net_(exec, options, 1 + feature_count(), dim_of(tables_, features_), interaction, policy) {}
+        net_(exec, options, feature_count(), dim_of(tables_, features_), interaction, policy) {}
 
   std::int64_t dim() const noexcept { return net_.dim(); }
   std::int64_t feature_count() const noexcept { return static_cast<std::int64_t>(features_.size()); }
@@ -66,6 +66,7 @@ class click_model {
   std::vector<Store>& tables() noexcept { return tables_; }
   std::vector<Store> const& tables() const noexcept { return tables_; }
   std::vector<pooled_feature> const& features() const noexcept { return features_; }
+  /// @pre there are dense features.
   mlp& bottom() noexcept { return net_.bottom(); }
   mlp const& bottom() const noexcept { return net_.bottom(); }
   Interaction& interaction() noexcept { return net_.interaction(); }
@@ -73,7 +74,7 @@ class click_model {
   mlp& top() noexcept { return net_.top(); }
   mlp const& top() const noexcept { return net_.top(); }
 
-  /// The dense parameters, a block each of the bottom, the interaction and the top; that of the interaction may be empty.
+  /// The dense parameters, a block each of the bottom, the interaction and the top; the first two may be empty.
   std::array<parameter_group, 3> groups() noexcept { return net_.groups(); }
   /// Of all groups together.
   std::int64_t parameter_count() const noexcept { return net_.parameter_count(); }
@@ -85,7 +86,7 @@ class click_model {
   template <execution Exec>
   vector_view<float> forward(Exec const& exec, batch_view const& batch, saved_type& saved) {
     lay_out(exec, batch, saved);
-    auto const pooled = detail::vector_blocks(exec, net_.vectors(saved), 1, feature_count(), dim(), dim());
+    auto const pooled = detail::vector_blocks(exec, net_.vectors(saved), net_.first_lookup(), feature_count(), dim(), dim());
     deduplicated_lookup(exec, tables_, features_, batch.inverse_keyed(), pooled.view(), saved.lookup);
     return net_.forward(exec, batch.dense, saved);
   }
@@ -94,7 +95,7 @@ class click_model {
   template <execution Exec>
   vector_view<float> predict(Exec const& exec, batch_view const& batch, saved_type& saved) const {
     lay_out(exec, batch, saved);
-    auto const pooled = detail::vector_blocks(exec, net_.vectors(saved), 1, feature_count(), dim(), dim());
+    auto const pooled = detail::vector_blocks(exec, net_.vectors(saved), net_.first_lookup(), feature_count(), dim(), dim());
     deduplicated_lookup(exec, tables_, features_, batch.inverse_keyed(), pooled.view());
     return net_.forward(exec, batch.dense, saved);
   }
@@ -140,7 +141,8 @@ class click_model {
 
   template <execution Exec>
   buffer<matrix_view<float const>> pooled_gradients(Exec const& exec, saved_type& saved) const {
-    return detail::vector_blocks(exec, matrix_view<float const>(net_.vector_gradients(saved)), 1, feature_count(), dim(), dim());
+    return detail::vector_blocks(exec, matrix_view<float const>(net_.vector_gradients(saved)), net_.first_lookup(), feature_count(), dim(),
+                                 dim());
   }
 
   void lay_out(host_exec const& exec, batch_view const& batch, saved_type& saved) const {

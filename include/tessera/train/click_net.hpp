@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,7 +26,7 @@ namespace tessera::inline TESSERA_ABI {
 
 /// The dense shape of a click model; its tables and its interaction's options come separately.
 struct click_model_options {
-  std::int64_t dense_features = 0;
+  std::int64_t dense_features = 0;          // 0: the model has no bottom MLP
   std::vector<std::int64_t> bottom_hidden;  // ReLU layers between the dense features and a last ReLU layer of the tables' dim
   std::vector<std::int64_t> top_hidden;     // ReLU layers between the interaction and the logit
   random_seed seed;
@@ -66,51 +67,60 @@ template <feature_interaction Interaction>
 struct click_net_saved {
   mlp_saved bottom, top;
   typename Interaction::saved interaction;
-  buffer<float> vectors;           // (samples, vectors * dim): the bottom's output, then those that the model's lookups write
+  buffer<float> vectors;           // (samples, vectors * dim): the bottom's output, if any, then those that the model's lookups write
   buffer<float> interacted;        // (samples, the interaction's output width)
   buffer<float> logits;            // (samples,)
   buffer<float> vector_gradients;  // as `vectors`, after the backward
 };
 
-/// The dense part of a click model: a bottom MLP makes a vector of the dense features, the interaction lets it meet the model's other vectors, and
-/// a top MLP makes one logit of that. Holds parameters only. Move-only.
+/// The dense part of a click model. A bottom MLP makes a vector of the dense features, and the interaction lets it meet the vectors that the
+/// model's lookups write. A top MLP makes one logit of that. Without dense features there is no bottom MLP, and the others meet alone.
+/// Holds parameters only. Move-only.
 template <gemm_policy Gemm, feature_interaction Interaction>
 class click_net {
  public:
   using saved_type = click_net_saved<Interaction>;
 
-  /// `vectors` of `dim` elements meet, the bottom's among them. @throws tessera::error as `mlp` and the interaction.
-  click_net(host_exec const& exec, click_model_options const& options, std::int64_t vectors, std::int64_t dim,
+  /// The interaction takes `lookups` vectors of `dim` elements and, with dense features, that of the bottom MLP.
+  /// @throws tessera::error invalid_argument for no vectors at all and for `sums` that are none, and as `mlp` and the interaction.
+  click_net(host_exec const& exec, click_model_options const& options, std::int64_t lookups, std::int64_t dim,
             typename Interaction::options const& interaction, Gemm policy)
       : gemm_(policy),
-        vectors_(vectors),
-        bottom_(exec, mlp_options(widths(options.dense_features, options.bottom_hidden, dim), activation::relu, options.seed, 0)),
-        interaction_(exec, interaction, vectors, dim, options.seed),
+        dim_(dim),
+        vectors_(count_vectors(options, lookups)),
+        bottom_(make_bottom(exec, options, dim)),
+        interaction_(exec, interaction, vectors_, dim, options.seed),
         top_(exec, mlp_options(widths(interaction_.output_width(), options.top_hidden, 1), activation::identity, options.seed, 1)) {}
 
   Gemm const& policy() const noexcept { return gemm_; }
-  std::int64_t dense_features() const noexcept { return bottom_.input_width(); }
-  std::int64_t dim() const noexcept { return bottom_.output_width(); }
+  std::int64_t dense_features() const noexcept { return bottom_ ? bottom_->input_width() : 0; }
+  std::int64_t dim() const noexcept { return dim_; }
   std::int64_t vector_count() const noexcept { return vectors_; }
-  std::size_t bytes() const noexcept { return bottom_.bytes() + interaction_.bytes() + top_.bytes(); }
-  mlp& bottom() noexcept { return bottom_; }
-  mlp const& bottom() const noexcept { return bottom_; }
+  /// The first vector that a lookup writes: behind the bottom's, if there is one.
+  std::int64_t first_lookup() const noexcept { return bottom_ ? 1 : 0; }
+  std::size_t bytes() const noexcept { return (bottom_ ? bottom_->bytes() : 0) + interaction_.bytes() + top_.bytes(); }
+  /// @pre there are dense features.
+  mlp& bottom() noexcept { return *bottom_; }
+  mlp const& bottom() const noexcept { return *bottom_; }
   Interaction& interaction() noexcept { return interaction_; }
   Interaction const& interaction() const noexcept { return interaction_; }
   mlp& top() noexcept { return top_; }
   mlp const& top() const noexcept { return top_; }
 
-  /// A block each of the bottom, the interaction and the top; that of the interaction may be empty.
+  /// A block each of the bottom, the interaction and the top; the first two may be empty.
   std::array<parameter_group, 3> groups() noexcept {
-    return {{{"bottom", bottom_.parameters()}, {"interaction", interaction_.parameters()}, {"top", top_.parameters()}}};
+    return {{{"bottom", bottom_ ? bottom_->parameters() : vector_view<float>()},
+             {"interaction", interaction_.parameters()},
+             {"top", top_.parameters()}}};
   }
   /// Of all groups together.
   std::int64_t parameter_count() const noexcept {
-    return bottom_.parameters().size() + interaction_.parameters().size() + top_.parameters().size();
+    return bottom_parameter_count() + interaction_.parameters().size() + top_.parameters().size();
   }
   /// All by name, for checkpoints.
   std::vector<parameter_block> blocks() {
-    auto all = bottom_.blocks("bottom");
+    std::vector<parameter_block> all;
+    if (bottom_) all = bottom_->blocks("bottom");
     for (auto& block : interaction_.blocks("interaction")) all.push_back(std::move(block));
     for (auto& block : top_.blocks("top")) all.push_back(std::move(block));
     return all;
@@ -128,12 +138,12 @@ class click_net {
     return {saved.vector_gradients.data(), saved.logits.size(), vectors_ * dim()};
   }
 
-  /// Logits, (samples,), which live in `saved`. `dense` (samples, dense_features()); all vectors but the first are written.
+  /// Logits, (samples,), which live in `saved`. `dense` (samples, dense_features()); the vectors from `first_lookup` on are written.
   template <execution Exec>
   vector_view<float> forward(Exec const& exec, matrix_view<float const> dense, saved_type& saved) const {
     auto const samples = dense.rows();
     auto const all = vectors(saved);
-    bottom_.forward(exec, gemm_, dense, all.columns_from(0, dim()), saved.bottom);
+    if (bottom_) bottom_->forward(exec, gemm_, dense, all.columns_from(0, dim()), saved.bottom);
     matrix_view<float> const interacted{saved.interacted.data(), samples, top_.input_width()};
     interaction_.forward(exec, gemm_, all, interacted, saved.interaction);
     top_.forward(exec, gemm_, interacted, {saved.logits.data(), samples, 1}, saved.top);
@@ -146,7 +156,7 @@ class click_net {
   template <execution Exec>
   void backward(Exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient) const {
     auto const samples = logit_gradient.size();
-    auto const bottom_size = bottom_.parameters().size(), interaction_size = interaction_.parameters().size();
+    auto const bottom_size = bottom_parameter_count(), interaction_size = interaction_.parameters().size();
     auto const of_bottom = gradient.slice(0, bottom_size), of_interaction = gradient.slice(bottom_size, interaction_size),
                of_top = gradient.slice(bottom_size + interaction_size, top_.parameters().size());
     saved.vector_gradients.resize(exec, saved.vectors.size());
@@ -156,10 +166,22 @@ class click_net {
     top_.backward(exec, gemm_, saved.top, {logit_gradient.data(), samples, 1}, of_top, interacted);
     // The top's last layer has no activation, so its gradient is still that of the logits.
     interaction_.backward(exec, gemm_, saved.interaction, interacted, logit_gradient, of_interaction, of_vectors);
-    bottom_.backward(exec, gemm_, saved.bottom, of_vectors.columns_from(0, dim()), of_bottom);
+    if (bottom_) bottom_->backward(exec, gemm_, saved.bottom, of_vectors.columns_from(0, dim()), of_bottom);
   }
 
  private:
+  static std::int64_t count_vectors(click_model_options const& options, std::int64_t lookups) {
+    detail::check_choice("click_net", "sums", options.sums, shared_gradients::expanded);
+    auto const vectors = lookups + (options.dense_features == 0 ? 0 : 1);
+    if (vectors == 0) throw error(errc::invalid_argument, "click_net: neither dense features nor lookups");
+    return vectors;
+  }
+  static std::optional<mlp> make_bottom(host_exec const& exec, click_model_options const& options, std::int64_t dim) {
+    std::optional<mlp> bottom;
+    if (options.dense_features != 0)
+      bottom.emplace(exec, mlp_options(widths(options.dense_features, options.bottom_hidden, dim), activation::relu, options.seed, 0));
+    return bottom;
+  }
   static std::vector<std::int64_t> widths(std::int64_t in, std::vector<std::int64_t> const& hidden, std::int64_t out) {
     std::vector<std::int64_t> result{in};
     result.insert(result.end(), hidden.begin(), hidden.end());
@@ -167,9 +189,11 @@ class click_net {
     return result;
   }
 
+  std::int64_t bottom_parameter_count() const noexcept { return bottom_ ? bottom_->parameters().size() : 0; }
+
   [[no_unique_address]] Gemm gemm_;
-  std::int64_t vectors_;
-  mlp bottom_;
+  std::int64_t dim_, vectors_;
+  std::optional<mlp> bottom_;
   Interaction interaction_;
   mlp top_;
 };

@@ -34,7 +34,8 @@ struct evaluation {
 };
 static_assert(metric<evaluation>);
 
-/// Predicts one epoch of a reader without changing the model; calls `seen(batch, logits)`, if there is one, for each batch.
+/// Predicts one epoch of a reader without changing the model; calls `seen(batch, logits)`, if there is one, for each batch. It may throw
+/// for a NaN among the logits, which `evaluation::add` refuses afterwards.
 /// `Reader`: `next(exec, batch_view&)` as batch_reader has it. @throws as the reader, and as the model for a batch that does not fit it.
 template <execution Exec, class Model, class Reader, class Seen>
 evaluation evaluate(Exec const& exec, Model const& model, Reader& reader, Seen const& seen) {
@@ -42,8 +43,8 @@ evaluation evaluate(Exec const& exec, Model const& model, Reader& reader, Seen c
   typename Model::saved_type saved;
   for (batch_view batch; reader.next(exec, batch);) {
     vector_view<float const> const logits = model.predict(exec, batch, saved);
-    result.add(exec, logits, batch.labels);
     seen(batch, logits);
+    result.add(exec, logits, batch.labels);
   }
   return result;
 }

@@ -22,9 +22,9 @@
 
 namespace tessera::inline TESSERA_ABI {
 
-/// How a click model lets a sample's vectors meet: `vectors` of `dim` elements, the first made of the dense features, each other one pooled
-/// from a table. It reads them side by side in one matrix (samples, vectors * dim), of any row stride, and writes what the top MLP reads,
-/// (samples, output_width()). Holds parameters, perhaps none; what `backward` needs of a `forward` is in a `saved` of the caller's.
+/// How a click model lets a sample's vectors meet: `vectors` of `dim` elements, the first made of the dense features if there are any, each
+/// other one pooled from a table. It reads them side by side in one matrix (samples, vectors * dim), of any row stride, and writes what the
+/// top MLP reads, (samples, output_width()). Holds parameters, perhaps none; what `backward` needs of a `forward` is in a `saved` of the caller's.
 /// - `I(exec, options, vectors, dim, seed)`; `name`: of the kind, for checkpoints.
 /// - `forward(exec, gemm, x, out, saved)`; x must outlive `saved`. Of a forward that throws, no backward takes `saved`.
 /// - `add_to_logits(exec, saved, logits)`: adds what bypasses the top MLP, if anything, to the logits (samples,) that it wrote.
@@ -59,7 +59,7 @@ buffer<matrix_view<T>> vector_blocks(Exec const& exec, matrix_view<T> side_by_si
 
 }  // namespace detail
 
-/// DLRM's: the first vector, then the dot products of all pairs. No parameters.
+/// DLRM's: the first vector, a pooled one where there are no dense features, then the dot products of all pairs. No parameters.
 class dot_products {
  public:
   struct options {};

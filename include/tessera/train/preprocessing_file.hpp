@@ -52,16 +52,17 @@ inline preprocessing load_preprocessing(host_exec const& exec, std::string const
   safetensors_reader const in(folder + "/preprocessing.safetensors");
   auto const described = in.metadata().find("options");
   if (described == in.metadata().end()) throw error(errc::incompatible, "preprocessing: a file without options", {{"file", in.path()}});
-  auto const options = parse_json(described->second, in.path());
+  auto const where = in.path() + ", options";
+  auto const options = parse_json(described->second, where);
   preprocessing_state state{};
-  auto const& scaling = json_string(options, "dense", in.path());
+  auto const& scaling = json_string(options, "dense", where);
   if (scaling != "log" && scaling != "standard")
     throw error(errc::incompatible, "preprocessing: unknown scaling", {{"file", in.path()}, {"field", "dense"}, {"found", scaling}});
   state.options = {.dense = scaling == "log" ? dense_scaling::log : dense_scaling::standard,
-                   .dense_as_category = json_boolean(options, "dense_as_category", in.path()),
-                   .min_count = json_integer(options, "min_count", in.path()),
-                   .hash_size = json_integer(options, "hash_size", in.path()),
-                   .vocabulary_limit = json_integer(options, "vocabulary_limit", in.path())};
+                   .dense_as_category = json_boolean(options, "dense_as_category", where),
+                   .min_count = json_integer(options, "min_count", where),
+                   .hash_size = json_integer(options, "hash_size", where),
+                   .vocabulary_limit = json_integer(options, "vocabulary_limit", where)};
   auto const read = [&](std::string const& tensor, auto& values) {
     values.resize(static_cast<std::size_t>(in.at(tensor).elements()));
     in.read(tensor, 0, vector_view(values));

@@ -66,16 +66,17 @@ class session_model {
         groups_(std::move(groups)),
         features_(std::move(features)),
         feature_of_key_(std::move(keys)),
-        net_(exec, options, 1 + group_count() + static_cast<std::int64_t>(features_.size()), check_tables(), interaction, policy) {
+        net_(exec, options, group_count() + static_cast<std::int64_t>(features_.size()), check_tables(), interaction, policy) {
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       poolings_.emplace_back(exec, groups_[g].pooling, dim(), options.seed, static_cast<std::uint32_t>(first_pooling_stream + g));
       pooling_names_.push_back("pooling." + std::to_string(g));
     }
+    detail::check_choice("session_model", "rows", rows, pooled_rows::expanded);
   }
 
   std::int64_t dim() const noexcept { return net_.dim(); }
   shared_gradients sums() const noexcept { return sums_; }
-  /// Vectors that meet: the bottom's, one a group, one a pooled feature.
+  /// Vectors that meet: the bottom's where there are dense features, one a group, one a pooled feature.
   std::int64_t vector_count() const noexcept { return net_.vector_count(); }
   /// Keys of a batch.
   std::int64_t key_count() const noexcept { return sequence_keys() + static_cast<std::int64_t>(features_.size()); }
@@ -134,7 +135,7 @@ class session_model {
     saved.times.sequence_lookup += watch.lap();
     for (std::int64_t g = 0; g < group_count(); ++g) {
       auto const sequences = saved.sequences[at(g)].get(dim());
-      poolings_[at(g)].forward(exec, net_.policy(), sequences, target(net_.vectors(saved), g), block(net_.vectors(saved), 1 + g),
+      poolings_[at(g)].forward(exec, net_.policy(), sequences, target(net_.vectors(saved), g), block(net_.vectors(saved), vector_of(g)),
                                saved.pooled[at(g)]);
     }
     saved.times.pooling += watch.lap();
@@ -155,7 +156,7 @@ class session_model {
     });
     for (std::int64_t g = 0; g < group_count(); ++g)
       poolings_[at(g)].predict(exec, net_.policy(), saved.sequences[at(g)].get(dim()), target(net_.vectors(saved), g),
-                               block(net_.vectors(saved), 1 + g));
+                               block(net_.vectors(saved), vector_of(g)));
     return net_.forward(exec, batch.dense, saved);
   }
 
@@ -179,7 +180,7 @@ class session_model {
       auto const& pooling = poolings_[at(g)];
       auto& sequences = saved.sequences[at(g)];
       sequences.gradients.resize(exec, sequences.size() * dim());
-      pooling.backward(exec, net_.policy(), saved.pooled[at(g)], block(of_vectors, 1 + g), take(pooling.parameters().size()),
+      pooling.backward(exec, net_.policy(), saved.pooled[at(g)], block(of_vectors, vector_of(g)), take(pooling.parameters().size()),
                        {sequences.gradients.data(), sequences.size(), dim()}, target(of_vectors, g));
     }
     saved.times.pooling += watch.lap();
@@ -289,11 +290,12 @@ class session_model {
     return vector_view(tables).slice(first_pooled_table_, static_cast<std::int64_t>(tables.size()) - first_pooled_table_);
   }
 
+  std::int64_t vector_of(std::int64_t group) const noexcept { return net_.first_lookup() + group; }  // features' follow the last group's
   matrix_view<float> block(matrix_view<float> all, std::int64_t vector) const { return all.columns_from(vector * dim(), dim()); }
   // The vector of the feature that a group's pooling looks at.
   matrix_view<float> target(matrix_view<float> all, std::int64_t group) const {
     auto const& own = groups_[at(group)];
-    return detail::reads_target<Pooling>(own.pooling) ? block(all, 1 + group_count() + own.target) : matrix_view<float>{};
+    return detail::reads_target<Pooling>(own.pooling) ? block(all, vector_of(group_count()) + own.target) : matrix_view<float>{};
   }
   template <execution Exec>
   auto pooled_gradients(Exec const& exec, saved_type& saved) const {
@@ -304,7 +306,7 @@ class session_model {
   buffer<matrix_view<T>> blocks_of_keys(Exec const& exec, matrix_view<T> all) const {
     buffer<matrix_view<T>> blocks(exec, static_cast<std::int64_t>(feature_of_key_.size()));
     for (std::int64_t k = 0; k < blocks.size(); ++k)
-      blocks[k] = all.columns_from((1 + group_count() + feature_of_key_[at(k)]) * dim(), dim());
+      blocks[k] = all.columns_from((vector_of(group_count()) + feature_of_key_[at(k)]) * dim(), dim());
     return blocks;
   }
 

@@ -48,7 +48,7 @@ struct session_times {
 
 /// What a session model's backward needs of its forward. The caller owns it, any number may be in flight; the batch must outlive it.
 template <feature_interaction Interaction, session_pooling Pooling>
-struct session_model_saved : click_net_saved<Interaction> {  // its vectors: the bottom's, the groups', the pooled features'
+struct session_model_saved : click_net_saved<Interaction> {  // its vectors: the bottom's, if any, the groups', the pooled features'
   deduplicated_saved lookup;                                 // of the pooled features
   std::vector<row_group> pooled_groups;                      // those of the batch behind the sequences, counted from the first pooled key
   lookup_saved sequence_lookup;                              // of the sequences' distinct rows

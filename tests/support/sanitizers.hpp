@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// TESSERA_TEST_ASAN, TESSERA_TEST_TSAN: 1 in a build with the address or the thread sanitizer, else 0. g++ and clang each have their own way to say it.
+#if defined(__has_feature)
+#define TESSERA_TEST_ASAN __has_feature(address_sanitizer)
+#define TESSERA_TEST_TSAN __has_feature(thread_sanitizer)
+#else
+#ifdef __SANITIZE_ADDRESS__
+#define TESSERA_TEST_ASAN 1
+#else
+#define TESSERA_TEST_ASAN 0
+#endif
+#ifdef __SANITIZE_THREAD__
+#define TESSERA_TEST_TSAN 1
+#else
+#define TESSERA_TEST_TSAN 0
+#endif
+#endif

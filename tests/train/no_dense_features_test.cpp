@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <tessera/core/optimizers.hpp>
+#include <tessera/embed/dense_table.hpp>
+#include <tessera/nn/auc.hpp>
+#include <tessera/nn/gemm_eigen.hpp>
+#include <tessera/train/checkpoint.hpp>
+#include <tessera/train/click_model.hpp>
+#include <tessera/train/session_model.hpp>
+#include <tessera/train/trainer.hpp>
+
+#include "../support/hosts.hpp"
+#include "../support/random.hpp"
+#include "session_support.hpp"
+#include "temporary_folder.hpp"
+#include "trainer_setup.hpp"
+
+namespace {
+
+using namespace tessera;
+using tessera_tests::serial_host;
+using tessera_tests::small_shape;
+
+template <class Interaction>
+using categorical_run = tessera_tests::small_run<dense_table<>, rowwise_adagrad, adam, Interaction>;
+
+small_shape categories_alone() {
+  small_shape shape;
+  shape.dense_features = 0;
+  return shape;
+}
+
+template <class Interaction>
+std::vector<float> categorical_predictions(host_exec const& exec, categorical_run<Interaction> const& run) {
+  auto clicks = categories_alone().clicks(99);
+  typename categorical_run<Interaction>::model_type::saved_type saved;
+  auto const logits = run.model.predict(exec, clicks.next(exec, 50), saved);
+  return {logits.begin(), logits.end()};
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("without dense features a model has no bottom MLP, and one vector fewer meets", Interaction, dot_products, cross_layers,
+                   factorization) {
+  serial_host host;
+  auto const exec = host.exec();
+  categorical_run<Interaction> run(exec, {0.05F}, {0.01F}, categories_alone());
+  auto& model = run.model;
+  CHECK(model.groups()[0].name == "bottom");
+  CHECK(model.groups()[0].values.empty());
+  for (auto const& block : model.blocks()) CHECK_FALSE(block.name.starts_with("bottom"));
+  Interaction const four_vectors(exec, {}, 4, model.dim(), {});
+  CHECK(model.interaction().output_width() == four_vectors.output_width());
+  CHECK(model.top().input_width() == four_vectors.output_width());
+  for (auto const& state : run.run.dense_states()) CHECK(state.group != "bottom");
+
+  auto with = small_shape().clicks();
+  typename categorical_run<Interaction>::model_type::saved_type saved;
+  CHECK_THROWS_AS(model.predict(exec, with.next(exec, 4), saved), error);
+}
+
+TEST_CASE_TEMPLATE("without dense features gradients are those of finite differences", Interaction, dot_products, cross_layers,
+                   factorization) {
+  serial_host host;
+  auto const exec = host.exec();
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  categorical_run<Interaction> run(exec, {0.05F}, {0.01F}, categories_alone());
+  auto clicks = categories_alone().clicks(seed);
+  tessera_tests::check_gradients(exec, run.model, clicks.next(exec, 20), tessera_tests::random_floats(random, 20));
+}
+
+TEST_CASE("without dense features a single bag makes a model, and nothing at all makes none") {
+  serial_host host;
+  auto const exec = host.exec();
+  auto shape = categories_alone();
+  shape.rows = {30};
+  auto const tables = [&] { return categorical_run<dot_products>::tables(exec, {0.05F}, shape); };
+  dlrm<dense_table<>, eigen_gemm> model(exec, click_model_options(0, {4}, {6}), tables(), {{0}});
+  tessera_tests::click_batches clicks(0, {30}, random_seed{5});
+  tessera_tests::check_gradients(exec, model, clicks.next(exec, 10), std::vector<float>(10, 1.0F));
+  CHECK_THROWS_WITH_AS((dlrm<dense_table<>, eigen_gemm>(exec, click_model_options(0, {4}, {6}), tables(), {})),
+                       doctest::Contains("neither dense features nor lookups"), error);
+}
+
+TEST_CASE_TEMPLATE("without dense features a model learns, and goes on from its checkpoint to the bit", Interaction, dot_products,
+                   cross_layers, factorization) {
+  serial_host host;
+  auto const exec = host.exec();
+  categorical_run<Interaction> whole(exec, {0.05F}, {0.01F}, categories_alone());
+  auto clicks = categories_alone().clicks();
+  tessera_tests::temporary_folder folder;
+  for (int step = 0; step < 150; ++step) {
+    if (step == 100) save_checkpoint(exec, folder.path(), whole.run, {.step = 100});
+    whole.run.step(exec, clicks.next(exec, 64));
+  }
+  auto const test = clicks.next(exec, 400);
+  typename categorical_run<Interaction>::model_type::saved_type saved;
+  exact_auc auc;
+  auc.add(whole.model.predict(exec, test, saved), test.labels);
+  CHECK(auc.value(exec) > 0.9);  // the label is the parity of an id
+
+  auto const found = open_newest_checkpoint(folder.path());
+  categorical_run<Interaction> resumed(exec, {0.05F}, {0.01F}, categories_alone(), 1234);
+  load_trainer(exec, found, resumed.run);
+  auto again = categories_alone().clicks();
+  for (int step = 0; step < 150; ++step) {
+    auto const batch = again.next(exec, 64);
+    if (step >= 100) resumed.run.step(exec, batch);
+  }
+  CHECK(categorical_predictions<Interaction>(exec, resumed) == categorical_predictions<Interaction>(exec, whole));
+
+  categorical_run<Interaction> with_dense(exec, {0.05F}, {0.01F});
+  CHECK_THROWS_AS(load_model(exec, found, with_dense.model), error);
+}
+
+TEST_CASE("without dense features sequences and bags meet alone") {
+  serial_host host;
+  auto const exec = host.exec();
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  std::vector<dense_table<>> tables;
+  for (std::int64_t t = 0; t < 5; ++t)
+    tables.emplace_back(exec, table_options{table_id{t}, tessera_tests::session_dim, tessera_tests::session_ids, 0.5F, random_seed{3}},
+                        sgd{});
+  transformer_encoder_options const encoder{.layers = 1, .heads = 2, .hidden = 12};
+  std::vector<sequence_group<encoder_pooling>> groups;
+  groups.emplace_back(std::vector<std::int64_t>{0, 1}, encoder);
+  groups.emplace_back(std::vector<std::int64_t>{2}, encoder);
+  session_model<dense_table<>, eigen_gemm, dot_products, encoder_pooling> model(exec, click_model_options(0, {6}, {7}, random_seed{5}),
+                                                                                std::move(tables), std::move(groups),
+                                                                                {{3, pooling::sum}, {4, pooling::max}, {3, pooling::mean}});
+  CHECK(model.vector_count() == 5);
+  tessera_tests::session_batch const drawn(exec, random, 20, 3);
+  auto batch = drawn.plain();
+  batch.dense = {nullptr, batch.samples(), 0};
+  tessera_tests::check_gradients(exec, model, batch, tessera_tests::random_floats(random, 20));
+}
