@@ -26,8 +26,8 @@
 #include <tessera/embed/row_cache.cuh>
 #include <tessera/embed/row_gradients.cuh>
 #include <tessera/embed/row_order.cuh>
+#include <tessera/embed/row_sums.cuh>
 #include <tessera/embed/row_transfer.cuh>
-#include <tessera/embed/row_updates.cuh>
 #include <tessera/embed/sequence_lookup.cuh>
 #include <tessera/embed/sequence_lookup_backward.cuh>
 #include <tessera/tensor/bucketize.cuh>

@@ -17,6 +17,7 @@
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/embed/pooled_lookup.cuh>
 #include <tessera/embed/pooled_lookup_backward.cuh>
+#include <tessera/embed/prepare_backward.hpp>
 #include <tessera/embed/row_transfer.cuh>
 #include <tessera/embed/sequence_lookup_backward.cuh>
 

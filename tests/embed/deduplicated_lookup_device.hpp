@@ -15,6 +15,7 @@
 #include <tessera/embed/deduplicated_lookup_backward.cuh>
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
+#include <tessera/embed/update_rows.hpp>
 #include <tessera/tensor/deduplicate.cuh>
 
 #include "bucket_lookup_device.hpp"

@@ -16,6 +16,8 @@
 #include <tessera/embed/deduplicated_lookup_backward.hpp>
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
+#include <tessera/embed/prepare_backward.hpp>
+#include <tessera/embed/update_rows.hpp>
 #include <tessera/tensor/deduplicate.hpp>
 #include <tessera/tensor/expand.hpp>
 

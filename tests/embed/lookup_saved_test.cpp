@@ -10,6 +10,7 @@
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
+#include <tessera/embed/prepare_backward.hpp>
 #include <tessera/embed/sequence_lookup.hpp>
 #include <tessera/embed/sequence_lookup_backward.hpp>
 
@@ -78,6 +79,44 @@ TEST_CASE("what a lookup saved: slots where a store gives them, and an order onc
   CHECK(!saved.order.ready());  // of the batch before
 }
 
+TEST_CASE("prepare_backward: of dense tables the order is made of the batch alone, before the lookup, and serves the same step") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const make = [&] {
+    std::vector<tessera::dense_table<>> tables;
+    for (std::int64_t t = 0; t < 2; ++t)
+      tables.emplace_back(exec, tessera::table_options{.id = tessera::table_id{t}, .dim = 2, .rows = 9}, tessera::sgd{});
+    return tables;
+  };
+  auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"a", {{1, 8}, {}, {8}}}, {"b", {{0}, {1, 1}, {3}}}, {"c", {{8}, {2}, {}}}});
+  auto const part = batch.view().slice_keys(1, 2);  // does not begin at the first value
+  std::vector<tessera::pooled_feature> const features{{.table = 1}, {.table = 1, .pooling = tessera::pooling::mean}};
+  std::vector<float> values(12, 0.5F);
+  std::vector<tessera::matrix_view<float>> const out{{values.data(), 3, 2}, {values.data() + 6, 3, 2}};
+  std::vector<tessera::matrix_view<float const>> const gradients{out[0], out[1]};
+  std::vector<float> weights[2];
+  for (bool const ahead : {false, true}) {
+    auto tables = make();
+    tessera::lookup_saved saved;
+    tessera::row_order order;
+    if (ahead) tessera::prepare_backward(exec, tables, features, part, order);
+    CHECK(order.ready() == ahead);
+    tessera::pooled_lookup(exec, tables, features, part, out, saved);
+    if (ahead) std::swap(saved.order, order);
+    tessera::pooled_lookup_backward(exec, tables, features, saved, gradients, tessera::sgd{.learning_rate = 0.5F});
+    for (auto const& table : tables)
+      for (std::int64_t id = 0; id < 9; ++id) weights[ahead].insert(weights[ahead].end(), table.row(id), table.row(id) + 2);
+  }
+  CHECK(weights[0] == weights[1]);
+  auto const tables = make();
+  tessera::row_order order;
+  tessera::prepare_backward(exec, tables, features, part, order);
+  std::vector<tessera::pooled_feature> const no_table{{.table = 0}, {.table = 2}};
+  CHECK(std::string(error_of([&] { tessera::prepare_backward(exec, tables, no_table, part, order); }).what()) ==
+        "prepare_backward: no such table (feature 1, table 2, tables 2)");
+  CHECK_FALSE(order.ready());
+}
+
 TEST_CASE_TEMPLATE("a lookup that is refused leaves nothing of the batch before to a backward", Store, TESSERA_TEST_STORES) {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
@@ -97,7 +136,7 @@ TEST_CASE_TEMPLATE("a lookup that is refused leaves nothing of the batch before 
   CHECK(std::string(error_of([&] { tessera::pooled_lookup_backward(exec, tables, pooled, saved, gradients, tessera::sgd{}); }).what()) ==
         "pooled_lookup_backward" + sentence);
   CHECK(!saved.order.ready());
-  CHECK(saved.largest.size() == 0);
+  CHECK(saved.argmax.size() == 0);
   tessera::sequence_lookup(exec, tables, sequence, batch.view(), out, saved);
   error_of([&] { tessera::sequence_lookup(exec, tables, sequence, batch.view(), narrow, saved); });
   CHECK(std::string(error_of([&] {
@@ -116,7 +155,7 @@ TEST_CASE("what a lookup saved of maxima is gone with the next") {
   std::vector<tessera::matrix_view<float>> const out{{values.data(), 2, 2}};
   tessera::lookup_saved saved;
   tessera::pooled_lookup(exec, tables, std::vector<tessera::pooled_feature>{{0, tessera::pooling::max}}, batch.view(), out, saved);
-  CHECK(saved.largest.size() == 4);
+  CHECK(saved.argmax.size() == 4);
   tessera::sequence_lookup(exec, tables, std::vector<std::int64_t>{0}, batch.view(), out, saved);
-  CHECK(saved.largest.size() == 0);
+  CHECK(saved.argmax.size() == 0);
 }

@@ -16,6 +16,8 @@
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
+#include <tessera/embed/prepare_backward.hpp>
+#include <tessera/embed/update_rows.hpp>
 
 #include "../support/type_lists.hpp"
 #include "hosts.hpp"

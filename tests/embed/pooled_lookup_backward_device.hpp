@@ -16,6 +16,7 @@
 #include <tessera/embed/bucket_table.cuh>
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/pooled_lookup_backward.cuh>
+#include <tessera/embed/prepare_backward.hpp>
 
 #include "device_tables.hpp"
 #include "hosts.hpp"

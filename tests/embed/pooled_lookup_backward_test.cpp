@@ -10,6 +10,7 @@
 
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
+#include <tessera/embed/prepare_backward.hpp>
 
 #include "../support/type_lists.hpp"
 #include "pooled_lookup_backward_suite.hpp"

@@ -13,6 +13,7 @@
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/pooled_lookup_backward.cuh>
 #include <tessera/embed/row_transfer.cuh>
+#include <tessera/embed/update_rows.hpp>
 
 #include "device_tables.hpp"
 #include "hosts.hpp"

@@ -8,8 +8,10 @@
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
+#include <tessera/embed/prepare_backward.hpp>
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/sequence_lookup_backward.hpp>
+#include <tessera/embed/update_rows.hpp>
 
 #include "../support/type_lists.hpp"
 #include "pooled_lookup_backward_suite.hpp"

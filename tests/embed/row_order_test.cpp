@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/row_order.hpp>
 
 #include "hosts.hpp"
@@ -68,16 +67,10 @@ void check_order(std::uint64_t seed, std::vector<std::int64_t> const& table_of_k
   CAPTURE(seed);
   auto const batch = draw_batch(seed, table_of_key, rows, mean_length, table_rows);
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
-    std::vector<tessera::dense_table<>> tables;
-    for (std::int64_t t = 0; t < 3; ++t)
-      tables.emplace_back(exec, tessera::table_options{.id = tessera::table_id{t}, .dim = 1, .rows = table_rows}, tessera::sgd{});
+    std::vector<std::int64_t> const bounds(3, table_rows);
+    std::vector<std::int64_t const*> const slots_of_key(batch.table_of_key.size(), batch.ids.data());
     tessera::row_order order;
-    order.sort(
-        exec, tessera::vector_view<tessera::dense_table<> const>(tables), batch.view(), [&](std::int64_t key) { return batch.table(key); },
-        [&](tessera::dense_table<> const& table, std::int64_t p) {
-          auto const id = batch.ids[static_cast<std::size_t>(p)];
-          return table.holds(id) ? id : -1;
-        });
+    order.sort(exec, {batch.view(), batch.table_of_key, bounds, slots_of_key});
     CHECK(order.values() == static_cast<std::int64_t>(batch.ids.size()));
     order.visit([&](auto const& sorted) {
       for (std::int64_t t = 0; t < 3; ++t) {

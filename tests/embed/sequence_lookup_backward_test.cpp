@@ -8,6 +8,7 @@
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
 #include <tessera/embed/sequence_lookup_backward.hpp>
+#include <tessera/embed/update_rows.hpp>
 
 #include "pooled_lookup_backward_suite.hpp"
 #include "sequence_problem.hpp"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/prepare_backward.hpp>
 #include <tessera/embed/sequence_lookup_backward.cuh>
 
 #include "device_tables.hpp"

@@ -13,6 +13,7 @@
 #include <tessera/embed/pooled_lookup_backward.hpp>
 #include <tessera/embed/row_transfer.hpp>
 #include <tessera/embed/sequence_lookup_backward.hpp>
+#include <tessera/embed/update_rows.hpp>
 #include <tessera/nn/dense_optimizer.hpp>
 #include <tessera/nn/dot_interaction.hpp>
 #include <tessera/nn/factorization_machine.hpp>

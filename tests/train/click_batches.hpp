@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <tessera/core/philox.hpp>
-#include <tessera/data/batch.hpp>
+#include <tessera/tensor/batch.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
 namespace tessera_tests {

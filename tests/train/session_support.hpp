@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/data/batch.hpp>
+#include <tessera/tensor/batch.hpp>
 #include <tessera/tensor/deduplicate.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>

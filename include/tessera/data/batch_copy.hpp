@@ -8,7 +8,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/data/batch.hpp>
+#include <tessera/tensor/batch.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 

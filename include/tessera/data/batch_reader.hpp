@@ -12,13 +12,13 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/data/batch.hpp>
 #include <tessera/data/block_walk.hpp>
 #include <tessera/data/click_log.hpp>
 #include <tessera/data/preprocessing.hpp>
 #include <tessera/data/raw_rows.hpp>
 #include <tessera/data/reader.hpp>
 #include <tessera/data/shuffle.hpp>
+#include <tessera/tensor/batch.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 

@@ -17,9 +17,9 @@
 #include <tessera/core/philox.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/data/batch.hpp>
 #include <tessera/data/planted_model.hpp>
 #include <tessera/data/zipf.hpp>
+#include <tessera/tensor/batch.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 

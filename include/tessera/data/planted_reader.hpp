@@ -7,9 +7,9 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
-#include <tessera/data/batch.hpp>
 #include <tessera/data/planted_clicks.hpp>
 #include <tessera/data/reader.hpp>
+#include <tessera/tensor/batch.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 

@@ -14,9 +14,9 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
-#include <tessera/data/batch.hpp>
 #include <tessera/data/batch_copy.hpp>
 #include <tessera/data/reader.hpp>
+#include <tessera/tensor/batch.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 

@@ -7,7 +7,7 @@
 
 #include <tessera/core/config.hpp>
 #include <tessera/core/execution.hpp>
-#include <tessera/data/batch.hpp>
+#include <tessera/tensor/batch.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 

@@ -16,11 +16,11 @@
 #include <tessera/core/stopwatch.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/data/batch.hpp>
 #include <tessera/data/block_walk.hpp>
 #include <tessera/data/reader.hpp>
 #include <tessera/data/sample_columns.hpp>
 #include <tessera/data/shuffle.hpp>
+#include <tessera/tensor/batch.hpp>
 #include <tessera/tensor/deduplicate.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/jagged.hpp>

@@ -21,7 +21,7 @@
 #include <tessera/embed/bag_units.cuh>
 #include <tessera/embed/bucket_table.hpp>
 #include <tessera/embed/dense_table.cuh>
-#include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/locate_batch.hpp>
 #include <tessera/embed/row_order.cuh>
 #include <tessera/embed/row_store.hpp>
 

@@ -12,6 +12,7 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/lookup_options.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/row_store.hpp>

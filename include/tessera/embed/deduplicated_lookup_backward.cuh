@@ -43,7 +43,7 @@ struct expanded_lookup_impl<Exec> {
 template <device_execution Exec>
 struct deduplicated_backward_impl<Exec> {
   template <class... Arguments>
-  static void expand_largest(Arguments const&...) {}  // no lookup on a device pools by maximum
+  static void expand_argmax(Arguments const&...) {}  // no lookup on a device pools by maximum
 };
 
 }  // namespace tessera::inline TESSERA_ABI::detail

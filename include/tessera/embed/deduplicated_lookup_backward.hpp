@@ -13,7 +13,9 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/deduplicated_lookup.hpp>
 #include <tessera/embed/expanded_lookup.hpp>
+#include <tessera/embed/lookup_checks.hpp>
 #include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/pooled_argmax.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
@@ -43,24 +45,31 @@ struct deduplicated_backward_impl {
                 "<tessera/embed/deduplicated_lookup_backward.cuh>");
 };
 
+/// Of bags that pool by maximum: whose each column is, for every sample. @pre inverses name rows.
+template <class Feature, class DimOf>
+void expand_argmax(host_exec const& exec, vector_view<Feature const> features, inverse_keyed_jagged_view<std::int64_t const> batch,
+                   pooled_argmax const& of_rows, DimOf const& dim_of, keyed_jagged_view<std::int64_t const> expanded,
+                   pooled_argmax& of_samples) {
+  of_samples.resize(exec, features, expanded, dim_of);
+  if (of_samples.size() == 0) return;
+  for_each_piece_of(
+      exec, batch.keys(), [&](std::int64_t key) { return features[key].is_largest() ? batch.samples : 0; },
+      [&](std::int64_t key) { return vectors_per_piece(dim_of(key)); },
+      [&](std::int64_t key, std::int64_t first, std::int64_t last) {
+        auto const dim = dim_of(key);
+        auto const* const from = of_rows.of(key);
+        auto* const to = of_samples.of(key);
+        auto const inverse = batch.inverse(key);
+        for (auto i = first; i < last; ++i) std::copy_n(from + (inverse.empty() ? i : inverse[i]) * dim, dim, to + i * dim);
+      });
+}
+
 template <>
 struct deduplicated_backward_impl<host_exec> {
-  // Of bags that pool by maximum: whose each column is, for every sample. @pre what was saved fits, inverses name rows.
-  static void expand_largest(host_exec const& exec, vector_view<pooled_feature const> features, deduplicated_saved const& saved,
-                             vector_view<matrix_view<float const> const> gradients, lookup_saved& expanded) {
-    auto const batch = saved.batch();
-    expanded.largest.resize(exec, features, expanded.batch, [&](std::int64_t key) { return gradients[key].columns(); });
-    if (expanded.largest.size() == 0) return;
-    for_each_piece_of(
-        exec, batch.keys(), [&](std::int64_t key) { return features[key].is_largest() ? batch.samples : 0; },
-        [&](std::int64_t key) { return vectors_per_piece(gradients[key].columns()); },
-        [&](std::int64_t key, std::int64_t first, std::int64_t last) {
-          auto const dim = gradients[key].columns();
-          auto const* const from = saved.lookup.largest.of(key);
-          auto* const to = expanded.largest.of(key);
-          auto const inverse = batch.inverse(key);
-          for (auto i = first; i < last; ++i) std::copy_n(from + (inverse.empty() ? i : inverse[i]) * dim, dim, to + i * dim);
-        });
+  static void expand_argmax(host_exec const& exec, vector_view<pooled_feature const> features, deduplicated_saved const& saved,
+                            vector_view<matrix_view<float const> const> gradients, lookup_saved& expanded) {
+    auto const dim_of = [&](std::int64_t key) { return gradients[key].columns(); };
+    detail::expand_argmax(exec, features, saved.batch(), saved.lookup.argmax, dim_of, expanded.batch, expanded.argmax);
   }
 };
 
@@ -92,7 +101,7 @@ void with_shared_gradients(Exec const& exec, char const* call, Tables const& tab
   check_shared_gradients(call, vector_view<element_in<Tables const> const>(tables), features, saved, gradients);
   if (options.sums == shared_gradients::expanded) {
     auto expanded = basic_expanded_lookup<Exec>::of(exec, tables, batch, saved.lookup);
-    deduplicated_backward_impl<Exec>::expand_largest(exec, features, saved, gradients, expanded.saved());
+    deduplicated_backward_impl<Exec>::expand_argmax(exec, features, saved, gradients, expanded.saved());
     return f(std::as_const(expanded).saved(), gradients);
   }
   distinct_matrices<Exec> sums(exec, batch, gradients, [&](std::int64_t key) { return batch.distinct.rows(key); });

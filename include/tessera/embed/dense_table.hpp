@@ -11,6 +11,7 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/host_rows.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/table_bytes.hpp>
@@ -138,6 +139,11 @@ class dense_table {
   }
 
   /// For kernels: the rows and states are to be written, whoever holds the table.
+  tessera::host_rows<Element> host_rows() const noexcept requires(!device_execution<Exec>) {
+    auto const rows = device_rows();
+    auto const row_bytes = scale::extent(dim()) * static_cast<std::int64_t>(sizeof(Element));
+    return {{rows.weights, rows.states, nullptr, row_bytes, rows.state_width, dim()}, options_.rows, nullptr, true, options_, steps_};
+  }
   dense_rows<Element> device_rows() const noexcept {
     return {const_cast<Element*>(weights_.data()), const_cast<float*>(states_.data()), options_, layout_.width(options_.dim), steps_};
   }

@@ -81,17 +81,19 @@ class basic_expanded_lookup {
   template <row_stores Tables>
   static basic_expanded_lookup of(Exec const& exec, Tables const&, inverse_keyed_jagged_view<std::int64_t const> batch,
                                   basic_lookup_saved<Exec> const& saved) {
+    return of(exec, batch, detail::element_in<Tables const>::slots_are_ids ? nullptr : saved.slots.data());
+  }
+  /// @private `slots`: of the values of `batch.distinct`, from its first on; nullptr: they are the ids.
+  static basic_expanded_lookup of(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots) {
     basic_expanded_lookup result;
     result.ids_ = expand(exec, batch);
     result.saved_.batch = std::as_const(result.ids_).view();
-    if constexpr (!detail::element_in<Tables const>::slots_are_ids) {
-      using impl = detail::expanded_lookup_impl<Exec>;
-      detail::slot_rows<Exec> const slots(exec, batch.distinct, saved.slots.data());
-      auto const expanded = expand(exec, inverse_keyed_jagged_view<std::int64_t const>{slots.view(), batch.groups, batch.samples},
-                                   result_room{.most_values = result.ids_.room()});
-      result.saved_.slots.resize(exec, expanded.room());
-      impl::copy(exec, {expanded.view().values, expanded.room()}, result.saved_.slots.data());
-    }
+    if (slots == nullptr) return result;
+    detail::slot_rows<Exec> const rows(exec, batch.distinct, slots);
+    auto const expanded = expand(exec, inverse_keyed_jagged_view<std::int64_t const>{rows.view(), batch.groups, batch.samples},
+                                 result_room{.most_values = result.ids_.room()});
+    result.saved_.slots.resize(exec, expanded.room());
+    detail::expanded_lookup_impl<Exec>::copy(exec, {expanded.view().values, expanded.room()}, result.saved_.slots.data());
     return result;
   }
 

@@ -16,6 +16,7 @@
 #include <tessera/embed/admission.hpp>
 #include <tessera/embed/evicted_rows.hpp>
 #include <tessera/embed/eviction.hpp>
+#include <tessera/embed/host_rows.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_slabs.hpp>
 #include <tessera/embed/row_store.hpp>
@@ -92,6 +93,11 @@ class hash_table {
   Element const* row(std::int64_t slot) const noexcept(!checks_indices) { return rows_.row(checked_slot(slot)); }
   float* state(std::int64_t slot) noexcept(!checks_indices) { return rows_.state(checked_slot(slot)); }
   float const* state(std::int64_t slot) const noexcept(!checks_indices) { return rows_.state(checked_slot(slot)); }
+
+  /// For kernels: the rows and states are to be written, whoever holds the table.
+  tessera::host_rows<Element> host_rows() const noexcept {
+    return {rows_.places(), slot_bound(), ids_.ids().data(), false, options_, steps_};
+  }
 
   /// The next batch: what is located from now on belongs to it.
   void begin_batch() noexcept { ++clock_.batch; }

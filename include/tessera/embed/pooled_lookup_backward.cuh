@@ -14,7 +14,7 @@
 #include <tessera/embed/pooled_lookup.cuh>
 #include <tessera/embed/pooled_lookup_backward.hpp>
 #include <tessera/embed/row_gradients.cuh>
-#include <tessera/embed/row_updates.cuh>
+#include <tessera/embed/row_sums.cuh>
 
 namespace tessera::inline TESSERA_ABI::detail {
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -15,12 +14,19 @@
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/bag_reader.hpp>
+#include <tessera/embed/canonical_sums.hpp>
+#include <tessera/embed/fused_backward.hpp>
+#include <tessera/embed/host_rows.hpp>
+#include <tessera/embed/lookup_checks.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
+#include <tessera/embed/prepare_backward.hpp>
+#include <tessera/embed/row_contributions.hpp>
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
-#include <tessera/embed/row_updates.hpp>
+#include <tessera/embed/row_update.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -34,44 +40,20 @@ struct pooled_lookup_backward_impl {
 
 template <>
 struct pooled_lookup_backward_impl<host_exec> {
-  // What each position of the batch adds to its row's gradient. `maxima`: of each bag of a maximum its gradient, and behind it the rows that
-  // have won; lives as long as the contributions.
-  static void contributions(host_exec const& exec, vector_view<pooled_feature const> features, lookup_saved const& saved,
-                            vector_view<matrix_view<float const> const> gradients, buffer<float>& maxima,
-                            vector_view<row_contribution> out) {
-    auto const batch = saved.batch;
-    auto const base = first_value(batch);
-    maxima.resize(exec, 2 * saved.largest.size());
-    for_each_bag_piece(exec, batch, [&](std::int64_t key, std::int64_t first, std::int64_t last) {
-      auto const bags = batch.key(key);
-      if (features[key].is_largest()) {
-        auto const* const winners = saved.largest.of(key);
-        auto const dim = gradients[key].columns();
-        auto* const pairs = maxima.data() + 2 * (winners - saved.largest.of_all());
-        for (auto bag = first; bag < last; ++bag) {
-          auto* const pair = pairs + 2 * bag * dim;
-          std::copy_n(gradients[key].row(bag), dim, pair);
-          std::memcpy(pair + dim, winners + bag * dim, static_cast<std::size_t>(dim) * sizeof(float));
-          for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
-            out[p - base] = {pair, 1.0F, static_cast<std::int32_t>(p - bags.begin_of(bag))};
-        }
-        return;
-      }
-      for (auto bag = first; bag < last; ++bag) {
-        auto const scale = pooling_scale(features[key].pooling, bags.length(bag));
-        auto const* const gradient = gradients[key].row(bag);
-        for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
-          out[p - base] = {gradient, batch.weighted() ? scale * batch.weights[p] : scale, -1};
-      }
-    });
+  template <class Store>
+  static void weight_gradient(host_exec const& exec, vector_view<Store const> stores, vector_view<pooled_feature const> features,
+                              lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients, vector_view<float> out) {
+    check_saved_rows(exec, "pooled_lookup_weight_gradient", stores, features, saved);
+    auto const tables = rows_of_tables(exec, stores);
+    weight_gradient(exec, tables.view(), features, saved, saved.slots_of<Store>(), gradients, out);
   }
 
-  template <class Store>
-  static void weight_gradient(host_exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
-                              lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients, vector_view<float> out) {
-    check_saved_rows(exec, "pooled_lookup_weight_gradient", tables, features, saved);
+ private:
+  template <class Element>
+  static void weight_gradient(host_exec const& exec, vector_view<host_rows<Element> const> tables,
+                              vector_view<pooled_feature const> features, lookup_saved const& saved, std::int64_t const* slots,
+                              vector_view<matrix_view<float const> const> gradients, vector_view<float> out) {
     auto const base = first_value(saved.batch);
-    auto const* const slots = saved.slots_of<Store>();
     for_each_bag_piece(exec, saved.batch, [&](std::int64_t key, std::int64_t first, std::int64_t last) {
       auto const bags = saved.batch.key(key);
       auto const& table = tables[features[key].table];
@@ -79,21 +61,12 @@ struct pooled_lookup_backward_impl<host_exec> {
         auto const scale = pooling_scale(features[key].pooling, bags.length(bag));
         auto const* const gradient = gradients[key].row(bag);
         for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p) {
-          auto const slot = held_slot(table, slots[p - base]);
-          out[p - base] =
-              scale * (slot < 0 ? dot_initial(table, saved.batch.values[p], gradient) : dot(table.row(slot), gradient, table.dim()));
+          auto const slot = slots[p - base];
+          out[p - base] = scale * (table.holds(slot) ? dot(table.row(slot), gradient, table.dim())
+                                                     : dot_initial(table, saved.batch.values[p], gradient));
         }
       }
     });
-  }
-
- private:
-  // Calls f(key, first bag, last bag) for pieces of about 4096 values.
-  template <class F>
-  static void for_each_bag_piece(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch, F const& f) {
-    for_each_piece_of(
-        exec, batch.keys, [&](std::int64_t key) { return batch.rows(key); },
-        [&](std::int64_t key) { return bags_per_piece(batch.rows(key), batch.key(key).size(), 64); }, f);
   }
 
   // Sixteen running sums joined pairwise: the order depends on the dim alone.
@@ -109,12 +82,12 @@ struct pooled_lookup_backward_impl<host_exec> {
   }
 
   // A row that the forward read as zeros, or as the row that the id would get: then the same sum as if it had it.
-  template <class Store>
-  static float dot_initial(Store const& table, std::int64_t id, float const* gradient) noexcept {
+  template <class Element>
+  static float dot_initial(host_rows<Element> const& table, std::int64_t id, float const* gradient) noexcept {
     float lane[16] = {};
-    if constexpr (!Store::slots_are_ids)
+    if (!table.slots_are_ids)
       for_each_initial_element(table.options(), id, [&](std::int64_t i, float value) {
-        lane[i % 16] = multiply_add(stored_initial<typename Store::element>(table.options(), value), gradient[i], lane[i % 16]);
+        lane[i % 16] = multiply_add(stored_initial<Element>(table.options(), value), gradient[i], lane[i % 16]);
       });
     return join_lanes(lane);
   }
@@ -127,9 +100,9 @@ void check_saved_maxima(char const* call, vector_view<Store const> tables, vecto
   for (std::int64_t key = 0; key < saved.batch.keys; ++key) {
     auto const& feature = features[key];
     auto const maxima = feature.is_largest() ? saved.batch.rows(key) * tables[feature.table].dim() : 0;
-    if (maxima != saved.largest.size(key))
+    if (maxima != saved.argmax.size(key))
       throw error(errc::shape_mismatch, std::string(call) + ": the feature pooled otherwise when this was saved",
-                  {{"feature", key}, {"maxima", maxima}, {"maxima saved", saved.largest.size(key)}});
+                  {{"feature", key}, {"maxima", maxima}, {"maxima saved", saved.argmax.size(key)}});
   }
 }
 
@@ -160,7 +133,7 @@ struct pooled_lookup_backward_fn {
     else {
       buffer<float> maxima;
       update_rows_of(exec, "pooled_lookup_backward", stores, features, saved, each, [&](vector_view<row_contribution> out) {
-        pooled_lookup_backward_impl<Exec>::contributions(exec, features, saved, gradients, maxima, out);
+        contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, out);
       });
     }
   }
@@ -179,7 +152,7 @@ struct pooled_lookup_gradients_fn {
     else {
       buffer<float> maxima;
       sum_rows_of(exec, "pooled_lookup_gradients", held, features, saved, out, [&](vector_view<row_contribution> contributions) {
-        pooled_lookup_backward_impl<Exec>::contributions(exec, features, saved, gradients, maxima, contributions);
+        contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions);
       });
     }
   }
@@ -193,8 +166,8 @@ struct pooled_lookup_weight_gradient_fn {
     expect_tables_of<Exec, store>();
     vector_view<store const> const held(tables);
     check_pooled_backward("pooled_lookup_weight_gradient", held, features, saved, gradients);
-    if (saved.largest.size() > 0)
-      throw error(errc::invalid_argument, "pooled_lookup_weight_gradient: a maximum has no weights", {{"maxima", saved.largest.size()}});
+    if (saved.argmax.size() > 0)
+      throw error(errc::invalid_argument, "pooled_lookup_weight_gradient: a maximum has no weights", {{"maxima", saved.argmax.size()}});
     if constexpr (!device_execution<Exec>)
       if (weight_gradient.size() != saved.batch.size())
         throw error(errc::shape_mismatch, "pooled_lookup_weight_gradient: one gradient a value",

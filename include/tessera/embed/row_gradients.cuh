@@ -14,7 +14,8 @@
 #include <tessera/core/four_elements.hpp>
 #include <tessera/core/scan.cuh>
 #include <tessera/embed/row_gradients.hpp>
-#include <tessera/embed/row_updates.cuh>
+#include <tessera/embed/row_sums.cuh>
+#include <tessera/embed/update_rows.hpp>
 
 namespace tessera::inline TESSERA_ABI::detail {
 

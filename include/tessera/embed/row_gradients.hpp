@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -11,9 +12,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/embed/row_optimizer.hpp>
-#include <tessera/embed/row_store.hpp>
-#include <tessera/embed/row_updates.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -93,117 +92,6 @@ class basic_row_gradients {
 using row_gradients = basic_row_gradients<host_exec>;
 
 namespace detail {
-
-/// Sums the gradient of each row that the batch names into `out`.
-template <class Index, class Store>
-void sum_sorted_rows(host_exec const& exec, vector_view<Store const> tables, row_sort<Index> const& sorted, lookup_saved const& saved,
-                     row_contribution* contributions, row_gradients& out) {
-  run_pieces<Index> const pieces(exec, sorted, tables);
-  shared_runs<Index> const shared(exec, tables, sorted, saved, contributions);
-  buffer<std::int64_t> first_row(exec, pieces.count());  // of each piece, within its table
-  exec.run(pieces.count(), [&](std::int64_t piece) {
-    std::int64_t rows = 0;
-    pieces.for_each_run(piece, [&](auto const&, auto const&, std::int64_t) { ++rows; });
-    first_row[piece] = rows;
-  });
-  buffer<std::int64_t> rows(exec, tables.size());
-  std::int64_t widest = 0;
-  for (std::int64_t t = 0; t < tables.size(); ++t) {
-    rows[t] = 0;
-    for (auto piece = pieces.pieces.first_of(t); piece < pieces.pieces.first_of(t + 1); ++piece)
-      rows[t] += std::exchange(first_row[piece], rows[t]);
-    widest = std::max(widest, tables[t].dim());
-  }
-  out.resize(
-      exec, tables.size(), [&](std::int64_t t) { return rows[t]; }, [&](std::int64_t t) { return tables[t].dim(); });
-  buffer<float> scratch(exec, widest * pieces.count());
-  auto const* const ids = saved.batch.values + first_value(saved.batch);
-  exec.run(pieces.count(), [&](std::int64_t piece) {
-    auto const t = pieces.table_of(piece);
-    auto const values = out.values(t);
-    auto row = first_row[piece];
-    with_dim_of<Index>(values.columns(), [&](auto dim) {
-      pieces.for_each_run(piece, [&](slot_run<Index> const& run, auto const&, std::int64_t) {
-        out.set_row(t, row, run.slot, ids[run.positions[0]]);
-        sum_contributions_of<dim()>(saved, contributions, run.positions, run.count, values.columns(), values.row(row),
-                                    scratch.data() + widest * piece);
-        ++row;
-      });
-    });
-  });
-}
-
-/// As update_rows_of, into `out` instead of the tables.
-template <class Store, class Feature, class Contribute>
-void sum_rows_of(host_exec const& exec, char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
-                 lookup_saved const& saved, row_gradients& out, Contribute const& contribute) {
-  check_saved_rows(exec, call, tables, features, saved);
-  buffer<row_contribution> contributions(exec, saved.batch.size());
-  contribute(contributions.view());
-  with_order(exec, tables, features, saved,
-             [&](auto const& sorted) { sum_sorted_rows(exec, tables, sorted, saved, contributions.data(), out); });
-}
-
-inline constexpr std::int64_t gradient_rows_per_piece = 256;
-
-template <class Exec>
-struct update_rows_impl {
-  static_assert(dependent_false<Exec>, "update_rows: no back end for this execution; for CUDA include <tessera/embed/row_gradients.cuh>");
-};
-
-template <>
-struct update_rows_impl<host_exec> {
-  template <class Store, class Optimizer>
-  static void run(host_exec const& exec, vector_view<Store> tables, row_gradients const& gradients,
-                  vector_view<Optimizer const> optimizers) {
-    std::int64_t largest = 0;
-    for (std::int64_t t = 0; t < tables.size(); ++t)
-      largest = std::max(largest, 2 * tables[t].dim() * divide_up(gradients.rows(t), gradient_rows_per_piece));
-    buffer<float> scratch(exec, largest);
-    count_step(tables);  // from here on nothing throws
-    for (std::int64_t t = 0; t < tables.size(); ++t) {
-      auto& table = tables[t];
-      auto const& optimizer = of_table(optimizers, t);
-      auto const dim = table.dim();
-      auto const values = gradients.values(t);
-      auto const slots = gradients.slots(t), ids = gradients.ids(t);
-      for_each_piece(exec, slots.size(), gradient_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
-        float* const gradient = scratch.data() + 2 * dim * (first / gradient_rows_per_piece);
-        for (auto i = first; i < last; ++i) {
-          std::copy_n(values.row(i), dim, gradient);
-          update_row<0>(optimizer, table, slots[i], ids[i], gradient, gradient + dim);
-        }
-      });
-    }
-  }
-};
-
-struct update_rows_fn {
-  template <execution Exec, row_stores Tables, row_optimizers Optimizers>
-  void operator()(Exec const& exec, Tables& tables, basic_row_gradients<Exec> const& gradients, Optimizers const& optimizers) const {
-    using store = element_in<Tables>;
-    expect_tables_of<Exec, store>();
-    vector_view<store> const stores(tables);
-    auto const each = per_table(optimizers);
-    check_optimizers("update_rows", vector_view<store const>(stores), each);
-    if (gradients.tables() != stores.size())
-      throw error(errc::shape_mismatch, "update_rows: gradients of other tables",
-                  {{"tables", stores.size()}, {"tables of the gradients", gradients.tables()}});
-    for (std::int64_t t = 0; t < stores.size(); ++t) {
-      if (gradients.dim(t) != stores[t].dim())
-        throw error(errc::shape_mismatch, "update_rows: gradients of another dim",
-                    {{"table", t}, {"dim", stores[t].dim()}, {"dim of the gradients", gradients.dim(t)}});
-      if constexpr (device_execution<Exec>) continue;  // kernels look at the slots
-      if (auto const slots = gradients.slots(t); !slots.empty() && slots[slots.size() - 1] >= stores[t].slot_bound())
-        throw error(errc::out_of_range, "update_rows: no such slot",
-                    {{"table", t}, {"slot", slots[slots.size() - 1]}, {"bound", stores[t].slot_bound()}});
-    }
-    if constexpr (checked && std::is_same_v<Exec, host_exec>)
-      for (std::int64_t t = 0; t < stores.size(); ++t)
-        check_rows_stay(exec, "update_rows", "table", t, std::as_const(stores[t]), gradients.ids(t), gradients.slots(t).data());
-    update_rows_impl<Exec>::run(exec, stores, gradients, each);
-  }
-};
 
 template <class Exec>
 struct add_row_gradients_impl {
@@ -285,13 +173,6 @@ struct add_row_gradients_fn {
 };
 
 }  // namespace detail
-
-/// One optimizer step with summed gradients: `update_rows(exec, tables, gradients, optimizers)`; `optimizers`: one for all tables or a
-/// container of one a table; every table was built with this kind. What `pooled_lookup_backward` does at once, bit for bit, when nothing
-/// has changed the gradients in between. Each table's step count grows by one. @throws tessera::error shape_mismatch, incompatible,
-/// out_of_range; in a checked build also for a row that has left its table. No row has changed then; nor has it when memory runs out.
-/// On a device slots that a table has not are told by `synchronize()`, and passed over.
-inline constexpr detail::update_rows_fn update_rows{};
 
 /// Adds up gradients over micro-batches: `add_row_gradients(exec, into, more, spare)`; `into` may be empty at first. Sums `into` + `more`,
 /// row by row. `spare`, which may be left out, means nothing before or after: its memory is taken for the sum, and gets that of `into`.

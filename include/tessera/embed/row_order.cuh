@@ -18,6 +18,7 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/bag_units.cuh>
 #include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/prepare_backward.hpp>
 #include <tessera/embed/row_store.hpp>
 
 /// The values of a batch in the order of the rows they name, on a device. All tables are sorted at once: a key is the number of a slot counted

@@ -14,7 +14,6 @@
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/radix_sort.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/embed/row_store.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
 namespace tessera::inline TESSERA_ABI {
@@ -36,6 +35,14 @@ struct table_order {
   Index const* positions;  // of the batch, from its first value on
 };
 
+/// Which rows a batch names.
+struct batch_slots {
+  keyed_jagged_view<std::int64_t const> batch;
+  vector_view<std::int64_t const> table_of_key;         // (keys,)
+  vector_view<std::int64_t const> bounds;               // (tables,): rows have slots of [0, bound), any other names none
+  vector_view<std::int64_t const* const> slots_of_key;  // (keys,): of the value at position p of the batch, counted from its first, [p]
+};
+
 template <class Index>
 struct row_sort {
   buffer<Index> slots, positions;
@@ -43,32 +50,28 @@ struct row_sort {
 
   std::size_t bytes() const noexcept { return slots.capacity_bytes() + positions.capacity_bytes() + tables.capacity_bytes(); }
 
-  /// `table_of(key)`: whose rows the key's ids name. `slot_at(store, position)`: of the id there, negative where it has no row.
-  template <class Store, class TableOf, class SlotAt>
-  void sort(host_exec const& exec, vector_view<Store const> stores, keyed_jagged_view<std::int64_t const> batch, TableOf const& table_of,
-            SlotAt const& slot_at) {
-    auto const n = batch.size();
+  void sort(host_exec const& exec, batch_slots const& of) {
+    auto const& batch = of.batch;
+    auto const n = batch.size(), count = of.bounds.size();
     slots.resize(exec, n);
     positions.resize(exec, n);
-    tables.resize(exec, stores.size());
-    buffer<std::int64_t> samples(exec, stores.size());  // of the key with the most
-    for (std::int64_t t = 0; t < stores.size(); ++t) {
+    tables.resize(exec, count);
+    buffer<std::int64_t> samples(exec, count);  // of the key with the most
+    for (std::int64_t t = 0; t < count; ++t) {
       tables[t] = {0, 0, nullptr, nullptr};
       samples[t] = 0;
     }
     for (std::int64_t key = 0; key < batch.keys; ++key) {
-      auto const t = table_of(key);
+      auto const t = of.table_of_key[key];
       samples[t] = std::max(samples[t], batch.rows(key));
       tables[t].count += batch.key(key).size();
     }
-    for (std::int64_t t = 1; t < stores.size(); ++t) tables[t].first = tables[t - 1].first + tables[t - 1].count;
+    for (std::int64_t t = 1; t < count; ++t) tables[t].first = tables[t - 1].first + tables[t - 1].count;
     for_each_piece_of(
-        exec, stores.size(), [&](std::int64_t t) { return samples[t]; },
+        exec, count, [&](std::int64_t t) { return samples[t]; },
         [&](std::int64_t t) { return std::max<std::int64_t>(1, divide_up(samples[t], divide_up(tables[t].count, values_per_piece) + 1)); },
-        [&](std::int64_t t, std::int64_t first_sample, std::int64_t last_sample) {
-          collect(t, stores[t], batch, table_of, slot_at, first_sample, last_sample);
-        });
-    sort_tables(exec, stores);
+        [&](std::int64_t t, std::int64_t first_sample, std::int64_t last_sample) { collect(t, of, first_sample, last_sample); });
+    sort_tables(exec, of.bounds);
   }
 
  private:
@@ -76,18 +79,17 @@ struct row_sort {
   static constexpr std::int64_t large_table = 1 << 17;
 
   // A large part of all is cut over the threads, the others are sorted one a thread: with scratch for those under way alone.
-  template <class Store>
-  void sort_tables(host_exec const& exec, vector_view<Store const> stores) {
-    auto const n = slots.size(), sorters = std::min<std::int64_t>(exec.threads(), stores.size());
+  void sort_tables(host_exec const& exec, vector_view<std::int64_t const> bounds) {
+    auto const n = slots.size(), sorters = std::min<std::int64_t>(exec.threads(), bounds.size());
     auto const is_large = [&](std::int64_t t) { return tables[t].count > large_table && tables[t].count * exec.threads() > n; };
     std::int64_t large = 0, small = 0;  // the most values of a table
-    for (std::int64_t t = 0; t < stores.size(); ++t) (is_large(t) ? large : small) = std::max(is_large(t) ? large : small, tables[t].count);
+    for (std::int64_t t = 0; t < bounds.size(); ++t) (is_large(t) ? large : small) = std::max(is_large(t) ? large : small, tables[t].count);
     bool const is_shared = sorters * small < n;  // else each table has scratch of its own
     auto const room = std::max(is_shared ? sorters * small : n, large);
     buffer<Index> slot_scratch(exec, room), position_scratch(exec, room);
     auto const sort = [&](std::int64_t t, std::int64_t scratch, auto const& by) {
       auto& order = tables[t];
-      auto const bound = static_cast<Index>(stores[t].slot_bound());  // the slot of ids without a row: they come behind all others
+      auto const bound = static_cast<Index>(bounds[t]);  // the slot of ids without a row: they come behind all others
       auto *const keys = slots.data() + order.first, *const values = positions.data() + order.first;
       by(keys, values, order.count, radix_bits{0, static_cast<int>(std::bit_width(bound))}, slot_scratch.data() + scratch,
          position_scratch.data() + scratch);
@@ -95,12 +97,12 @@ struct row_sort {
       order.positions = values;
       order.count = std::lower_bound(keys, keys + order.count, bound) - keys;
     };
-    for (std::int64_t t = 0; t < stores.size(); ++t)
+    for (std::int64_t t = 0; t < bounds.size(); ++t)
       if (is_large(t)) sort(t, 0, [&](auto... arguments) { radix_sort_pieces(exec, arguments...); });
     // One table a chunk, so that a thread sorts what it is to read next; which scratch is free, it looks for.
     buffer<std::uint8_t> taken(exec, sorters);
     std::fill(taken.begin(), taken.end(), std::uint8_t{0});
-    exec.run(stores.size(), [&](std::int64_t t) {
+    exec.run(bounds.size(), [&](std::int64_t t) {
       if (tables[t].slots != nullptr) return;  // sorted above
       std::int64_t sorter = 0;
       while (std::atomic_ref(taken.data()[sorter]).exchange(1, std::memory_order_acquire) != 0) sorter = (sorter + 1) % sorters;
@@ -110,36 +112,35 @@ struct row_sort {
   }
 
   // The positions of one table's keys by (sample, key, position in the bag), with the slot of each, for samples [first, last).
-  template <class Store, class TableOf, class SlotAt>
-  void collect(std::int64_t table, Store const& store, keyed_jagged_view<std::int64_t const> batch, TableOf const& table_of,
-               SlotAt const& slot_at, std::int64_t first, std::int64_t last) noexcept {
+  void collect(std::int64_t table, batch_slots const& of, std::int64_t first, std::int64_t last) noexcept {
+    auto const& batch = of.batch;
     auto const base = first_value(batch);
     auto to = tables[table].first;
     std::int64_t first_key = batch.keys, last_key = 0;
     for (std::int64_t key = 0; key < batch.keys; ++key) {
-      if (table_of(key) != table) continue;
+      if (of.table_of_key[key] != table) continue;
       first_key = std::min(first_key, key);
       last_key = key + 1;
       auto const bags = batch.key(key);  // those of earlier samples come before
       if (bags.rows > 0) to += bags.offsets[std::min(first, bags.rows)] - bags.offsets[0];
     }
-    auto const bound = store.slot_bound();
-    auto const take = [&](std::int64_t begin, std::int64_t end) {
+    auto const bound = of.bounds[table];
+    auto const take = [&](std::int64_t const* all_slots, std::int64_t begin, std::int64_t end) {
       for (auto p = begin; p < end; ++p, ++to) {
-        auto const slot = slot_at(store, p - base);
-        slots.data()[to] = static_cast<Index>(slot < 0 ? bound : slot);
+        auto const slot = all_slots[p - base];
+        slots.data()[to] = static_cast<Index>(static_cast<std::uint64_t>(slot) < static_cast<std::uint64_t>(bound) ? slot : bound);
         positions.data()[to] = static_cast<Index>(p - base);
       }
     };
     if (last_key - first_key == 1) {  // the order that they have
       auto const bags = batch.key(first_key);
-      return take(bags.begin_of(first), bags.end_of(last - 1));
+      return take(of.slots_of_key[first_key], bags.begin_of(first), bags.end_of(last - 1));
     }
     for (auto sample = first; sample < last; ++sample)
       for (auto key = first_key; key < last_key; ++key) {
-        if (table_of(key) != table || sample >= batch.rows(key)) continue;
+        if (of.table_of_key[key] != table || sample >= batch.rows(key)) continue;
         auto const bags = batch.key(key);
-        take(bags.begin_of(sample), bags.end_of(sample));
+        take(of.slots_of_key[key], bags.begin_of(sample), bags.end_of(sample));
       }
   }
 };
@@ -157,19 +158,17 @@ class row_order {
   void clear() noexcept { ready_ = false; }
   std::size_t bytes() const noexcept { return narrow_.bytes() + wide_.bytes(); }
 
-  /// @private Sorts; `table_of(key)`, `slot_at(store, position)` as detail::row_sort has them.
-  template <class Store, class TableOf, class SlotAt>
-  void sort(host_exec const& exec, vector_view<Store const> tables, keyed_jagged_view<std::int64_t const> batch, TableOf const& table_of,
-            SlotAt const& slot_at) {
+  /// @private
+  void sort(host_exec const& exec, detail::batch_slots const& of) {
     ready_ = false;
-    std::int64_t largest = batch.size();
-    for (auto const& table : tables) largest = std::max(largest, table.slot_bound());
+    std::int64_t largest = of.batch.size();
+    for (auto const bound : of.bounds) largest = std::max(largest, bound);
     is_wide_ = largest > std::int64_t{std::numeric_limits<std::uint32_t>::max()};
     if (is_wide_)
-      wide_.sort(exec, tables, batch, table_of, slot_at);
+      wide_.sort(exec, of);
     else
-      narrow_.sort(exec, tables, batch, table_of, slot_at);
-    values_ = batch.size();
+      narrow_.sort(exec, of);
+    values_ = of.batch.size();
     ready_ = true;
   }
 

@@ -10,13 +10,14 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/row_formats.hpp>
+#include <tessera/embed/host_rows.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/table_bytes.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
-/// Rows and their optimizer states by slot, uninitialised, in slabs of 1024 that never move. Move-only.
+/// Rows and their optimizer states by slot, uninitialised, in slabs that never move. Move-only.
 template <row_element Element>
 class row_slabs {
  public:
@@ -26,27 +27,34 @@ class row_slabs {
   std::int64_t dim() const noexcept { return dim_; }
   row_state_layout layout() const noexcept { return layout_; }
 
-  Element* row(std::int64_t slot) noexcept { return at(slot).rows + (slot & slab_mask) * extent_; }
-  Element const* row(std::int64_t slot) const noexcept { return at(slot).rows + (slot & slab_mask) * extent_; }
-  float* state(std::int64_t slot) noexcept { return at(slot).states + (slot & slab_mask) * width_; }
-  float const* state(std::int64_t slot) const noexcept { return at(slot).states + (slot & slab_mask) * width_; }
+  Element* row(std::int64_t slot) noexcept { return static_cast<Element*>(places().row(slot)) + row_scale<Element>::lead; }
+  Element const* row(std::int64_t slot) const noexcept {
+    return static_cast<Element const*>(places().row(slot)) + row_scale<Element>::lead;
+  }
+  float* state(std::int64_t slot) noexcept { return places().state(slot); }
+  float const* state(std::int64_t slot) const noexcept { return places().state(slot); }
+
+  /// For kernels: what they see is to be written, whoever holds the slabs. Until more room is made.
+  row_places places() const noexcept {
+    return {nullptr, nullptr, slabs_.data(), extent_ * static_cast<std::int64_t>(sizeof(Element)), width_, dim_};
+  }
 
   /// Makes room for the slots below `slots`.
   void reserve(host_exec const& exec, std::int64_t slots) {
-    auto const missing = divide_up(slots, slab_rows) - static_cast<std::int64_t>(slabs_.size());
+    auto const missing = divide_up(slots, row_slab::rows) - static_cast<std::int64_t>(slabs_.size());
     if (missing <= 0) return;
     auto const needed = slabs_.size() + static_cast<std::size_t>(missing);
     if (needed > slabs_.capacity()) slabs_.reserve(std::max(needed, 2 * slabs_.size() + 16));  // so that the push_back below cannot throw
-    auto const rows = missing * slab_rows;
+    auto const rows = missing * row_slab::rows;
     auto& memory = memories_.emplace_back(slab_memory{buffer<Element>(exec, rows * extent_), buffer<float>(exec, rows * width_)});
-    for (std::int64_t row = 0; row < rows; row += slab_rows)
-      slabs_.push_back({detail::row_at(memory.weights.data(), row, dim_), memory.states.data() + row * width_});
+    for (std::int64_t row = 0; row < rows; row += row_slab::rows)
+      slabs_.push_back({memory.weights.data() + row * extent_, memory.states.data() + row * width_});
   }
 
   /// The same; where there is too little, for half as many again as there is room for, but not for more than `most`, so that what grows row
   /// by row comes to have large pages.
   void grow(host_exec const& exec, std::int64_t slots, std::int64_t most) {
-    auto const room = static_cast<std::int64_t>(slabs_.size()) * slab_rows;
+    auto const room = static_cast<std::int64_t>(slabs_.size()) * row_slab::rows;
     if (slots > room) reserve(exec, std::max(slots, std::min(room + room / 2, most)));
   }
 
@@ -57,30 +65,20 @@ class row_slabs {
   }
   /// What room for options.rows rows takes.
   static table_bytes bytes_for(table_options const& options, row_state_layout layout) noexcept {
-    auto const slots = static_cast<std::size_t>(divide_up(options.rows, slab_rows) * slab_rows);
+    auto const slots = static_cast<std::size_t>(divide_up(options.rows, row_slab::rows) * row_slab::rows);
     return {.weights = slots * static_cast<std::size_t>(row_scale<Element>::extent(options.dim)) * sizeof(Element),
             .state = slots * static_cast<std::size_t>(layout.width(options.dim)) * sizeof(float)};
   }
 
  private:
-  static constexpr int slab_bits = 10;
-  static constexpr std::int64_t slab_rows = std::int64_t{1} << slab_bits;
-  static constexpr std::int64_t slab_mask = slab_rows - 1;
-  // What a lookup reads of a slab, apart from who owns it: 16 bytes, so that the list stays in the cache.
-  struct slab {
-    Element* rows;  // the first
-    float* states;
-  };
   struct slab_memory {
     buffer<Element> weights;
     buffer<float> states;
   };
 
-  slab const& at(std::int64_t slot) const noexcept { return slabs_[static_cast<std::size_t>(slot >> slab_bits)]; }
-
   std::int64_t dim_, extent_, width_;  // extent: elements from one row to the next
   row_state_layout layout_;
-  std::vector<slab> slabs_;
+  std::vector<row_slab> slabs_;
   std::vector<slab_memory> memories_;  // of the slabs: one for all that a call made room for, as large memory has large pages
 };
 

@@ -90,23 +90,35 @@ void initialise_row(table_options const& table, row_state_layout layout, std::in
   std::fill_n(state, layout.width(table.dim), layout.initial);
 }
 
+// Elements [first, first + n) of a row that a store does not have (yet), as it would first appear.
+template <class Element>
+[[gnu::noinline]] void write_initial(table_options const& options, std::int64_t id, std::int64_t first, std::int64_t n,
+                                     float* to) noexcept {
+  for_each_initial_element(options, id, first, first + n,
+                           [&](std::int64_t i, float value) { to[i - first] = stored_initial<Element>(options, value); });
+}
+
 /// How many rows ahead of its use a row is asked for: about 4 KiB of them.
+constexpr std::int64_t prefetch_distance(std::int64_t row_bytes) noexcept {
+  return std::clamp<std::int64_t>(4096 / std::max<std::int64_t>(row_bytes, 1), 4, 32);
+}
 template <row_element Element>
 constexpr std::int64_t prefetch_distance(std::int64_t dim) noexcept {
-  auto const row_bytes = row_scale<Element>::extent(dim) * static_cast<std::int64_t>(sizeof(Element));
-  return std::clamp<std::int64_t>(4096 / std::max<std::int64_t>(row_bytes, 1), 4, 32);
+  return prefetch_distance(row_scale<Element>::extent(dim) * static_cast<std::int64_t>(sizeof(Element)));
 }
 
 /// Starts loading a row, of a wide one the first lines: the hardware foresees the others. Into the second level of cache, as the first has
 /// few lines under way at once and needs them for what is read now. Inlined by force, as are its callers: g++ takes a function that only
 /// prefetches for one without effect, and drops the calls.
+[[gnu::always_inline]] inline void prefetch_bytes(void const* first, std::int64_t bytes) noexcept {
+  constexpr std::int64_t most_bytes = 1024, line_bytes = 64;
+  for (std::int64_t byte = 0; byte < std::min(most_bytes, bytes); byte += line_bytes)
+    __builtin_prefetch(static_cast<char const*>(first) + byte, 0, 2);
+}
 template <class Element>
 [[gnu::always_inline]] inline void prefetch_row(Element const* row, std::int64_t dim) noexcept {
-  constexpr std::int64_t most_bytes = 1024, line_bytes = 64;
   using scale = row_scale<Element>;
-  auto const* const first = reinterpret_cast<char const*>(row - scale::lead);
-  auto const bytes = std::min(most_bytes, scale::extent(dim) * static_cast<std::int64_t>(sizeof(Element)));
-  for (std::int64_t byte = 0; byte < bytes; byte += line_bytes) __builtin_prefetch(first + byte, 0, 2);
+  prefetch_bytes(row - scale::lead, scale::extent(dim) * static_cast<std::int64_t>(sizeof(Element)));
 }
 
 /// f(std::integral_constant<int, Dim>) with the dims that have loops of their own, 0 for any other. A checked build has two of them, which
@@ -192,6 +204,8 @@ using execution_of = typename detail::execution_of_store<std::remove_cv_t<S>>::t
 ///
 /// `locate` may give slot -1 to any id. A lookup then reads the row that the id would get, and no update happens.
 ///
+/// What the host's kernels see of a store is `host_rows()` (embed/host_rows.hpp).
+///
 /// A store on a device (`execution_type`) takes and gives that device's memory: ids, slots, rows and states. What its kernels see is
 /// `device_rows()`, plain data with `row`, `state`, `options`, `dim`, `steps`, `holds(slot)` and `id_of(slot)`, and `in_range(id)`, whether the
 /// store can hold an id, where slots are not ids.
@@ -217,7 +231,8 @@ concept row_store = requires(S& store, S const& held, execution_of<S> const& exe
   { held.state(slot) } -> std::same_as<float const*>;
   { held.bytes() } -> std::same_as<std::size_t>;
 }
-&&(!device_execution<execution_of<S>> || requires(S const& held) { held.device_rows(); });
+&&((device_execution<execution_of<S>> && requires(S const& held) { held.device_rows(); }) ||
+   (!device_execution<execution_of<S>> && requires(S const& held) { held.host_rows(); }));
 
 namespace detail {
 

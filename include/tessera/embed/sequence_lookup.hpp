@@ -8,10 +8,15 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/opaque.hpp>
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/host_rows.hpp>
+#include <tessera/embed/locate_batch.hpp>
+#include <tessera/embed/lookup_checks.hpp>
+#include <tessera/embed/lookup_options.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
@@ -26,84 +31,95 @@ struct sequence_lookup_impl {
                 "sequence_lookup: no back end for this execution; for CUDA include <tessera/embed/sequence_lookup.cuh>");
 };
 
-// Values [first, last) of one feature.
-template <class Store>
-struct value_reader {
-  using element = typename Store::element;
-
-  Store const& table;
-  std::int64_t const* ids;    // of the feature
+/// What is asked of the table of one key. Which elements it has, only the reader needs to know.
+struct value_request {
+  std::int64_t key;
+  std::int64_t const* ids;    // of the key
   std::int64_t const* slots;  // the same
-  std::int64_t feature;
-  bool streams;  // past the caches, as far as vectors are whole lines
-  lookup_options const& options;
+  bool streams;               // past the caches, as far as vectors are whole lines
+  lookup_options const* options;
+  matrix_view<float> out;  // (values, dim)
+};
 
-  void read(std::int64_t first, std::int64_t last, matrix_view<float> out) const {
-    auto const distance = prefetch_distance<element>(table.dim());
+/// `slots`: of the batch's values, from its first on. `is_large`: the results of all keys exceed the caches.
+inline value_request value_request_of(std::int64_t key, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots,
+                                      bool is_large, lookup_options const& options, matrix_view<float> out) noexcept {
+  auto const bags = batch.key(key);
+  auto const first = bags.offsets[0];
+  return {key, bags.values + first, slots + (first - first_value(batch)), is_large && starts_lines(out), &options, out};
+}
+
+/// Answers a request, values [first, last) at a time.
+template <class Element>
+struct value_reader {
+  host_rows<Element> const& table;
+  value_request const& of;
+
+  void read(std::int64_t first, std::int64_t last) const {
+    auto const distance = prefetch_distance<Element>(table.dim());
     for (auto i = first; i < std::min(last, first + distance); ++i) ask_for(i);
     for (auto i = first; i < last; ++i) {
       if (i + distance < last) ask_for(i + distance);
-      if (auto const slot = held_slot(table, slots[i]); slot >= 0)
-        copy(table.row(slot), out.row(i));
+      if (table.holds(of.slots[i]))
+        copy(table.row(of.slots[i]), of.out.row(i));
       else
-        read_absent(i, out.row(i));
+        read_absent(i, of.out.row(i));
     }
-    if (streams) finish_streams();
+    if (of.streams) finish_streams();
   }
 
  private:
   [[gnu::always_inline]] void ask_for(std::int64_t position) const {
-    if (auto const slot = held_slot(table, slots[position]); slot >= 0) prefetch_row(table.row(slot), table.dim());
+    if (table.holds(of.slots[position])) prefetch_row(table.row(of.slots[position]), table.dim());
   }
-  void copy(element const* from, float* __restrict to) const {
+  void copy(Element const* from, float* __restrict to) const {
     auto const* const row = opaque(from);
-    auto const scale = row_scale<element>::of(row);
+    auto const scale = row_scale<Element>::of(row);
     auto const dim = table.dim();
     std::int64_t c = 0;
-    if (streams)
+    if (of.streams)
       for (; c + line_floats <= dim; c += line_floats)
         write_floats<line_floats>(to + c, true, [&](int i) { return scale.value(row[c + i]); });
     for (; c < dim; ++c) to[c] = scale.value(row[c]);
   }
   void read_absent(std::int64_t position, float* to) const {
-    if constexpr (Store::slots_are_ids) {
-      if (options.out_of_range == out_of_range_ids::refuse)
-        throw error(errc::out_of_range, "sequence_lookup: id out of range",
-                    {{"feature", feature},
-                     {"table", table.options().id.value},
-                     {"position", position},
-                     {"id", ids[position]},
-                     {"rows", table.rows()}});
-      count_out_of_range(options, 1);
-      std::fill_n(to, table.dim(), 0.0F);
-    } else {
-      write_initial<element>(table.options(), ids[position], 0, table.dim(), to);
-    }
+    if (!table.slots_are_ids) return write_initial<Element>(table.options(), of.ids[position], 0, table.dim(), to);
+    if (of.options->out_of_range == out_of_range_ids::refuse)
+      throw error(errc::out_of_range, "sequence_lookup: id out of range",
+                  {{"feature", of.key},
+                   {"table", table.options().id.value},
+                   {"position", position},
+                   {"id", of.ids[position]},
+                   {"rows", table.slot_bound}});
+    count_out_of_range(*of.options, 1);
+    std::fill_n(to, table.dim(), 0.0F);
   }
 };
 
+inline constexpr std::int64_t values_per_piece = 1024;
+
+/// Calls read(request, first value, last value) for all keys, piece by piece, on any threads.
+template <class Read>
+void read_values(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots,
+                 vector_view<matrix_view<float> const> out, lookup_options const& options, Read const& read) {
+  bool const is_large = exceeds_caches(out);
+  for_each_piece_of(
+      exec, batch.keys, [&](std::int64_t key) { return batch.key(key).size(); }, [](std::int64_t) { return values_per_piece; },
+      [&](std::int64_t key, std::int64_t first, std::int64_t last) {
+        read(value_request_of(key, batch, slots, is_large, options, out[key]), first, last);
+      });
+}
+
 template <>
 struct sequence_lookup_impl<host_exec> {
-  static constexpr std::int64_t values_per_piece = 1024;
-
   template <class Store>
-  static void run(host_exec const& exec, vector_view<Store const> tables, vector_view<std::int64_t const> features,
+  static void run(host_exec const& exec, vector_view<Store const> stores, vector_view<std::int64_t const> features,
                   keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
                   lookup_options const& options) {
-    bool const is_large = exceeds_caches(out);
-    auto const values = [&](std::int64_t key) { return batch.key(key).size(); };
-    for_each_piece_of(
-        exec, batch.keys, values, [](std::int64_t) { return values_per_piece; },
-        [&](std::int64_t key, std::int64_t first, std::int64_t last) {
-          auto const bags = batch.key(key);
-          value_reader<Store> const reader{tables[features[key]],
-                                           bags.values + bags.offsets[0],
-                                           slots + (bags.offsets[0] - first_value(batch)),
-                                           key,
-                                           is_large && starts_lines(out[key]),
-                                           options};
-          reader.read(first, last, out[key]);
-        });
+    auto const tables = rows_of_tables(exec, stores);
+    read_values(exec, batch, slots, out, options, [&](value_request const& request, std::int64_t first, std::int64_t last) {
+      value_reader<typename Store::element>{tables[features[request.key]], request}.read(first, last);
+    });
   }
 };
 

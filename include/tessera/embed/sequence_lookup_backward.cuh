@@ -11,7 +11,7 @@
 #include <tessera/core/device.hpp>
 #include <tessera/core/four_elements.hpp>
 #include <tessera/embed/row_gradients.cuh>
-#include <tessera/embed/row_updates.cuh>
+#include <tessera/embed/row_sums.cuh>
 #include <tessera/embed/sequence_lookup.cuh>
 #include <tessera/embed/sequence_lookup_backward.hpp>
 

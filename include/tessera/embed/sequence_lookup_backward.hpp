@@ -8,11 +8,14 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/canonical_sums.hpp>
+#include <tessera/embed/fused_backward.hpp>
+#include <tessera/embed/lookup_checks.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
-#include <tessera/embed/row_updates.hpp>
+#include <tessera/embed/row_update.hpp>
 #include <tessera/embed/sequence_lookup.hpp>
 
 namespace tessera::inline TESSERA_ABI {

@@ -15,6 +15,7 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/for_each_index.hpp>
 #include <tessera/core/multiply_add.hpp>
+#include <tessera/core/opaque.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/nn/gemm.hpp>
@@ -231,7 +232,7 @@ class target_attention {
     auto const count = chunk.pairs();
     matrix_view<float> const products(space.products, count, dim_);
     chunk.for_each_pair(exec, [&](std::int64_t pair, std::int64_t place, std::int64_t vector) {
-      auto const* const h = detail::opaque_vector(chunk.history.row(vector));
+      auto const* const h = detail::opaque(chunk.history.row(vector));
       auto const* const t = chunk.targets.row(chunk.order.sample(place));
       auto* const to = products.row(pair);
       for (std::int64_t c = 0; c < dim_; ++c) to[c] = h[c] * t[c];
@@ -265,15 +266,15 @@ class target_attention {
     for (std::int64_t j = 0; j < length; ++j) scores[j] /= sum;
   }
   static void add_scaled(float scale, float const* from, std::int64_t count, float* to) noexcept {
-    from = detail::opaque_vector(from);
+    from = detail::opaque(from);
     for (std::int64_t c = 0; c < count; ++c) to[c] = multiply_add(scale, from[c], to[c]);
   }
   static void add_products(float const* a, float const* b, std::int64_t count, float* to) noexcept {
-    a = detail::opaque_vector(a);
+    a = detail::opaque(a);
     for (std::int64_t c = 0; c < count; ++c) to[c] = multiply_add(a[c], b[c], to[c]);
   }
   static void add(float const* from, std::int64_t count, float* to) noexcept {
-    from = detail::opaque_vector(from);
+    from = detail::opaque(from);
     for (std::int64_t c = 0; c < count; ++c) to[c] += from[c];
   }
   template <class Exec>

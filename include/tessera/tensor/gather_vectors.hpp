@@ -9,6 +9,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/opaque.hpp>
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/view.hpp>
@@ -145,7 +146,7 @@ struct gather_vectors_impl<host_exec> {
         else
           std::copy_n(gradient.row(sources.positions[at++]), dim, sum);
         for (; at < end; ++at) {
-          auto const* const more = opaque_vector(gradient.row(sources.positions[at]));
+          auto const* const more = opaque(gradient.row(sources.positions[at]));
           for (std::int64_t c = 0; c < dim; ++c) sum[c] += more[c];
         }
       }

@@ -11,6 +11,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/multiply_add.hpp>
+#include <tessera/core/opaque.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
@@ -51,7 +52,7 @@ struct jagged_products_impl<host_exec> {
     float sum[std::size_t{Rows}][tile_columns] = {};
     for (int r = 0; add && r < Rows; ++r) std::copy_n(to + r * to_stride, n, sum[r]);
     for (std::int64_t k = 0; k < b.rows(); ++k) {
-      auto const* const right = opaque_vector(b.data() + k * b.stride());
+      auto const* const right = opaque(b.data() + k * b.stride());
       for (int r = 0; r < Rows; ++r) {
         auto const left = a.data[r * a.row_step + k * a.step];
         for (std::int64_t c = 0; c < n; ++c) sum[r][c] = multiply_add(left, right[c], sum[r][c]);

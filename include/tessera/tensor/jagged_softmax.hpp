@@ -7,6 +7,7 @@
 
 #include <tessera/core/execution.hpp>
 #include <tessera/core/multiply_add.hpp>
+#include <tessera/core/opaque.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
@@ -66,11 +67,11 @@ struct jagged_softmax_impl<host_exec> {
       double sum[block_columns] = {};
       std::copy_n(from.row(0), n, largest);
       for (std::int64_t r = 1; r < from.rows(); ++r) {
-        auto const* const x = opaque_vector(from.row(r));
+        auto const* const x = opaque(from.row(r));
         for (std::int64_t c = 0; c < n; ++c) largest[c] = largest[c] < x[c] ? x[c] : largest[c];
       }
       for (std::int64_t r = 0; r < from.rows(); ++r) {
-        auto const* const x = opaque_vector(from.row(r));
+        auto const* const x = opaque(from.row(r));
         auto* const y = to.row(r);
         float power[block_columns];  // apart, as y may be x
         for (std::int64_t c = 0; c < n; ++c) power[c] = exp_of_negative(x[c] - largest[c]);

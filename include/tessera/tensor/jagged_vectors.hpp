@@ -233,13 +233,6 @@ void fill_vectors(matrix_view<T> to, T value) noexcept {
   for (std::int64_t r = 0; r < to.rows(); ++r) std::fill_n(to.data() + r * to.stride(), to.columns(), value);
 }
 
-/// The same vector, of which the compiler knows nothing: a loop over vectors then takes one after the other, each in SIMD registers. Left
-/// to itself, g++ 12 may work on two at once and gather their elements one by one.
-inline float const* opaque_vector(float const* vector) noexcept {
-  asm volatile("" : "+r"(vector));
-  return vector;
-}
-
 }  // namespace detail
 
 }  // namespace tessera::inline TESSERA_ABI

@@ -9,6 +9,7 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/opaque.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
@@ -62,12 +63,12 @@ struct pool_segments_impl<host_exec> {
     std::copy_n(in.row(0) + first, n, pooled);
     if (mode == segment_pooling::max) {
       for (std::int64_t r = 1; r < in.rows(); ++r) {
-        auto const* const from = opaque_vector(in.row(r) + first);
+        auto const* const from = opaque(in.row(r) + first);
         for (std::int64_t c = 0; c < n; ++c) pooled[c] = is_larger(from[c], pooled[c]) ? from[c] : pooled[c];
       }
     } else {
       for (std::int64_t r = 1; r < in.rows(); ++r) {
-        auto const* const from = opaque_vector(in.row(r) + first);
+        auto const* const from = opaque(in.row(r) + first);
         for (std::int64_t c = 0; c < n; ++c) pooled[c] += from[c];
       }
       auto const scale = mode == segment_pooling::mean ? 1.0F / static_cast<float>(in.rows()) : 1.0F;
@@ -83,7 +84,7 @@ struct pool_segments_impl<host_exec> {
     for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(dim), [&](auto row, std::int64_t first, std::int64_t last) {
       auto const scale = mean ? 1.0F / static_cast<float>(out.length(row)) : 1.0F;
       for (; first < last; ++first) {
-        auto const* const from = opaque_vector(gradient.row(row));
+        auto const* const from = opaque(gradient.row(row));
         auto* const to = out.values.row(first);
         for (std::int64_t c = 0; c < dim; ++c) to[c] = scale * from[c];
       }
@@ -109,7 +110,7 @@ struct pool_segments_impl<host_exec> {
       std::int64_t where[width] = {};
       std::copy_n(in.row(0) + column, n, largest);
       for (std::int64_t r = 1; r < in.rows(); ++r) {
-        auto const* const from = opaque_vector(in.row(r) + column);
+        auto const* const from = opaque(in.row(r) + column);
         for (std::int64_t c = 0; c < n; ++c) {
           bool const larger = is_larger(from[c], largest[c]);
           largest[c] = larger ? from[c] : largest[c];

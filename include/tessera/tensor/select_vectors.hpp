@@ -11,6 +11,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/opaque.hpp>
 #include <tessera/core/radix_sort.hpp>
 #include <tessera/core/scan.hpp>
 #include <tessera/core/streamed_copy.hpp>
@@ -123,7 +124,7 @@ struct select_vectors_impl<host_exec> {
     for (std::int64_t p = 1; p < positions.size(); ++p) {
       auto const from = gradient.row(positions[p]).rows_from(first, to.rows());
       for (std::int64_t r = 0; r < to.rows(); ++r) {
-        auto const* const source = opaque_vector(from.row(r));
+        auto const* const source = opaque(from.row(r));
         auto* const sum = to.row(r);
         for (std::int64_t c = 0; c < to.columns(); ++c) sum[c] += source[c];
       }

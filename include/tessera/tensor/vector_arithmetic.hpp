@@ -8,6 +8,7 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/opaque.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
@@ -38,7 +39,7 @@ struct combine_vectors_impl<host_exec> {
     for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim()), [&](auto row, std::int64_t first, std::int64_t last) {
       for (; first < last; ++first) {
         auto const j = first - out.begin_of(row);
-        auto const* const a = opaque_vector(in.values.row(in.begin_of(row) + j));
+        auto const* const a = opaque(in.values.row(in.begin_of(row) + j));
         auto* const to = out.values.row(first);
         if (j < width)
           combine(a, padded.row(row * width + j), to, out.dim(), operation);
@@ -54,8 +55,8 @@ struct combine_vectors_impl<host_exec> {
     for_each_row_run(exec, out.offsets, out.rows, vectors_per_piece(out.dim()), [&](auto row, std::int64_t first, std::int64_t last) {
       for (; first < last; ++first) {
         auto const j = first - out.begin_of(row);
-        combine(opaque_vector(in.values.row(in.begin_of(row) + j)), other.values.row(other.begin_of(row) + j), out.values.row(first),
-                out.dim(), operation);
+        combine(opaque(in.values.row(in.begin_of(row) + j)), other.values.row(other.begin_of(row) + j), out.values.row(first), out.dim(),
+                operation);
       }
     });
   }
@@ -68,7 +69,7 @@ struct combine_vectors_impl<host_exec> {
       for (; first < last; ++first) {
         auto const row = first / width, j = first % width;
         if (j < a.length(row))
-          combine(opaque_vector(a.values.row(a.begin_of(row) + j)), b.values.row(b.begin_of(row) + j), out.row(first), out.columns(),
+          combine(opaque(a.values.row(a.begin_of(row) + j)), b.values.row(b.begin_of(row) + j), out.row(first), out.columns(),
                   multiply_elements{});
         else
           std::fill_n(out.row(first), out.columns(), 0.0F);

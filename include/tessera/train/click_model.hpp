@@ -15,7 +15,6 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/data/batch.hpp>
 #include <tessera/embed/deduplicated_lookup.hpp>
 #include <tessera/embed/deduplicated_lookup_backward.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
@@ -24,6 +23,7 @@
 #include <tessera/nn/gemm.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/parameters.hpp>
+#include <tessera/tensor/batch.hpp>
 #include <tessera/train/click_net.hpp>
 #include <tessera/train/feature_interaction.hpp>
 

@@ -7,9 +7,9 @@
 
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/data/batch.hpp>
 #include <tessera/nn/auc.hpp>
 #include <tessera/nn/metrics.hpp>
+#include <tessera/tensor/batch.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 

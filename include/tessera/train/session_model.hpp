@@ -15,7 +15,6 @@
 #include <tessera/core/stopwatch.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/data/batch.hpp>
 #include <tessera/embed/deduplicated_lookup.hpp>
 #include <tessera/embed/deduplicated_lookup_backward.hpp>
 #include <tessera/embed/expanded_lookup.hpp>
@@ -23,11 +22,13 @@
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_order.hpp>
 #include <tessera/embed/row_store.hpp>
-#include <tessera/embed/row_updates.hpp>
+#include <tessera/embed/row_update.hpp>
 #include <tessera/embed/sequence_lookup.hpp>
 #include <tessera/embed/sequence_lookup_backward.hpp>
+#include <tessera/embed/update_rows.hpp>
 #include <tessera/nn/gemm.hpp>
 #include <tessera/nn/parameters.hpp>
+#include <tessera/tensor/batch.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/train/click_net.hpp>
 #include <tessera/train/feature_interaction.hpp>

@@ -2,14 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <utility>
-
 #include <tessera/core/execution.hpp>
-#include <tessera/data/batch.hpp>
 #include <tessera/embed/deduplicated_lookup_backward.hpp>
-#include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
+#include <tessera/embed/prepare_backward.hpp>
 #include <tessera/embed/row_order.hpp>
+#include <tessera/tensor/batch.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -33,11 +31,7 @@ class sort_ahead {
     order.clear();
     if constexpr (Model::store::slots_are_ids) {
       if (!batch.groups.empty() && model_->sums() == shared_gradients::expanded) return;  // it sorts what the step expands
-      lookup_saved ahead;
-      ahead.batch = batch.sparse;
-      std::swap(ahead.order, order);  // for its memory
-      prepare_backward(exec, model_->tables(), model_->features(), ahead);
-      std::swap(ahead.order, order);
+      prepare_backward(exec, model_->tables(), model_->features(), batch.sparse, order);
     }
   }
 

@@ -15,14 +15,15 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/for_each_index.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/data/batch.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_order.hpp>
+#include <tessera/embed/update_rows.hpp>
 #include <tessera/nn/dense_optimizer.hpp>
 #include <tessera/nn/gradient_clipping.hpp>
 #include <tessera/nn/loss.hpp>
+#include <tessera/tensor/batch.hpp>
 #include <tessera/train/click_model.hpp>
 
 namespace tessera::inline TESSERA_ABI {

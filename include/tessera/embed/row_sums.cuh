@@ -18,7 +18,8 @@
 #include <tessera/core/multiply_add.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/embed/row_order.cuh>
-#include <tessera/embed/row_updates.hpp>
+#include <tessera/embed/row_sums.hpp>
+#include <tessera/embed/row_update.hpp>
 
 /// What a backward does with sorted values on a device: sum each row's gradient in canonical order and update the row, each once. A group of
 /// threads a row, each thread four of its columns at a time. Rows that more than `canonical_sum_chunk` values name have their chunks summed

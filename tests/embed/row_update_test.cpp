@@ -9,7 +9,8 @@
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
-#include <tessera/embed/row_updates.hpp>
+#include <tessera/embed/row_update.hpp>
+#include <tessera/embed/update_rows.hpp>
 
 #include "../support/type_lists.hpp"
 #include "pooled_lookup_backward_suite.hpp"

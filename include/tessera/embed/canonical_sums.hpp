@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include <tessera/core/multiply_add.hpp>
+#include <tessera/core/opaque.hpp>
+#include <tessera/embed/row_store.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// A row's gradient is summed in ascending order of (sample, key, position in the bag), by chunks of this many, the chunks' sums then in
+/// order: however a batch is cut over ranks, and long runs over threads, the sum has one value. Keys come into it where they share a table.
+inline constexpr std::int64_t canonical_sum_chunk = 1024;
+
+namespace detail {
+
+/// What one position of the batch adds to the gradient of its row.
+struct row_contribution {
+  float const* gradient;    // (dim,), of the position's bag
+  float scale;              // weight, over the bag's length for a mean
+  std::int32_t place = -1;  // of a maximum: the position in its bag; behind the gradient stands whose each column is, (dim,) std::int32_t
+
+  /// Calls add(column, gradient) for each column. Those of a maximum that another row of the bag has won add zero.
+  template <class Add>
+  [[gnu::always_inline]] void for_each_column(std::int64_t n, Add const& add) const noexcept {
+    auto const* const from = opaque(gradient);
+    if (place < 0) {
+      for (std::int64_t c = 0; c < n; ++c) add(c, from[c]);
+    } else {
+      auto const* const winners = from + n;
+      for (std::int64_t c = 0; c < n; ++c) add(c, std::bit_cast<std::int32_t>(winners[c]) == place ? from[c] : 0.0F);
+    }
+  }
+};
+
+/// The summed gradient of a row over its sorted positions, in canonical order. `Dim` 0: any dim; `sum`, `chunk_sum` (dim,). `Maxima`: some
+/// may be of maxima. To ask each of them costs the others their registers, so that it is said once for all.
+template <int Dim, bool Maxima = false, class Position>
+void sum_contributions(row_contribution const* contributions, Position const* positions, std::int64_t count, std::int64_t dim, float* sum,
+                       float* chunk_sum) noexcept {
+  auto const n = Dim == 0 ? dim : Dim;
+  auto const add_chunk = [&](std::int64_t first, std::int64_t last, float* __restrict to) {
+    constexpr bool in_registers = Dim > 0 && Dim <= 64;
+    float lanes[in_registers ? std::size_t{Dim} : 1];
+    float* const chunk = in_registers ? lanes : to;
+    auto const& head = contributions[positions[first]];
+    if constexpr (Maxima) {
+      head.for_each_column(n, [&](std::int64_t c, float gradient) { chunk[c] = head.scale * gradient; });
+      for (auto i = first + 1; i < last; ++i) {
+        auto const& next = contributions[positions[i]];
+        next.for_each_column(n, [&](std::int64_t c, float gradient) { chunk[c] = multiply_add(next.scale, gradient, chunk[c]); });
+      }
+    } else {
+      for (std::int64_t c = 0; c < n; ++c) chunk[c] = head.scale * head.gradient[c];
+      for (auto i = first + 1; i < last; ++i) {
+        auto const scale = contributions[positions[i]].scale;
+        auto const* const gradient = opaque(contributions[positions[i]].gradient);
+        for (std::int64_t c = 0; c < n; ++c) chunk[c] = multiply_add(scale, gradient[c], chunk[c]);
+      }
+    }
+    if (in_registers) std::copy(chunk, chunk + n, to);
+  };
+  add_chunk(0, std::min(count, canonical_sum_chunk), sum);
+  for (auto first = canonical_sum_chunk; first < count; first += canonical_sum_chunk) {
+    add_chunk(first, std::min(count, first + canonical_sum_chunk), chunk_sum);
+    for (std::int64_t c = 0; c < n; ++c) sum[c] += chunk_sum[c];
+  }
+}
+
+/// Of a batch in which some features may pool by maximum: of any dim, as such a sum waits for the winners.
+template <int Dim, class Position>
+[[gnu::always_inline]] inline void sum_contributions_of(bool maxima, row_contribution const* contributions, Position const* positions,
+                                                        std::int64_t count, std::int64_t dim, float* sum, float* chunk_sum) noexcept {
+  if (maxima) [[unlikely]]
+    sum_contributions<0, true>(contributions, positions, count, dim, sum, chunk_sum);
+  else
+    sum_contributions<Dim>(contributions, positions, count, dim, sum, chunk_sum);
+}
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

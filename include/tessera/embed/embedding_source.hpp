@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/batch.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// A block of vectors that a source makes of a batch.
+struct embedding_output {
+  std::string name;        // of the feature, or of what several were made into
+  std::int64_t width = 0;  // floats of a vector
+  std::int64_t key = -1;   // of the batch, of which it is made; -1: of several
+  bool sequence = false;   // a vector for each id of the key's rows, one row after the other; else one for each sample
+};
+
+/// Where a model gets its vectors from. It owns rows, wherever they are, and updates them by its own optimizers. A model knows only its
+/// outputs. Tables of this process are a source (`local_tables`); so are tables that lie elsewhere, and an adaptor of another source.
+///
+/// A training step of a batch, with what the caller keeps in `saved`:
+///
+///     source.begin(exec, batch, saved);                    // what may start before the rest of the step: locate, send
+///     source.finish(exec, saved, out);                     // each output into its block
+///     source.begin_backward(exec, saved, gradients);       // a gradient for each vector
+///     source.finish_backward(exec, saved);                 // rows are updated: one optimizer step
+///
+/// - `outputs()`: the list; `out` and `gradients` (outputs,): matrices (samples, or ids of the key's rows; width), of any row stride.
+///   The list of gradients and what it shows must stay until `finish_backward`, the batch until then, too. Any number of batches may be
+///   between their `begin` and their last call, each with a `saved` of its own; a `saved` may be used again.
+/// - `gradients(exec, saved, sum)` instead of `finish_backward`: the gradients of rows are handed out, to be clipped, sent, or added up;
+///   `apply(exec, sum)` then makes the step, to the bits of `finish_backward` where nothing was changed in between.
+/// - `predict(exec, batch, out)`: the same vectors; it changes nothing.
+/// - `prepare(exec, batch, prepared)`: what may be done ahead by another thread, of what steps do not change. The step is then
+///   `begin(exec, batch, saved, prepared)`, which takes it, and leaves its memory there.
+/// - `bytes()`: of all that it holds here.
+///
+/// Where it throws, the source is as before the call but for what its own contract says.
+template <class S>
+concept embedding_source = requires(S& source, S const& held, typename S::execution_type const& exec, batch_view const& batch,
+                                    typename S::saved_type& saved, typename S::saved_type const& kept, typename S::prepared_type& prepared,
+                                    typename S::gradients_type& sum, typename S::gradients_type const& summed,
+                                    vector_view<matrix_view<float> const> out, vector_view<matrix_view<float const> const> gradients) {
+  { held.outputs() } -> std::convertible_to<vector_view<embedding_output const>>;
+  source.begin(exec, batch, saved);
+  source.begin(exec, batch, saved, prepared);
+  source.finish(exec, saved, out);
+  held.predict(exec, batch, out);
+  source.begin_backward(exec, saved, gradients);
+  source.finish_backward(exec, saved);
+  held.gradients(exec, kept, sum);
+  source.apply(exec, summed);
+  held.prepare(exec, batch, prepared);
+  { held.bytes() } -> std::same_as<std::size_t>;
+};
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/piece_list.hpp>
+#include <tessera/core/streamed_copy.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/bag_reader.hpp>
+#include <tessera/embed/canonical_sums.hpp>
+#include <tessera/embed/deduplicated_lookup.hpp>
+#include <tessera/embed/host_rows.hpp>
+#include <tessera/embed/lookup_checks.hpp>
+#include <tessera/embed/lookup_options.hpp>
+#include <tessera/embed/pooled_argmax.hpp>
+#include <tessera/embed/pooling.hpp>
+#include <tessera/embed/row_contributions.hpp>
+#include <tessera/embed/row_order.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/row_sums.hpp>
+#include <tessera/embed/sequence_lookup.hpp>
+#include <tessera/embed/shared_bags.hpp>
+#include <tessera/embed/table_group.hpp>
+#include <tessera/embed/table_list.hpp>
+#include <tessera/tensor/batch.hpp>
+#include <tessera/tensor/inverse_keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+/// Tables of any kinds and the features that read them: what there is to do with a batch, for all kinds at once.
+class featured_tables {
+ public:
+  /// @throws tessera::error as `local_tables`.
+  featured_tables(table_list tables, std::vector<table_feature> features, lookup_options const& lookup)
+      : tables_(std::move(tables)), features_(std::move(features)), lookup_(lookup) {
+    check_choice("local_tables", "out_of_range", lookup.out_of_range, out_of_range_ids::zero);
+    for (std::int64_t t = 0; t < table_count(); ++t)
+      for (std::int64_t other = 0; other < t; ++other)
+        if (table(t).id == table(other).id)
+          throw error(errc::invalid_argument, "local_tables: two tables of one id would start with the same rows",
+                      {{"table", other}, {"and table", t}, {"id", table(t).id.value}});
+    for (std::size_t f = 0; f < features_.size(); ++f) {
+      if (features_[f].table < 0 || features_[f].table >= table_count())
+        throw error(errc::out_of_range, "local_tables: no such table",
+                    {{"feature", f}, {"table", features_[f].table}, {"tables", table_count()}});
+      check_choice("local_tables", "pooling", features_[f].pooling, pooling::max);
+    }
+  }
+
+  std::int64_t table_count() const noexcept { return tables_.size(); }
+  std::int64_t group_count() const noexcept { return tables_.group_count(); }
+  table_options const& table(std::int64_t t) const noexcept { return group_of(t).options(number_of(t)); }
+  std::vector<table_feature> const& features() const noexcept { return features_; }
+  std::size_t bytes() const noexcept {
+    std::size_t sum = 0;
+    for (auto const& group : tables_.groups_) sum += group->bytes();
+    return sum;
+  }
+  void check_optimizers(char const* call) const {
+    for (auto const& group : tables_.groups_) group->check_optimizers(call);
+  }
+
+  table_group& group_of(std::int64_t t) const noexcept { return *tables_.groups_[tables_.places_[static_cast<std::size_t>(t)].group]; }
+  std::int64_t number_of(std::int64_t t) const noexcept { return tables_.places_[static_cast<std::size_t>(t)].number; }
+  std::int64_t slot_bound(std::int64_t t) const noexcept { return group_of(t).slot_bound(number_of(t)); }
+  vector_view<table_feature const> features_of_keys() const noexcept { return features_; }
+  std::int64_t table_of(std::int64_t key) const noexcept { return features_[static_cast<std::size_t>(key)].table; }
+  bool is_hashed(std::int64_t key) const noexcept { return !group_of(table_of(key)).slots_are_ids(); }
+  bool all_slots_are_ids() const noexcept {
+    return std::all_of(tables_.groups_.begin(), tables_.groups_.end(), [](auto const& group) { return group->slots_are_ids(); });
+  }
+  void count_step() noexcept {
+    for (auto& group : tables_.groups_) group->count_step();
+  }
+
+  void update(std::int64_t t, summed_rows const& rows) const noexcept { group_of(t).update(number_of(t), rows); }
+
+  std::int64_t existing(std::int64_t t) const {
+    if (t < 0 || t >= table_count())
+      throw error(errc::out_of_range, "local_tables: no such table", {{"table", t}, {"tables", table_count()}});
+    return t;
+  }
+  buffer<row_places> places_of_tables(host_exec const& exec) const {
+    buffer<row_places> places(exec, table_count());
+    for (std::int64_t t = 0; t < table_count(); ++t) places[t] = group_of(t).places(number_of(t));
+    return places;
+  }
+
+  /// `slots`: those of hashed tables' keys, counted from the batch's first value; a dense table's ids are its slots.
+  std::int64_t const* slots_of(std::int64_t key, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots) const noexcept {
+    if (is_hashed(key)) return slots;
+    return batch.size() == 0 ? nullptr : batch.values + first_value(batch);
+  }
+
+  /// f(table, ids, slots)
+  template <class F>
+  void for_each_hashed_key(keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t>& slots, F const& f) const {
+    for (std::int64_t key = 0; key < batch.keys; ++key) {
+      auto const bags = batch.key(key);
+      if (!is_hashed(key) || bags.rows == 0) continue;
+      vector_view<std::int64_t const> const ids{bags.values + bags.offsets[0], bags.size()};
+      f(table_of(key), ids, slots.view().slice(bags.offsets[0] - first_value(batch), bags.size()));
+    }
+  }
+
+  void locate(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t>& slots) {
+    check_ids(batch);
+    slots.resize(exec, batch.size());
+    std::fill(slots.begin(), slots.end(), std::int64_t{-1});
+    for (auto& group : tables_.groups_) group->begin_batch();
+    for (auto const pass : {locate_pass::held, locate_pass::rest})
+      for_each_hashed_key(batch, slots, [&](std::int64_t t, auto ids, auto to) { group_of(t).locate(exec, number_of(t), ids, to, pass); });
+  }
+
+  void find(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t>& slots) const {
+    slots.resize(exec, batch.size());
+    std::fill(slots.begin(), slots.end(), std::int64_t{-1});
+    for_each_hashed_key(batch, slots, [&](std::int64_t t, auto ids, auto to) { group_of(t).find(exec, number_of(t), ids, to); });
+  }
+
+  void sort(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, row_order& order) const {
+    buffer<std::int64_t> bounds(exec, table_count()), table_of_key(exec, batch.keys);
+    buffer<std::int64_t const*> slots_of_key(exec, batch.keys);
+    for (std::int64_t t = 0; t < table_count(); ++t) bounds[t] = slot_bound(t);
+    for (std::int64_t key = 0; key < batch.keys; ++key) {
+      table_of_key[key] = table_of(key);
+      slots_of_key[key] = slots_of(key, batch, slots);
+    }
+    order.sort(exec, {batch, table_of_key.view(), bounds.view(), slots_of_key.view()});
+  }
+
+  /// All outputs, all kinds of tables in one parallel region; then what was pooled once for several samples is expanded.
+  void read(host_exec const& exec, char const* call, inverse_keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots,
+            vector_view<matrix_view<float> const> out, pooled_argmax* argmax) const {
+    check_outputs(call, batch, out, false);
+    shared_bags shared(exec, batch, features_of_keys(), [&](std::int64_t key) { return out[key].columns(); });
+    buffer<matrix_view<float>> to(exec, batch.keys());
+    for (std::int64_t key = 0; key < batch.keys(); ++key) to[key] = out[key];
+    shared.put_into(to.view());
+    auto const rows = batch.distinct;
+    if (argmax != nullptr) argmax->resize(exec, features_of_keys(), rows, [&](std::int64_t key) { return to[key].columns(); });
+    bool const is_large = exceeds_caches(to.view());
+    auto const places = places_of_tables(exec);
+    auto const size = [&](std::int64_t key) {
+      return features_[static_cast<std::size_t>(key)].sequence ? rows.key(key).size() : rows.rows(key);
+    };
+    auto const grain = [&](std::int64_t key) {
+      return features_[static_cast<std::size_t>(key)].sequence
+                 ? values_per_piece
+                 : bags_per_piece(rows.rows(key), rows.key(key).size(), places[table_of(key)].row_bytes);
+    };
+    for_each_piece_of(exec, batch.keys(), size, grain, [&](std::int64_t key, std::int64_t first, std::int64_t last) {
+      auto const& feature = features_[static_cast<std::size_t>(key)];
+      auto const& group = group_of(feature.table);
+      auto const* const of_key = slots_of(key, rows, slots);
+      if (feature.sequence)
+        group.read(number_of(feature.table), value_request_of(key, rows, of_key, is_large, lookup_, to[key]), first, last);
+      else
+        group.pool(number_of(feature.table), bag_request_of(key, rows, of_key, feature.pooling, is_large, argmax, lookup_, to[key]), first,
+                   last);
+    });
+    shared.expand(exec, batch.samples, out);
+  }
+
+  template <class F>
+  void with_contributions(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots,
+                          pooled_argmax const& argmax, row_order const& prepared, vector_view<matrix_view<float const> const> gradients,
+                          F const& f) const {
+    buffer<float> maxima;
+    buffer<row_contribution> contributions(exec, batch.size());
+    contribute(exec, features_of_keys(), batch, argmax, gradients, maxima, contributions.view());
+    row_order own;
+    if (!prepared.ready()) sort(exec, batch, slots, own);
+    batch_contributions const all{contributions.data(), batch.values + first_value(batch), argmax.size() > 0};
+    (prepared.ready() ? prepared : own).visit([&](auto const& sorted) { f(all, sorted); });
+  }
+
+  void check_batch(host_exec const& exec, char const* call, batch_view const& batch) const {
+    auto const keys = static_cast<std::int64_t>(features_.size());
+    if (batch.sparse.keys != keys)
+      throw error(errc::shape_mismatch, std::string(call) + ": one feature a key of the batch",
+                  {{"keys", batch.sparse.keys}, {"features", keys}});
+    check_groups(call, batch.inverse_keyed());
+    validate_batch(exec, batch.sparse);
+    if (!batch.groups.empty()) deduplicated_lookup_impl<host_exec>::check(exec, batch.inverse_keyed());
+    for (std::int64_t key = 0; key < keys; ++key)
+      if (features_[static_cast<std::size_t>(key)].is_largest() && batch.sparse.weighted())
+        throw error(errc::invalid_argument, std::string(call) + ": a maximum is of an unweighted batch", {{"feature", key}});
+  }
+
+  /// Ids that a dense table has no row for, where some tables are hashed: before one of those gives a row.
+  void check_ids(keyed_jagged_view<std::int64_t const> batch) const {
+    if (lookup_.out_of_range != out_of_range_ids::refuse) return;
+    for (std::int64_t key = 0; key < batch.keys; ++key) {
+      if (is_hashed(key)) continue;
+      auto const bags = batch.key(key);
+      auto const rows = static_cast<std::uint64_t>(table(table_of(key)).rows);
+      for (std::int64_t row = 0; row < bags.rows; ++row)
+        for (auto p = bags.begin_of(row); p < bags.end_of(row); ++p)
+          if (static_cast<std::uint64_t>(bags.values[p]) >= rows)
+            throw error(errc::out_of_range, "local_tables: id out of range",
+                        {{"feature", key},
+                         {"table", table(table_of(key)).id.value},
+                         {"row", row},
+                         {"position", p - bags.begin_of(row)},
+                         {"id", bags.values[p]},
+                         {"rows", table(table_of(key)).rows}});
+    }
+  }
+
+  template <class Matrix>
+  void check_outputs(char const* call, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<Matrix const> blocks,
+                     bool expanded) const {
+    if (blocks.size() != static_cast<std::int64_t>(features_.size()))
+      throw error(errc::shape_mismatch, std::string(call) + ": one block an output",
+                  {{"outputs", features_.size()}, {"blocks", blocks.size()}});
+    for (std::int64_t key = 0; key < blocks.size(); ++key) {
+      auto const& feature = features_[static_cast<std::size_t>(key)];
+      auto const rows = !feature.sequence ? batch.samples : expanded ? expanded_size(batch, key) : batch.distinct.key(key).size();
+      check_lookup_matrix(call, key, rows, table(feature.table).dim, blocks[key]);
+    }
+  }
+  static std::int64_t expanded_size(inverse_keyed_jagged_view<std::int64_t const> batch, std::int64_t key) noexcept {
+    auto const bags = batch.distinct.key(key);
+    auto const inverse = batch.inverse(key);
+    if (inverse.empty()) return bags.size();
+    std::int64_t size = 0;
+    for (auto const row : inverse) size += bags.length(row);
+    return size;
+  }
+
+  /// In a checked build: rows are where `begin` found them.
+  void check_rows(host_exec const& exec, char const* call, keyed_jagged_view<std::int64_t const> batch,
+                  buffer<std::int64_t> const& slots) const {
+    if constexpr (checked)
+      for (std::int64_t key = 0; key < batch.keys; ++key) {
+        auto const bags = batch.key(key);
+        if (!is_hashed(key) || bags.rows == 0) continue;
+        check_slots(exec, call, "feature", key, table_of(key), {bags.values + bags.offsets[0], bags.size()},
+                    slots.data() + (bags.offsets[0] - first_value(batch)));
+      }
+  }
+  void check_slots(host_exec const& exec, char const* call, char const* of, std::int64_t number, std::int64_t t,
+                   vector_view<std::int64_t const> ids, std::int64_t const* slots) const {
+    buffer<std::int64_t> found(exec, ids.size());
+    group_of(t).find(exec, number_of(t), ids, found.view());
+    for (std::int64_t i = 0; i < ids.size(); ++i)
+      if (slots[i] >= 0 && slots[i] != found[i])
+        throw error(errc::out_of_range, std::string(call) + ": an id's row is no longer where it was",
+                    {{of, number}, {"position", i}, {"id", ids[i]}, {"slot", slots[i]}, {"slot now", found[i]}});
+  }
+
+ private:
+  table_list tables_;
+  std::vector<table_feature> features_;
+  lookup_options lookup_;
+};
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

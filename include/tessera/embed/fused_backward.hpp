@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/canonical_sums.hpp>
+#include <tessera/embed/host_rows.hpp>
+#include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/prepare_backward.hpp>
+#include <tessera/embed/row_gradients.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/row_sums.hpp>
+#include <tessera/embed/row_update.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+inline batch_contributions contributions_of(lookup_saved const& saved, buffer<row_contribution>& of_positions) noexcept {
+  return {of_positions.data(), saved.batch.values + first_value(saved.batch), saved.argmax.size() > 0};
+}
+
+/// A fused backward: `contribute(contributions)` fills in what each position adds. Nothing changes before all memory is there.
+template <class Store, class Feature, class Optimizer, class Contribute>
+void update_rows_of(host_exec const& exec, char const* call, vector_view<Store> tables, vector_view<Feature const> features,
+                    lookup_saved const& saved, vector_view<Optimizer const> optimizers, Contribute const& contribute) {
+  vector_view<Store const> const held(tables);
+  check_saved_rows(exec, call, held, features, saved);
+  auto rows = rows_of_tables(exec, held);
+  auto const places = places_of(exec, std::as_const(rows).view());
+  buffer<row_contribution> contributions(exec, saved.batch.size());
+  contribute(contributions.view());
+  with_order(exec, held, features, saved, [&](auto const& sorted) {
+    row_sums sums(exec, places.view(), sorted, contributions_of(saved, contributions));
+    count_step(tables);
+    for (std::int64_t t = 0; t < tables.size(); ++t) rows[t].step = tables[t].steps();
+    sums.for_each(exec, summed_rows_sink([&](std::int64_t t, summed_rows const& of_table_t) {
+                    update_summed(std::as_const(rows[t]), of_table(optimizers, t), of_table_t);
+                  }));
+  });
+}
+
+/// Sums the gradient of each row that the batch names into `out`.
+template <class Index>
+void sum_sorted_rows(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
+                     batch_contributions const& contributions, row_gradients& out) {
+  run_pieces<Index> const pieces(exec, sorted);
+  shared_runs<Index> const shared(exec, tables, sorted, contributions);
+  buffer<std::int64_t> first_row(exec, pieces.count());  // of each piece, within its table
+  exec.run(pieces.count(), [&](std::int64_t piece) {
+    std::int64_t rows = 0;
+    pieces.for_each_run(piece, [&](auto const&, auto const&, std::int64_t) { ++rows; });
+    first_row[piece] = rows;
+  });
+  buffer<std::int64_t> rows(exec, tables.size());
+  std::int64_t widest = 0;
+  for (std::int64_t t = 0; t < tables.size(); ++t) {
+    rows[t] = 0;
+    for (auto piece = pieces.pieces.first_of(t); piece < pieces.pieces.first_of(t + 1); ++piece)
+      rows[t] += std::exchange(first_row[piece], rows[t]);
+    widest = std::max(widest, tables[t].dim);
+  }
+  out.resize(
+      exec, tables.size(), [&](std::int64_t t) { return rows[t]; }, [&](std::int64_t t) { return tables[t].dim; });
+  buffer<float> scratch(exec, widest * pieces.count());
+  exec.run(pieces.count(), [&](std::int64_t piece) {
+    auto const t = pieces.table_of(piece);
+    auto const values = out.values(t);
+    auto row = first_row[piece];
+    with_static_dim(values.columns(), [&](auto dim) {
+      pieces.for_each_run(piece, [&](slot_run<Index> const& run, auto const&, std::int64_t) {
+        out.set_row(t, row, run.slot, contributions.ids[run.positions[0]]);
+        sum_contributions_of<dim()>(contributions.maxima, contributions.of_positions, run.positions, run.count, values.columns(),
+                                    values.row(row), scratch.data() + widest * piece);
+        ++row;
+      });
+    });
+  });
+}
+
+/// As update_rows_of, into `out` instead of the tables.
+template <class Store, class Feature, class Contribute>
+void sum_rows_of(host_exec const& exec, char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
+                 lookup_saved const& saved, row_gradients& out, Contribute const& contribute) {
+  check_saved_rows(exec, call, tables, features, saved);
+  auto const rows = rows_of_tables(exec, tables);
+  auto const places = places_of(exec, rows.view());
+  buffer<row_contribution> contributions(exec, saved.batch.size());
+  contribute(contributions.view());
+  with_order(exec, tables, features, saved,
+             [&](auto const& sorted) { sum_sorted_rows(exec, places.view(), sorted, contributions_of(saved, contributions), out); });
+}
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

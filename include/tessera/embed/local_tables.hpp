@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/piece_list.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/deduplicated_lookup.hpp>
+#include <tessera/embed/deduplicated_lookup_backward.hpp>
+#include <tessera/embed/embedding_source.hpp>
+#include <tessera/embed/expanded_lookup.hpp>
+#include <tessera/embed/featured_tables.hpp>
+#include <tessera/embed/fused_backward.hpp>
+#include <tessera/embed/lookup_checks.hpp>
+#include <tessera/embed/lookup_options.hpp>
+#include <tessera/embed/pooling.hpp>
+#include <tessera/embed/row_contributions.hpp>
+#include <tessera/embed/row_gradients.hpp>
+#include <tessera/embed/row_order.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/row_sums.hpp>
+#include <tessera/embed/shared_bags.hpp>
+#include <tessera/embed/table_list.hpp>
+#include <tessera/tensor/batch.hpp>
+#include <tessera/tensor/inverse_keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+struct local_tables_options {
+  shared_gradients sums = shared_gradients::merged;  // of batches whose repeated rows are there once
+  lookup_options lookup = {};
+};
+
+/// What `local_tables` keeps of a batch from `begin` to the end of its backward. Its memory stays from batch to batch.
+struct local_tables_saved {
+  inverse_keyed_jagged_view<std::int64_t const> batch;
+  buffer<std::int64_t> slots;                             // one a value of the batch, -1 where a dense table has it; empty: all are dense
+  row_order order;                                        // where it was prepared
+  detail::pooled_argmax argmax;                           // of features that pool by maximum
+  vector_view<matrix_view<float const> const> gradients;  // the caller's
+  bool is_begun = false, is_finished = false, has_gradients = false;
+
+  std::size_t bytes() const noexcept { return slots.capacity_bytes() + order.bytes() + argmax.bytes(); }
+
+  /// Fits no batch any more.
+  void clear() noexcept {
+    batch = {};
+    order.clear();
+    argmax.clear();
+    gradients = {};
+    is_begun = is_finished = has_gradients = false;
+  }
+};
+
+/// The embedding source of a process that has all rows itself: tables of any kinds, of any dims, with an optimizer each.
+///
+///     table_list tables;
+///     tables.add(dense_table<>(exec, users, sgd{}), sgd{.learning_rate = 0.1F});
+///     tables.add(hash_table<bfloat16, admit_all, evict_lru>(exec, items, rowwise_adagrad{}), rowwise_adagrad{.learning_rate = 0.02F});
+///     local_tables source(std::move(tables), {{.name = "user", .table = 0}, {.name = "seen", .table = 1, .sequence = true}});
+///
+/// Feature k reads key k of a batch. Its output is that of `pooled_lookup`, for a sample each, or of `sequence_lookup`, for each id of the
+/// key's rows, distinct ones of a key in a group. Gradients of a sequence are of the same ids; where `sums` is expanded, of those of the
+/// expanded batch. What a kind of table does on its own, it does here, bit for bit; all kinds share the parallel regions of a call.
+///
+/// A call that throws has changed no row, nor which ids have rows, but where memory runs out: then new rows may be there.
+class local_tables {
+ public:
+  using execution_type = host_exec;
+  using saved_type = local_tables_saved;
+  using prepared_type = row_order;
+  using gradients_type = row_gradients;
+
+  /// @throws tessera::error invalid_argument for two tables of one id, which would start with the same rows; out_of_range.
+  local_tables(table_list tables, std::vector<table_feature> features, local_tables_options const& options = {})
+      : tables_(std::move(tables), std::move(features), options.lookup), options_(options) {
+    detail::check_choice("local_tables", "sums", options.sums, shared_gradients::expanded);
+    for (auto const& feature : tables_.features())
+      outputs_.push_back({feature.name, table(feature.table).dim, static_cast<std::int64_t>(outputs_.size()), feature.sequence});
+  }
+
+  vector_view<embedding_output const> outputs() const noexcept { return outputs_; }
+  std::vector<table_feature> const& features() const noexcept { return tables_.features(); }
+  local_tables_options const& options() const noexcept { return options_; }
+  std::int64_t table_count() const noexcept { return tables_.table_count(); }
+  std::int64_t group_count() const noexcept { return tables_.group_count(); }
+  std::size_t bytes() const noexcept { return tables_.bytes(); }
+
+  table_options const& table(std::int64_t t) const noexcept { return tables_.table(t); }
+  /// A table itself, and its optimizer, whose rate may change between steps. @throws tessera::error incompatible where it is of another type,
+  /// out_of_range.
+  template <row_store Store>
+  Store& store(std::int64_t t) {
+    return *static_cast<Store*>(found("store", t, tables_.group_of(tables_.existing(t)).store(tables_.number_of(t), typeid(Store))));
+  }
+  template <row_optimizer Optimizer>
+  Optimizer& optimizer(std::int64_t t) {
+    return *static_cast<Optimizer*>(
+        found("optimizer", t, tables_.group_of(tables_.existing(t)).optimizer(tables_.number_of(t), typeid(Optimizer))));
+  }
+
+  /// Sorts the batch's ids by row, where all tables are dense: rows of others get their slots in the order of the steps.
+  void prepare(host_exec const& exec, batch_view const& batch, row_order& order) const {
+    order.clear();
+    if (!tables_.all_slots_are_ids() || sums_expanded(batch.inverse_keyed())) return;
+    tables_.check_batch(exec, "local_tables::prepare", batch);
+    tables_.sort(exec, batch.sparse, nullptr, order);
+  }
+
+  /// Finds the rows of all ids; hashed tables give new ids a row. @throws tessera::error shape_mismatch, out_of_range, invalid_argument as
+  /// `pooled_lookup`.
+  void begin(host_exec const& exec, batch_view const& batch, local_tables_saved& saved) {
+    saved.clear();
+    tables_.check_batch(exec, "local_tables::begin", batch);
+    if (!tables_.all_slots_are_ids()) tables_.locate(exec, batch.sparse, saved.slots);
+    saved.batch = batch.inverse_keyed();
+    saved.is_begun = true;
+  }
+  void begin(host_exec const& exec, batch_view const& batch, local_tables_saved& saved, row_order& prepared) {
+    begin(exec, batch, saved);
+    std::swap(saved.order, prepared);
+    prepared.clear();
+    if (saved.order.ready() && saved.order.values() != batch.sparse.size()) {
+      saved.clear();
+      throw error(errc::shape_mismatch, "local_tables::begin: prepared for another batch", {{"values", batch.sparse.size()}});
+    }
+  }
+
+  void finish(host_exec const& exec, local_tables_saved& saved, vector_view<matrix_view<float> const> out) const {
+    check_begun("local_tables::finish", saved);
+    tables_.read(exec, "local_tables::finish", saved.batch, saved.slots.data(), out, &saved.argmax);
+    saved.is_finished = true;
+  }
+
+  void predict(host_exec const& exec, batch_view const& batch, vector_view<matrix_view<float> const> out) const {
+    tables_.check_batch(exec, "local_tables::predict", batch);
+    buffer<std::int64_t> slots;
+    if (!tables_.all_slots_are_ids()) tables_.find(exec, batch.sparse, slots);
+    tables_.read(exec, "local_tables::predict", batch.inverse_keyed(), slots.data(), out, nullptr);
+  }
+
+  void begin_backward(host_exec const& exec, local_tables_saved& saved, vector_view<matrix_view<float const> const> gradients) const {
+    constexpr auto call = "local_tables::begin_backward";
+    check_begun(call, saved);
+    if (!saved.is_finished) throw error(errc::invalid_argument, std::string(call) + ": the forward is not finished");
+    tables_.check_outputs(call, saved.batch, gradients, sums_expanded(saved.batch));
+    tables_.check_rows(exec, call, saved.batch.distinct, saved.slots);
+    saved.gradients = gradients;
+    saved.has_gradients = true;
+  }
+
+  /// Updates the rows: one step of every table, whether or not the batch names it.
+  void finish_backward(host_exec const& exec, local_tables_saved& saved) {
+    constexpr auto call = "local_tables::finish_backward";
+    tables_.check_optimizers(call);
+    with_contributions(exec, call, saved, [&](detail::batch_contributions const& contributions, auto const& sorted) {
+      auto const places = tables_.places_of_tables(exec);
+      detail::row_sums sums(exec, places.view(), sorted, contributions);
+      tables_.count_step();
+      sums.for_each(exec, detail::summed_rows_sink([&](std::int64_t t, detail::summed_rows const& rows) { tables_.update(t, rows); }));
+    });
+    saved.has_gradients = false;
+  }
+
+  void gradients(host_exec const& exec, local_tables_saved const& saved, row_gradients& sum) const {
+    with_contributions(exec, "local_tables::gradients", saved, [&](detail::batch_contributions const& contributions, auto const& sorted) {
+      auto const places = tables_.places_of_tables(exec);
+      detail::sum_sorted_rows(exec, places.view(), sorted, contributions, sum);
+    });
+  }
+
+  /// One step of every table. @throws tessera::error shape_mismatch, out_of_range as `update_rows`.
+  void apply(host_exec const& exec, row_gradients const& sum) {
+    constexpr auto call = "local_tables::apply";
+    constexpr std::int64_t rows_per_piece = 256;
+    tables_.check_optimizers(call);
+    if (sum.tables() != table_count())
+      throw error(errc::shape_mismatch, std::string(call) + ": gradients of other tables",
+                  {{"tables", table_count()}, {"tables of the gradients", sum.tables()}});
+    std::int64_t widest = 0;
+    for (std::int64_t t = 0; t < table_count(); ++t) {
+      widest = std::max(widest, table(t).dim);
+      if (sum.dim(t) != table(t).dim)
+        throw error(errc::shape_mismatch, std::string(call) + ": gradients of another dim",
+                    {{"table", t}, {"dim", table(t).dim}, {"dim of the gradients", sum.dim(t)}});
+      auto const slots = sum.slots(t);
+      if (!slots.empty() && slots[slots.size() - 1] >= tables_.slot_bound(t))
+        throw error(errc::out_of_range, std::string(call) + ": no such slot",
+                    {{"table", t}, {"slot", slots[slots.size() - 1]}, {"bound", tables_.slot_bound(t)}});
+      if constexpr (checked) tables_.check_slots(exec, call, "table", t, t, sum.ids(t), slots.data());
+    }
+    piece_list const list(exec, table_count(), [&](std::int64_t t) { return divide_up(sum.rows(t), rows_per_piece); });
+    buffer<float> scratch(exec, 2 * widest * list.count());
+    tables_.count_step();  // from here on nothing throws
+    exec.run(list.count(), [&](std::int64_t piece) {
+      auto const t = list.range_of(piece);
+      auto const first = (piece - list.first_of(t)) * rows_per_piece, last = std::min(sum.rows(t), first + rows_per_piece);
+      auto const dim = table(t).dim;
+      float* const gradient = scratch.data() + 2 * widest * piece;
+      auto const values = sum.values(t);
+      for (auto i = first; i < last; ++i) {
+        std::copy_n(values.row(i), dim, gradient);
+        tables_.update(t, {&sum.slots(t)[i], &sum.ids(t)[i], 1, gradient, gradient + dim});
+      }
+    });
+  }
+
+ private:
+  bool sums_expanded(inverse_keyed_jagged_view<std::int64_t const> batch) const noexcept {
+    return options_.sums == shared_gradients::expanded && !batch.groups.empty();
+  }
+
+  static void* found(char const* what, std::int64_t t, void* object) {
+    if (object == nullptr)
+      throw error(errc::incompatible, std::string("local_tables: the ") + what + " is of another type", {{"table", t}});
+    return object;
+  }
+
+  static void check_begun(char const* call, local_tables_saved const& saved) {
+    if (!saved.is_begun) throw error(errc::invalid_argument, std::string(call) + ": nothing is saved: no begin went before, or it threw");
+  }
+
+  // Calls f(contributions, sorted positions) with what each position adds to its row: of the distinct rows, or of the expanded batch.
+  template <class F>
+  void with_contributions(host_exec const& exec, char const* call, local_tables_saved const& saved, F const& f) const {
+    if (!saved.has_gradients) throw error(errc::invalid_argument, std::string(call) + ": the backward has not begun");
+    auto const batch = saved.batch;
+    if (sums_expanded(batch)) {
+      auto const dim_of = [&](std::int64_t key) { return outputs_[static_cast<std::size_t>(key)].width; };
+      auto expanded = expanded_lookup::of(exec, batch, saved.slots.data());
+      auto& of_samples = expanded.saved();
+      detail::expand_argmax(exec, tables_.features_of_keys(), batch, saved.argmax, dim_of, of_samples.batch, of_samples.argmax);
+      return tables_.with_contributions(exec, of_samples.batch, of_samples.slots.data(), of_samples.argmax, of_samples.order,
+                                        saved.gradients, f);
+    }
+    detail::shared_bags shared(exec, batch, tables_.features_of_keys(), [&](std::int64_t key) { return saved.gradients[key].columns(); });
+    buffer<matrix_view<float const>> of_rows(exec, batch.keys());
+    for (std::int64_t key = 0; key < batch.keys(); ++key) of_rows[key] = saved.gradients[key];
+    shared.merge(exec, batch.samples, saved.gradients);
+    shared.put_into(of_rows.view());
+    tables_.with_contributions(exec, batch.distinct, saved.slots.data(), saved.argmax, saved.order, of_rows.view(), f);
+  }
+
+  detail::featured_tables tables_;
+  local_tables_options options_;
+  std::vector<embedding_output> outputs_;
+};
+static_assert(embedding_source<local_tables>);
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+/// A feature names its table, or is the number of its table.
+template <class Feature>
+constexpr std::int64_t table_of(Feature const& feature) noexcept {
+  if constexpr (requires { feature.table; })
+    return feature.table;
+  else
+    return feature;
+}
+
+/// `validate` by all threads; how many values there are, the view may not know. On a device kernels look at the offsets.
+template <device_execution Exec>
+void validate_batch(Exec const&, keyed_jagged_view<std::int64_t const> batch) {
+  validate_row_counts(batch);
+}
+inline void validate_batch(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch) {
+  constexpr std::int64_t rows_per_piece = 1 << 13;
+  validate_row_counts(batch);
+  auto const all = batch.flat();
+  std::atomic<bool> is_wrong = all.rows > 0 && (all.offsets == nullptr || all.offsets[0] < 0);
+  if (!is_wrong)
+    for_each_piece(exec, all.rows, rows_per_piece, [&](std::int64_t first, std::int64_t last) {
+      std::int64_t decreases = 0;
+      for (auto row = first; row < last; ++row) decreases += all.end_of(row) < all.begin_of(row);
+      if (decreases > 0) is_wrong = true;
+    });
+  auto const most = batch.room >= 0 ? batch.room : std::numeric_limits<std::int64_t>::max();
+  if (is_wrong || (all.rows > 0 && all.offsets[all.rows] > most)) validate(batch, most);  // names the first that is
+}
+
+template <class Store, class Feature>
+void check_lookup_call(char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
+                       keyed_jagged_view<std::int64_t const> batch, std::int64_t matrices) {
+  if (features.size() != batch.keys || matrices != batch.keys)
+    throw error(errc::shape_mismatch, std::string(call) + ": one feature and one matrix a key of the batch",
+                {{"keys", batch.keys}, {"features", features.size()}, {"matrices", matrices}});
+  for (std::int64_t key = 0; key < batch.keys; ++key)
+    if (auto const table = table_of(features[key]); table < 0 || table >= tables.size())
+      throw error(errc::out_of_range, std::string(call) + ": no such table",
+                  {{"feature", key}, {"table", table}, {"tables", tables.size()}});
+}
+
+inline void check_lookup_matrix(char const* call, std::int64_t feature, std::int64_t rows, std::int64_t dim,
+                                matrix_view<float const> matrix) {
+  if (matrix.rows() != rows || matrix.columns() != dim || matrix.stride() < dim)
+    throw error(errc::shape_mismatch, std::string(call) + ": a matrix does not fit its feature",
+                {{"feature", feature},
+                 {"rows", matrix.rows()},
+                 {"rows expected", rows},
+                 {"columns", matrix.columns()},
+                 {"dim", dim},
+                 {"stride", matrix.stride()}});
+}
+
+/// What a backward is given fits what a forward saved.
+template <class Store, class Feature, class Exec>
+void check_saved(char const* call, vector_view<Feature const> features, basic_lookup_saved<Exec> const& saved) {
+  if (saved.batch.keys == 0 && !features.empty())
+    throw error(errc::shape_mismatch, std::string(call) + ": nothing is saved: no lookup went before, or it threw",
+                {{"keys", saved.batch.keys}, {"features", features.size()}});
+  auto const values = [&] {
+    if constexpr (device_execution<Exec>) {  // as many as there is room for: how many there are, only the device knows
+      if (saved.batch.rows() == 0) return std::int64_t{0};
+      if (saved.batch.room >= 0) return saved.batch.room;
+      return Store::slots_are_ids ? saved.order.values() : saved.slots.size();
+    } else
+      return saved.batch.size();
+  }();
+  if (!Store::slots_are_ids && saved.slots.size() != values)
+    throw error(errc::shape_mismatch, std::string(call) + ": one slot a value; was it saved by a lookup in such tables?",
+                {{"values", values}, {"slots", saved.slots.size()}});
+  if (saved.order.ready() && saved.order.values() != values)
+    throw error(errc::shape_mismatch, std::string(call) + ": the order was prepared for another batch",
+                {{"values", values}, {"values of the order", saved.order.values()}});
+  if constexpr (device_execution<Exec>)
+    if (saved.order.ready() && saved.order.rows() != saved.batch.rows())
+      throw error(errc::shape_mismatch, std::string(call) + ": the order was prepared for another batch",
+                  {{"rows", saved.batch.rows()}, {"rows of the order", saved.order.rows()}});
+}
+
+// The slots still name the rows of these ids; a negative slot names none. `of` number `number`: whose ids they are.
+template <class Store>
+void check_rows_stay(host_exec const& exec, char const* call, char const* of, std::int64_t number, Store const& table,
+                     vector_view<std::int64_t const> ids, std::int64_t const* slots) {
+  buffer<std::int64_t> found(exec, ids.size());
+  table.find(exec, ids, found.view());
+  for (std::int64_t i = 0; i < ids.size(); ++i)
+    if (slots[i] >= 0 && slots[i] != found[i])
+      throw error(errc::out_of_range, std::string(call) + ": an id's row is no longer where it was",
+                  {{of, number}, {"position", i}, {"id", ids[i]}, {"slot", slots[i]}, {"slot now", found[i]}});
+}
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include <tessera/core/config.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+/// What a lookup does with an id that its store can never hold.
+enum class out_of_range_ids : std::uint8_t {
+  refuse,  ///< an error that names it; nothing has changed then. On a device: when it synchronises, and till then as `zero`
+  zero,    ///< it reads as zeros, counts in its bag's length, and gets no gradient
+};
+
+struct lookup_options {
+  out_of_range_ids out_of_range = out_of_range_ids::refuse;
+  std::int64_t* out_of_range_count = nullptr;  ///< grows by the number of such ids, where given; in the execution's memory
+};
+
+namespace detail {
+
+inline void count_out_of_range(lookup_options const& options, std::int64_t ids) noexcept {
+  if (options.out_of_range_count != nullptr) std::atomic_ref(*options.out_of_range_count).fetch_add(ids, std::memory_order_relaxed);
+}
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

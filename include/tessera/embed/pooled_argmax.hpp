@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+/// Of each bag and column of the features that pool by maximum: which row of the bag has it, -1 of an empty bag.
+class pooled_argmax {
+ public:
+  /// Makes room for a batch, in which perhaps no feature pools so; `dim_of(key)`: of its table.
+  template <class Feature, class DimOf>
+  void resize(host_exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
+              DimOf const& dim_of) {
+    clear();
+    if (std::none_of(features.begin(), features.end(), [](Feature const& feature) { return feature.is_largest(); })) return;
+    first_.resize(exec, batch.keys + 1);
+    first_[0] = 0;
+    for (std::int64_t key = 0; key < batch.keys; ++key)
+      first_[key + 1] = first_[key] + (features[key].is_largest() ? batch.rows(key) * dim_of(key) : 0);
+    rows_.resize(exec, first_[batch.keys]);
+    keys_ = batch.keys;
+  }
+  /// No feature pools so; the memory stays.
+  void clear() noexcept { keys_ = 0; }
+  /// (bags of the key, dim); nullptr: the key pools otherwise.
+  std::int32_t* of(std::int64_t key) noexcept { return size(key) > 0 ? rows_.data() + first_[key] : nullptr; }
+  std::int32_t const* of(std::int64_t key) const noexcept { return size(key) > 0 ? rows_.data() + first_[key] : nullptr; }
+  /// Of all keys, one after the other.
+  std::int32_t const* of_all() const noexcept { return rows_.data(); }
+  std::int64_t size() const noexcept { return keys_ == 0 ? 0 : rows_.size(); }
+  /// Bags of the key times its dim; 0: the key pools otherwise.
+  std::int64_t size(std::int64_t key) const noexcept { return key < keys_ ? first_[key + 1] - first_[key] : 0; }
+  std::size_t bytes() const noexcept { return first_.capacity_bytes() + rows_.capacity_bytes(); }
+
+ private:
+  std::int64_t keys_ = 0;       // of the batch, where any pools so
+  buffer<std::int64_t> first_;  // (keys + 1,)
+  buffer<std::int32_t> rows_;
+};
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/lookup_checks.hpp>
+#include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/row_order.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+template <class Exec>
+struct sort_rows_impl {
+  static_assert(dependent_false<Exec>, "prepare_backward: no back end for this execution; for CUDA include <tessera/embed/row_order.cuh>");
+};
+
+/// Sorts the positions of a batch by the rows that their slots name.
+template <class Store, class Feature>
+void sort_rows(host_exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
+               keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, row_order& order) {
+  buffer<std::int64_t> bounds(exec, tables.size()), table_of_key(exec, batch.keys);
+  buffer<std::int64_t const*> slots_of_key(exec, batch.keys);
+  for (std::int64_t t = 0; t < tables.size(); ++t) bounds[t] = tables[t].slot_bound();
+  for (std::int64_t key = 0; key < batch.keys; ++key) {
+    table_of_key[key] = table_of(features[key]);
+    slots_of_key[key] = slots;
+  }
+  order.sort(exec, {batch, table_of_key.view(), bounds.view(), slots_of_key.view()});
+}
+
+// In a checked build: what a forward saved is as it left it, so are the rows that it read, and a prepared order is theirs. Other builds
+// trust an order that has as many values as the batch.
+template <class Store, class Feature>
+void check_saved_rows(host_exec const& exec, char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
+                      lookup_saved const& saved) {
+  if constexpr (checked) {
+    auto const batch = saved.batch;
+    validate(batch, std::numeric_limits<std::int64_t>::max());
+    if constexpr (!Store::slots_are_ids)
+      for (std::int64_t key = 0; key < batch.keys; ++key) {
+        auto const bags = batch.key(key);
+        if (bags.rows == 0) continue;
+        auto const first = bags.offsets[0] - first_value(batch);
+        check_rows_stay(exec, call, "feature", key, tables[table_of(features[key])], {bags.values + bags.offsets[0], bags.size()},
+                        saved.slots.data() + first);
+      }
+    if (saved.order.ready()) {
+      row_order expected;
+      sort_rows(exec, tables, features, saved.batch, saved.template slots_of<Store>(), expected);
+      if (auto const table = saved.order.first_difference(expected); table >= 0)
+        throw error(errc::invalid_argument, std::string(call) + ": the order was prepared for other ids, tables or features",
+                    {{"table", table}, {"values", saved.batch.size()}});
+    }
+  }
+}
+
+/// Calls f(detail::row_sort) with the order that was prepared, or with one made for the call.
+template <class Store, class Feature, class F>
+void with_order(host_exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features, lookup_saved const& saved,
+                F const& f) {
+  if (saved.order.ready()) return saved.order.visit(f);
+  row_order order;
+  sort_rows(exec, tables, features, saved.batch, saved.template slots_of<Store>(), order);
+  order.visit(f);
+}
+
+struct prepare_backward_fn {
+  template <execution Exec, row_stores Tables, container Features>
+  void operator()(Exec const& exec, Tables const& tables, Features const& features, basic_lookup_saved<Exec>& saved) const {
+    using store = element_in<Tables const>;
+    expect_tables_of<Exec, store>();
+    vector_view<store const> const held(tables);
+    vector_view<element_in<Features const> const> const of_keys(features);
+    check_saved<store>("prepare_backward", of_keys, saved);
+    check_lookup_call("prepare_backward", held, of_keys, saved.batch, saved.batch.keys);
+    if constexpr (device_execution<Exec>)
+      sort_rows_impl<Exec>::run(exec, held, of_keys, saved, saved.order);
+    else
+      sort_rows(exec, held, of_keys, saved.batch, saved.template slots_of<store>(), saved.order);
+  }
+
+  template <row_stores Tables, container Features>
+  void operator()(host_exec const& exec, Tables const& tables, Features const& features, keyed_jagged_view<std::int64_t const> batch,
+                  row_order& order) const {
+    using store = element_in<Tables const>;
+    static_assert(store::slots_are_ids, "prepare_backward: rows of such tables get their slots in the forward; sort what it has saved");
+    vector_view<store const> const held(tables);
+    vector_view<element_in<Features const> const> const of_keys(features);
+    order.clear();
+    check_lookup_call("prepare_backward", held, of_keys, batch, batch.keys);
+    sort_rows(exec, held, of_keys, batch, slots_in<store>(batch, buffer<std::int64_t>{}), order);
+  }
+};
+
+}  // namespace detail
+
+/// Sorts the ids of a lookup by row, which its backward would otherwise do first: `prepare_backward(exec, tables, features, saved)`. It
+/// reads no row, so it may run while other batches are computed. `features` as in the forward that filled `saved`. Of dense tables on the
+/// host it may be done before the forward: `prepare_backward(exec, tables, features, batch, order)`, then the order goes into `saved`. On a device it waits for
+/// one number where the batch does not say its `room`; sorted on a stream of its own, `saved` goes, or is prepared anew, when that stream has
+/// waited for the backward.
+/// @throws tessera::error shape_mismatch, out_of_range.
+inline constexpr detail::prepare_backward_fn prepare_backward{};
+
+}  // namespace tessera::inline TESSERA_ABI

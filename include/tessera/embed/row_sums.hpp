@@ -1,0 +1,229 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/piece_list.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/canonical_sums.hpp>
+#include <tessera/embed/host_rows.hpp>
+#include <tessera/embed/row_order.hpp>
+#include <tessera/embed/row_update.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+/// What the positions of a batch, from its first on, add to the gradients of rows.
+struct batch_contributions {
+  row_contribution* of_positions;
+  std::int64_t const* ids;  // of the same
+  bool maxima;              // whether some may be of maxima
+};
+
+/// A run of sorted positions that name one row.
+template <class Index>
+struct slot_run {
+  std::int64_t table;
+  std::int64_t slot;
+  Index const* positions;
+  std::int64_t count;  // how many contributions there are to sum
+};
+
+/// Runs that would keep one thread busy while others wait; a longer one has more chunks than one chunk sums.
+constexpr bool is_shared_run(std::int64_t count) noexcept {
+  return count >= 4 * canonical_sum_chunk && count <= canonical_sum_chunk * canonical_sum_chunk;
+}
+
+/// The sorted positions of all tables, cut into pieces; a run of equal slots belongs to the piece that it starts in.
+template <class Index>
+struct run_pieces {
+  static constexpr std::int64_t positions_per_piece = 256;
+
+  vector_view<table_order<Index> const> tables;
+  piece_list pieces;
+
+  run_pieces(host_exec const& exec, row_sort<Index> const& sorted)
+      : tables(sorted.tables.view()),
+        pieces(exec, tables.size(), [this](std::int64_t t) { return divide_up(tables[t].count, positions_per_piece); }) {}
+
+  std::int64_t count() const noexcept { return pieces.count(); }
+  std::int64_t table_of(std::int64_t piece) const noexcept { return pieces.range_of(piece); }
+
+  /// Calls f(run, its table's order, where in it the run ends) for each run of a piece. @pre the sums of shared runs are there.
+  template <class F>
+  void for_each_run(std::int64_t piece, F const& f) const noexcept {
+    auto const t = table_of(piece);
+    auto const& order = tables[t];
+    auto first = (piece - pieces.first_of(t)) * positions_per_piece;
+    auto const last = std::min(order.count, first + positions_per_piece);
+    while (first < last && first > 0 && order.slots[first] == order.slots[first - 1]) ++first;  // begun by the piece before
+    while (first < last) {
+      auto end = first + 1;
+      while (end < order.count && order.slots[end] == order.slots[first]) ++end;
+      auto const count = is_shared_run(end - first) ? divide_up(end - first, canonical_sum_chunk) : end - first;
+      f(slot_run<Index>{t, static_cast<std::int64_t>(order.slots[first]), order.positions + first, count}, order, end);
+      first = end;
+    }
+  }
+};
+
+/// The chunks of shared runs, summed by all threads: each sum stands in for the contributions of its chunk, in the run's first positions.
+template <class Index>
+class shared_runs {
+ public:
+  shared_runs(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
+              batch_contributions const& contributions) {
+    std::int64_t count = 0, floats = 0;
+    for_each(sorted, [&](std::int64_t t, Index const*, std::int64_t n) {
+      ++count;
+      floats += divide_up(n, canonical_sum_chunk) * tables[t].dim;
+    });
+    if (count == 0) return;
+    buffer<run> runs(exec, count);
+    sums_.resize(exec, floats);
+    auto* next = runs.data();
+    auto* sums = sums_.data();
+    for_each(sorted, [&](std::int64_t t, Index const* positions, std::int64_t n) {
+      *next++ = {positions, n, tables[t].dim, sums};
+      sums += divide_up(n, canonical_sum_chunk) * tables[t].dim;
+    });
+    for_each_piece_of(
+        exec, count, [&](std::int64_t r) { return runs[r].count; }, [](std::int64_t) { return canonical_sum_chunk; },
+        [&](std::int64_t r, std::int64_t first, std::int64_t last) {
+          auto const& of = runs[r];
+          auto* const sum = of.sums + first / canonical_sum_chunk * of.dim;
+          sum_contributions_of<0>(contributions.maxima, contributions.of_positions, of.positions + first, last - first, of.dim, sum, sum);
+        });
+    for (auto const& of : runs)
+      for (std::int64_t chunk = 0; chunk < divide_up(of.count, canonical_sum_chunk); ++chunk)
+        contributions.of_positions[of.positions[chunk]] = {of.sums + chunk * of.dim, 1.0F, -1};
+  }
+
+ private:
+  struct run {
+    Index const* positions;
+    std::int64_t count;
+    std::int64_t dim;
+    float* sums;  // (chunks, dim)
+  };
+
+  // Calls f(table, positions, count) for each. One holds a multiple of `step`, and half as many positions before or behind it.
+  template <class F>
+  static void for_each(row_sort<Index> const& sorted, F const& f) {
+    constexpr std::int64_t step = 4 * canonical_sum_chunk;
+    for (std::int64_t t = 0; t < sorted.tables.size(); ++t) {
+      auto const& order = sorted.tables[t];
+      auto const* const slots = order.slots;
+      std::int64_t last = 0;  // of the run before
+      for (std::int64_t i = 0; i < order.count; i += step) {
+        if (i < last || order.count < step) continue;
+        auto const before = std::max<std::int64_t>(i - step / 2, 0), behind = std::min(i + step / 2, order.count) - 1;
+        if (slots[before] != slots[i] && slots[behind] != slots[i]) continue;
+        auto const first = std::lower_bound(slots + last, slots + i, slots[i]) - slots;
+        last = std::upper_bound(slots + i, slots + order.count, slots[i]) - slots;
+        if (is_shared_run(last - first)) f(t, order.positions + first, last - first);
+      }
+    }
+  }
+
+  buffer<float> sums_;
+};
+
+/// Starts loading what an update reads first: a row, its state, the gradient of one of its positions.
+template <class Index>
+[[gnu::always_inline]] inline void prefetch_update(row_places const& table, table_order<Index> const& order, std::int64_t i,
+                                                   row_contribution const* contributions) noexcept {
+  auto const slot = static_cast<std::int64_t>(order.slots[i]);
+  prefetch_row(contributions[order.positions[i]].gradient, table.dim);
+  if (i > 0 && order.slots[i - 1] == order.slots[i]) return;
+  prefetch_bytes(table.row(slot), table.row_bytes);
+  if (table.state_width > 0) __builtin_prefetch(table.state(slot), 1);
+}
+
+/// What is to be done with summed rows. It refers to a closure, whose type would else be part of every loop's.
+class summed_rows_sink {
+ public:
+  template <class F>
+  explicit summed_rows_sink(F const& f) noexcept
+      : closure_(&f), call_([](void const* closure, std::int64_t table, summed_rows const& rows) noexcept {
+          (*static_cast<F const*>(closure))(table, rows);
+        }) {}
+  void operator()(std::int64_t table, summed_rows const& rows) const noexcept { call_(closure_, table, rows); }
+
+ private:
+  void const* closure_;
+  void (*call_)(void const*, std::int64_t, summed_rows const&) noexcept;
+};
+
+/// The gradients of the rows that a batch names, each row's summed once. It takes all its memory when it is made.
+template <class Index>
+class row_sums {
+ public:
+  /// Writes into the contributions of long runs.
+  row_sums(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
+           batch_contributions const& contributions)
+      : tables_(tables), contributions_(contributions), pieces_(exec, sorted), shared_(exec, tables, sorted, contributions) {
+    for (auto const& table : tables)
+      if (rows_on_stack(table.dim) == 0) width_ = std::max(width_, table.dim);
+    scratch_.resize(exec, 3 * width_ * pieces_.count());
+  }
+
+  /// Hands all rows to `sink`, some of a table at a time, on any threads.
+  void for_each(host_exec const& exec, summed_rows_sink const& sink) noexcept {
+    exec.run(pieces_.count(), [&](std::int64_t piece) {
+      with_static_dim(tables_[pieces_.table_of(piece)].dim, [&](auto dim) { sum_piece<dim()>(piece, sink); });
+    });
+  }
+
+ private:
+  static constexpr std::int64_t stack_floats = 2304, most_rows = 32;
+
+  // How many rows are summed before they are handed on, beside two more for the sum of a chunk and for the sink; 0: a single one is too wide.
+  static constexpr std::int64_t rows_on_stack(std::int64_t dim) noexcept {
+    return std::clamp<std::int64_t>(stack_floats / dim - 2, 0, most_rows);
+  }
+
+  template <int Dim>
+  void sum_piece(std::int64_t piece, summed_rows_sink const& sink) noexcept {
+    auto const t = pieces_.table_of(piece);
+    auto const& table = tables_[t];
+    auto const dim = Dim == 0 ? table.dim : Dim;
+    alignas(64) float on_stack[stack_floats];
+    bool const is_wide = rows_on_stack(dim) == 0;
+    auto const most = is_wide ? 1 : rows_on_stack(dim);
+    float* const sums = is_wide ? scratch_.data() + 3 * width_ * piece : on_stack;
+    float *const chunk_sum = sums + most * dim, *const scratch = chunk_sum + dim;
+    std::int64_t slots[most_rows], ids[most_rows], count = 0, ahead = 0;
+    auto const distance = prefetch_distance(table.row_bytes);
+    auto const hand_on = [&] {
+      if (count > 0) sink(t, {slots, ids, std::exchange(count, 0), sums, scratch});
+    };
+    pieces_.for_each_run(piece, [&](slot_run<Index> const& run, table_order<Index> const& order, std::int64_t end) {
+      for (ahead = std::max(ahead, end); ahead < std::min(order.count, end + distance); ++ahead)
+        prefetch_update(table, order, ahead, contributions_.of_positions);
+      sum_contributions_of<Dim>(contributions_.maxima, contributions_.of_positions, run.positions, run.count, dim, sums + count * dim,
+                                chunk_sum);
+      slots[count] = run.slot;
+      ids[count] = contributions_.ids[run.positions[0]];
+      if (++count == most) hand_on();
+    });
+    hand_on();
+  }
+
+  vector_view<row_places const> tables_;
+  batch_contributions contributions_;
+  run_pieces<Index> pieces_;
+  shared_runs<Index> shared_;
+  std::int64_t width_ = 0;  // of the widest row that is not summed on the stack
+  buffer<float> scratch_;   // (3, width) a piece
+};
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/piece_list.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/row_contributions.hpp>
+#include <tessera/tensor/gather_vectors.hpp>
+#include <tessera/tensor/inverse_keyed_jagged.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+/// The keys of a batch whose distinct bags are pooled once for several samples, with memory for the vectors of those bags.
+class shared_bags {
+ public:
+  /// `width_of(key)`: floats of a vector.
+  template <class Feature, class WidthOf>
+  shared_bags(host_exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<Feature const> features,
+              WidthOf const& width_of)
+      : keys_(exec, batch.grouped_keys()), groups_(exec, batch.groups.size()), vectors_(exec, batch.grouped_keys()) {
+    std::int64_t floats = 0;
+    for (auto const& group : batch.groups) {
+      auto const first = count_;
+      for (auto key = group.first_key; key < group.first_key + group.keys; ++key) {
+        if (is_sequence(features[key])) continue;
+        keys_[count_++] = key;
+        floats += room_of(batch.rows(group), width_of(key));
+      }
+      if (count_ > first) groups_[group_count_++] = {first, count_ - first, group.inverse};
+    }
+    memory_.resize(exec, floats);
+    floats = 0;
+    for (std::int64_t i = 0; i < count_; ++i) {
+      auto const rows = batch.distinct.rows(keys_[i]), width = width_of(keys_[i]);
+      vectors_[i] = {memory_.data() + floats, rows, width};
+      floats += room_of(rows, width);
+    }
+  }
+
+  /// blocks[key] becomes the memory here, for these keys.
+  template <class Matrix>
+  void put_into(vector_view<Matrix> blocks) const noexcept {
+    for (std::int64_t i = 0; i < count_; ++i) blocks[keys_[i]] = vectors_[i];
+  }
+
+  /// From the vectors of distinct bags those of all samples. @pre inverses name rows.
+  void expand(host_exec const& exec, std::int64_t samples, vector_view<matrix_view<float> const> of_samples) const {
+    if (count_ == 0) return;
+    buffer<matrix_view<float const>> from(exec, count_);
+    buffer<matrix_view<float>> to(exec, count_);
+    for (std::int64_t i = 0; i < count_; ++i) {
+      from[i] = vectors_[i];
+      to[i] = of_samples[keys_[i]];
+    }
+    gather_vectors_impl<host_exec>::forward(exec, groups(), samples, from.view(), to.view());
+  }
+
+  /// From gradients of all samples the sums of the distinct bags.
+  void merge(host_exec const& exec, std::int64_t samples, vector_view<matrix_view<float const> const> of_samples) const {
+    if (count_ == 0) return;
+    buffer<matrix_view<float const>> from(exec, count_);
+    for (std::int64_t i = 0; i < count_; ++i) from[i] = of_samples[keys_[i]];
+    gather_vectors_impl<host_exec>::backward(exec, groups(), samples, from.view(), vectors_.view().slice(0, count_));
+  }
+
+ private:
+  // Each begins on a cache line.
+  static constexpr std::int64_t room_of(std::int64_t rows, std::int64_t width) noexcept { return divide_up(rows * width, 16) * 16; }
+
+  vector_view<row_group const> groups() const noexcept { return groups_.view().slice(0, group_count_); }
+
+  std::int64_t count_ = 0, group_count_ = 0;
+  buffer<std::int64_t> keys_;           // (count,)
+  buffer<row_group> groups_;            // (group_count,), of these keys
+  buffer<matrix_view<float>> vectors_;  // (count,)
+  buffer<float> memory_;
+};
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/bag_reader.hpp>
+#include <tessera/embed/host_rows.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/row_sums.hpp>
+#include <tessera/embed/row_update.hpp>
+#include <tessera/embed/sequence_lookup.hpp>
+
+namespace tessera::inline TESSERA_ABI {
+
+namespace detail {
+
+/// Which ids a pass over a batch gives slots to.
+enum class locate_pass : std::uint8_t {
+  held,  ///< those that have rows, where a store can tell them apart: no new id of another key may push them out then
+  rest,  ///< all others
+};
+
+/// Tables of one kind on the host: of one store, with its elements and policies, and one kind of row optimizer. One virtual call for each
+/// table or part of one; behind it, all is static. Table t is the one that was added as number t of the group.
+class table_group {
+ public:
+  table_group() = default;
+  table_group(table_group const&) = delete;
+  table_group& operator=(table_group const&) = delete;
+  virtual ~table_group() = default;
+
+  virtual std::int64_t size() const noexcept = 0;
+  virtual bool slots_are_ids() const noexcept = 0;
+  virtual table_options const& options(std::int64_t t) const noexcept = 0;
+  virtual row_state_layout state_layout(std::int64_t t) const noexcept = 0;
+  virtual std::int64_t rows(std::int64_t t) const noexcept = 0;
+  virtual std::int64_t slot_bound(std::int64_t t) const noexcept = 0;
+  virtual row_places places(std::int64_t t) const noexcept = 0;
+  virtual std::size_t bytes() const noexcept = 0;
+
+  virtual void begin_batch() noexcept = 0;
+  virtual void locate(host_exec const& exec, std::int64_t t, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
+                      locate_pass pass) = 0;
+  virtual void find(host_exec const& exec, std::int64_t t, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const = 0;
+  virtual void pool(std::int64_t t, bag_request const& request, std::int64_t first, std::int64_t last) const = 0;
+  virtual void read(std::int64_t t, value_request const& request, std::int64_t first, std::int64_t last) const = 0;
+
+  /// @throws tessera::error as `check_optimizer`: rates may have changed.
+  virtual void check_optimizers(char const* call) const = 0;
+  virtual void count_step() noexcept = 0;
+  virtual void update(std::int64_t t, summed_rows const& rows) noexcept = 0;
+
+  /// The store or the optimizer itself; nullptr where it is of another type.
+  virtual void* store(std::int64_t t, std::type_info const& type) noexcept = 0;
+  virtual void* optimizer(std::int64_t t, std::type_info const& type) noexcept = 0;
+};
+
+template <row_store Store, row_optimizer Optimizer>
+class tables_of_kind final : public table_group {
+ public:
+  void add(Store store, Optimizer const& optimizer) {
+    vector_view<Store const> const one(&store, 1);
+    detail::check_optimizers("local_tables", one, vector_view<Optimizer const>(&optimizer, 1));
+    optimizers_.reserve(optimizers_.size() + 1);
+    stores_.push_back(std::move(store));
+    optimizers_.push_back(optimizer);
+  }
+
+  std::int64_t size() const noexcept override { return static_cast<std::int64_t>(stores_.size()); }
+  bool slots_are_ids() const noexcept override { return Store::slots_are_ids; }
+  table_options const& options(std::int64_t t) const noexcept override { return at(t).options(); }
+  row_state_layout state_layout(std::int64_t t) const noexcept override { return at(t).state_layout(); }
+  std::int64_t rows(std::int64_t t) const noexcept override { return at(t).rows(); }
+  std::int64_t slot_bound(std::int64_t t) const noexcept override { return at(t).slot_bound(); }
+  row_places places(std::int64_t t) const noexcept override { return at(t).host_rows().places; }
+  std::size_t bytes() const noexcept override {
+    std::size_t sum = 0;
+    for (auto const& store : stores_) sum += store.bytes();
+    return sum;
+  }
+
+  void begin_batch() noexcept override {
+    if constexpr (requires(Store & store) { store.begin_batch(); })
+      for (auto& store : stores_) store.begin_batch();
+  }
+  void locate(host_exec const& exec, std::int64_t t, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
+              locate_pass pass) override {
+    auto& store = stores_[static_cast<std::size_t>(t)];
+    if constexpr (requires { store.locate_held(exec, ids, slots); }) {
+      if (pass == locate_pass::held)
+        store.locate_held(exec, ids, slots);
+      else
+        store.locate_new(exec, ids, slots);
+    } else if (pass == locate_pass::rest) {
+      store.locate(exec, ids, slots, {});
+    }
+  }
+  void find(host_exec const& exec, std::int64_t t, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const override {
+    at(t).find(exec, ids, slots);
+  }
+  void pool(std::int64_t t, bag_request const& request, std::int64_t first, std::int64_t last) const override {
+    auto const rows = at(t).host_rows();
+    bag_reader<typename Store::element>{rows, request}.pool(first, last);
+  }
+  void read(std::int64_t t, value_request const& request, std::int64_t first, std::int64_t last) const override {
+    auto const rows = at(t).host_rows();
+    value_reader<typename Store::element>{rows, request}.read(first, last);
+  }
+
+  void check_optimizers(char const* call) const override {
+    detail::check_optimizers(call, vector_view<Store const>(stores_), vector_view<Optimizer const>(optimizers_));
+  }
+  void count_step() noexcept override { detail::count_step(vector_view<Store>(stores_)); }
+  void update(std::int64_t t, summed_rows const& rows) noexcept override {
+    update_summed(at(t).host_rows(), optimizers_[static_cast<std::size_t>(t)], rows);
+  }
+
+  void* store(std::int64_t t, std::type_info const& type) noexcept override {
+    return type == typeid(Store) ? &stores_[static_cast<std::size_t>(t)] : nullptr;
+  }
+  void* optimizer(std::int64_t t, std::type_info const& type) noexcept override {
+    return type == typeid(Optimizer) ? &optimizers_[static_cast<std::size_t>(t)] : nullptr;
+  }
+
+ private:
+  Store const& at(std::int64_t t) const noexcept { return stores_[static_cast<std::size_t>(t)]; }
+
+  std::vector<Store> stores_;
+  std::vector<Optimizer> optimizers_;
+};
+
+}  // namespace detail
+
+}  // namespace tessera::inline TESSERA_ABI

@@ -1,0 +1,491 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/embed/embedding_source.hpp>
+#include <tessera/embed/local_tables.hpp>
+#include <tessera/tensor/deduplicate.hpp>
+
+#include "embed_support.hpp"
+#include "hosts.hpp"
+#include "random.hpp"
+#include "temporary_folder.hpp"
+
+/// What every embedding source does. A model of the concept is tested by a `Maker`:
+///
+///     struct maker {
+///       using source_type = …;
+///       static source_type make(host_exec const&, source_problem const&);   // float rows that start as `initial_row` says, each table with sgd
+///       static constexpr bool refuses_ids;                                  // of tables with fewer rows
+///     };
+///
+/// All that is known of a source is what it gives, so rows are read by `predict`.
+namespace embed_tests {
+
+/// Tables and what is made of a batch's keys.
+struct source_problem {
+  std::vector<tessera::table_options> tables;
+  std::vector<float> rates;
+  std::vector<tessera::table_feature> features;
+  tessera::shared_gradients sums = tessera::shared_gradients::merged;
+};
+
+inline constexpr std::int64_t source_ids = 40;
+
+inline source_problem usual_problem(tessera::shared_gradients sums = tessera::shared_gradients::merged) {
+  using tessera::pooling;
+  source_problem problem;
+  problem.sums = sums;
+  for (std::int64_t const dim : {5, 16, 3, 130, 16})
+    problem.tables.push_back({.id = tessera::table_id{20 + static_cast<std::int64_t>(problem.tables.size())},
+                              .dim = dim,
+                              .rows = source_ids,
+                              .init_bound = 0.5F,
+                              .seed = tessera::random_seed{4}});
+  problem.rates = {0.5F, 0.25F, 1, 0.125F, 0.5F};
+  // In two groups where there are any, of keys [0, 3) and [3, 4); tables 0 and 1 are read twice, pooled and as sequences.
+  problem.features = {{.name = "a", .table = 0},
+                      {.name = "b", .table = 1, .sequence = true},
+                      {.name = "c", .table = 2, .pooling = pooling::max},
+                      {.name = "d", .table = 0, .sequence = true},
+                      {.name = "e", .table = 1, .pooling = pooling::mean},
+                      {.name = "f", .table = 3, .sequence = true},
+                      {.name = "g", .table = 4}};
+  return problem;
+}
+
+using source_rows = std::vector<std::vector<std::vector<std::int64_t>>>;  // [key][sample] -> ids
+
+/// Keys [0, 4) often repeat the row of an earlier sample, all of a group together.
+inline source_rows draw_source_rows(std::mt19937_64& random, std::size_t samples) {
+  source_rows rows(7, std::vector<std::vector<std::int64_t>>(samples));
+  for (std::size_t i = 0; i < samples; ++i) {
+    std::size_t const earlier[] = {i == 0 ? 0 : random() % i, i == 0 ? 0 : random() % i};
+    bool const repeats[] = {i > 0 && random() % 2 == 0, i > 0 && random() % 2 == 0};
+    for (std::size_t key = 0; key < rows.size(); ++key) {
+      std::size_t const group = key < 3 ? 0 : 1;
+      rows[key][i] = key < 4 && repeats[group] ? rows[key][earlier[group]]
+                                               : tessera_tests::random_integers<std::int64_t>(random, random() % 5, 0, source_ids - 1);
+    }
+  }
+  return rows;
+}
+
+/// A batch as a source sees it, each row a sample or in groups, with blocks for what comes out and what goes in.
+class source_batch {
+ public:
+  source_batch(tessera::host_exec const& exec, source_problem const& problem, source_rows rows, bool grouped)
+      : rows_(std::move(rows)), samples_(static_cast<std::int64_t>(rows_.empty() ? 0 : rows_[0].size())) {
+    std::vector<tessera::feature_rows<>> keys;
+    for (std::size_t key = 0; key < rows_.size(); ++key) keys.emplace_back(problem.features[key].name, rows_[key]);
+    plain_ = tessera::keyed_jagged<>::from_rows(exec, keys);
+    if (grouped) {
+      std::vector<std::int64_t> const groups{3, 1};
+      shared_ = tessera::deduplicate(exec, std::as_const(plain_).view(), groups);
+    }
+    grouped_ = grouped;
+    auto const batch = view();
+    for (std::size_t key = 0; key < problem.features.size(); ++key) {
+      auto const& feature = problem.features[key];
+      auto const width = problem.tables[static_cast<std::size_t>(feature.table)].dim;
+      auto const k = static_cast<std::int64_t>(key);
+      bool const expands = problem.sums == tessera::shared_gradients::expanded;
+      add_block(out_memory_, out_, feature.sequence ? batch.sparse.key(k).size() : samples_, width);
+      add_block(gradient_memory_, gradients_,
+                !feature.sequence ? samples_
+                : expands         ? std::as_const(plain_).view().key(k).size()
+                                  : batch.sparse.key(k).size(),
+                width);
+    }
+    for (auto const& block : gradients_) const_gradients_.push_back(block);
+  }
+
+  tessera::batch_view view() const {
+    tessera::batch_view batch;
+    batch.dense = {nullptr, samples_, 0};
+    batch.sparse = grouped_ ? shared_.distinct().view() : plain_.view();
+    if (grouped_) batch.groups = shared_.view().groups;
+    return batch;
+  }
+  source_rows const& rows() const { return rows_; }
+  std::int64_t samples() const { return samples_; }
+  std::vector<tessera::matrix_view<float>> const& out() const { return out_; }
+  std::vector<tessera::matrix_view<float>> const& gradient_blocks() const { return gradients_; }
+  std::vector<tessera::matrix_view<float const>> const& gradients() const { return const_gradients_; }
+  /// Which row of its key a sample has.
+  std::int64_t row_of(std::int64_t key, std::int64_t sample) const {
+    auto const inverse = view().inverse_keyed().inverse(key);
+    return inverse.empty() ? sample : inverse[sample];
+  }
+  template <class F>
+  void fill_gradients(F next) const {
+    for (auto const& block : gradients_)
+      for (std::int64_t r = 0; r < block.rows(); ++r)
+        for (std::int64_t c = 0; c < block.columns(); ++c) block(r, c) = next();
+  }
+
+ private:
+  static void add_block(std::vector<std::vector<float>>& memory, std::vector<tessera::matrix_view<float>>& blocks, std::int64_t rows,
+                        std::int64_t width) {
+    memory.emplace_back(static_cast<std::size_t>(rows * (width + 2)), 7.0F);
+    blocks.push_back({memory.back().data(), rows, width, width + 2});
+  }
+
+  source_rows rows_;
+  std::int64_t samples_;
+  bool grouped_ = false;
+  tessera::keyed_jagged<> plain_;
+  tessera::inverse_keyed_jagged<> shared_;
+  std::vector<std::vector<float>> out_memory_, gradient_memory_;
+  std::vector<tessera::matrix_view<float>> out_, gradients_;
+  std::vector<tessera::matrix_view<float const>> const_gradients_;
+};
+
+/// The same in double, row by row as the definition says.
+class naive_source {
+ public:
+  explicit naive_source(source_problem problem) : problem_(std::move(problem)) {}
+
+  std::vector<double> const& row(std::int64_t table, std::int64_t id) {
+    auto const found = rows_.find({table, id});
+    if (found != rows_.end()) return found->second;
+    auto const first = initial_row(problem_.tables[static_cast<std::size_t>(table)], id);
+    return rows_[{table, id}] = std::vector<double>(first.begin(), first.end());
+  }
+
+  /// Whether the blocks of a batch show what these rows give.
+  bool gives(source_batch const& batch) {
+    auto const view = batch.view();
+    for (std::size_t key = 0; key < problem_.features.size(); ++key) {
+      auto const& feature = problem_.features[key];
+      auto const k = static_cast<std::int64_t>(key);
+      auto const& block = batch.out()[key];
+      auto const bags = view.sparse.key(k);
+      if (feature.sequence) {
+        for (std::int64_t i = 0; i < block.rows(); ++i)
+          if (!is_close(block, i, row(feature.table, bags.values[bags.offsets[0] + i]))) return false;
+        continue;
+      }
+      for (std::int64_t i = 0; i < batch.samples(); ++i)
+        if (!is_close(block, i, pooled(feature, batch.rows()[key][static_cast<std::size_t>(i)]))) return false;
+    }
+    return true;
+  }
+
+  /// What the batch's gradients do to each row, added to what is there.
+  void add_gradients(source_batch const& batch) {
+    auto const view = batch.view();
+    bool const expanded = problem_.sums == tessera::shared_gradients::expanded;
+    for (std::size_t key = 0; key < problem_.features.size(); ++key) {
+      auto const& feature = problem_.features[key];
+      auto const k = static_cast<std::int64_t>(key);
+      auto const& gradient = batch.gradients()[key];
+      auto const bags = view.sparse.key(k);
+      if (feature.sequence && !expanded) {
+        for (std::int64_t i = 0; i < gradient.rows(); ++i) add(feature.table, bags.values[bags.offsets[0] + i], gradient, i, 1);
+        continue;
+      }
+      std::int64_t value = 0;
+      for (std::int64_t i = 0; i < batch.samples(); ++i) {
+        auto const& ids = batch.rows()[key][static_cast<std::size_t>(i)];
+        for (std::size_t p = 0; p < ids.size(); ++p) {
+          if (feature.sequence)
+            add(feature.table, ids[p], gradient, value++, 1);
+          else if (feature.pooling == tessera::pooling::max)
+            add_winner(feature, ids, p, gradient, i);
+          else
+            add(feature.table, ids[p], gradient, i,
+                feature.pooling == tessera::pooling::mean ? 1.0 / static_cast<double>(ids.size()) : 1.0);
+        }
+      }
+    }
+  }
+  /// One step with what was added.
+  void update() {
+    for (auto const& [where, sum] : sums_) {
+      auto& weights = rows_[where];
+      for (std::size_t c = 0; c < sum.size(); ++c)
+        weights[c] -= static_cast<double>(problem_.rates[static_cast<std::size_t>(where.first)]) * sum[c];
+    }
+    sums_.clear();
+  }
+
+ private:
+  using place = std::pair<std::int64_t, std::int64_t>;
+
+  static bool is_close(tessera::matrix_view<float> const& block, std::int64_t r, std::vector<double> const& expected) {
+    for (std::size_t c = 0; c < expected.size(); ++c)
+      if (!(std::abs(static_cast<double>(block(r, static_cast<std::int64_t>(c))) - expected[c]) < 2e-5 * (1 + std::abs(expected[c]))))
+        return false;
+    return true;
+  }
+
+  std::vector<double> pooled(tessera::table_feature const& feature, std::vector<std::int64_t> const& ids) {
+    std::vector<double> result(static_cast<std::size_t>(problem_.tables[static_cast<std::size_t>(feature.table)].dim), 0.0);
+    for (std::size_t p = 0; p < ids.size(); ++p) {
+      auto const& weights = row(feature.table, ids[p]);
+      for (std::size_t c = 0; c < result.size(); ++c)
+        result[c] = feature.pooling != tessera::pooling::max ? result[c] + weights[c]
+                    : p == 0                                 ? weights[c]
+                                                             : std::max(result[c], weights[c]);
+    }
+    if (feature.pooling == tessera::pooling::mean && !ids.empty())
+      for (auto& x : result) x /= static_cast<double>(ids.size());
+    return result;
+  }
+
+  std::vector<double>& sum_of(std::int64_t table, std::int64_t id) {
+    row(table, id);
+    auto& sum = sums_[{table, id}];
+    sum.resize(static_cast<std::size_t>(problem_.tables[static_cast<std::size_t>(table)].dim), 0.0);
+    return sum;
+  }
+  void add(std::int64_t table, std::int64_t id, tessera::matrix_view<float const> const& gradient, std::int64_t r, double scale) {
+    auto& sum = sum_of(table, id);
+    for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += scale * static_cast<double>(gradient(r, static_cast<std::int64_t>(c)));
+  }
+  // Of each column, the first id of the bag that has the largest element.
+  void add_winner(tessera::table_feature const& feature, std::vector<std::int64_t> const& ids, std::size_t p,
+                  tessera::matrix_view<float const> const& gradient, std::int64_t r) {
+    auto const dim = static_cast<std::size_t>(problem_.tables[static_cast<std::size_t>(feature.table)].dim);
+    for (std::size_t c = 0; c < dim; ++c) {
+      std::size_t winner = 0;
+      for (std::size_t q = 1; q < ids.size(); ++q)
+        if (row(feature.table, ids[q])[c] > row(feature.table, ids[winner])[c]) winner = q;
+      if (winner == p) sum_of(feature.table, ids[p])[c] += static_cast<double>(gradient(r, static_cast<std::int64_t>(c)));
+    }
+  }
+
+  source_problem problem_;
+  std::map<place, std::vector<double>> rows_, sums_;
+};
+
+/// All rows of all tables, as a source predicts them: a batch of single ids, one sample an id.
+template <class Source>
+std::vector<float> all_rows(tessera::host_exec const& exec, source_problem const& problem, Source const& source) {
+  source_rows rows(problem.features.size(), std::vector<std::vector<std::int64_t>>(source_ids));
+  for (auto& key : rows)
+    for (std::int64_t id = 0; id < source_ids; ++id) key[static_cast<std::size_t>(id)] = {id};
+  source_batch const probe(exec, problem, rows, false);
+  source.predict(exec, probe.view(), probe.out());
+  std::vector<float> all;
+  for (auto const& block : probe.out())
+    for (std::int64_t r = 0; r < block.rows(); ++r) all.insert(all.end(), block.row(r), block.row(r) + block.columns());
+  return all;
+}
+
+template <class Source>
+void forward(tessera::host_exec const& exec, Source& source, source_batch const& batch, typename Source::saved_type& saved) {
+  source.begin(exec, batch.view(), saved);
+  source.finish(exec, saved, batch.out());
+}
+template <class Source>
+void backward(tessera::host_exec const& exec, Source& source, source_batch const& batch, typename Source::saved_type& saved) {
+  source.begin_backward(exec, saved, batch.gradients());
+  source.finish_backward(exec, saved);
+}
+
+/// Runs f(exec, random).
+template <class F>
+void with_random_host(F const& f) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera_tests::pool_host<2> host;
+  f(host.exec(), random);
+}
+
+template <class Maker>
+void check_source_against_naive() {
+  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+    std::normal_distribution<float> draw;
+    for (auto const sums : {tessera::shared_gradients::merged, tessera::shared_gradients::expanded})
+      for (bool const grouped : {false, true}) {
+        CAPTURE(grouped);
+        CAPTURE(static_cast<int>(sums));
+        auto const problem = usual_problem(sums);
+        auto source = Maker::make(exec, problem);
+        naive_source naive(problem);
+        typename Maker::source_type::saved_type saved;
+        for (int step = 0; step < 4; ++step) {
+          source_batch const batch(exec, problem, draw_source_rows(random, step == 2 ? 0 : 1 + random() % 60), grouped);
+          batch.fill_gradients([&] { return draw(random); });
+          source.predict(exec, batch.view(), batch.out());
+          CHECK(naive.gives(batch));
+          forward(exec, source, batch, saved);
+          CHECK(naive.gives(batch));
+          backward(exec, source, batch, saved);
+          naive.add_gradients(batch);
+          naive.update();
+        }
+        source_batch const last(exec, problem, draw_source_rows(random, 50), grouped);
+        source.predict(exec, last.view(), last.out());
+        CHECK(naive.gives(last));
+      }
+  });
+}
+
+template <class Maker>
+void check_source_in_flight() {
+  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+    std::normal_distribution<float> draw;
+    auto const problem = usual_problem();
+    auto source = Maker::make(exec, problem);
+    naive_source naive(problem);
+    source_batch const first(exec, problem, draw_source_rows(random, 30), true), second(exec, problem, draw_source_rows(random, 20), false);
+    for (auto const* batch : {&first, &second}) batch->fill_gradients([&] { return draw(random); });
+    typename Maker::source_type::saved_type of_first, of_second;
+    source.begin(exec, first.view(), of_first);
+    source.begin(exec, second.view(), of_second);
+    source.finish(exec, of_second, second.out());
+    source.finish(exec, of_first, first.out());
+    CHECK(naive.gives(first));
+    CHECK(naive.gives(second));
+    naive.add_gradients(first);
+    naive.add_gradients(second);  // whose maxima are those of the rows that it read
+    backward(exec, source, first, of_first);
+    backward(exec, source, second, of_second);
+    naive.update();
+    source_batch const last(exec, problem, draw_source_rows(random, 50), false);
+    source.predict(exec, last.view(), last.out());
+    CHECK(naive.gives(last));
+  });
+}
+
+template <class Maker>
+void check_source_gradients_handed_out() {
+  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+    std::normal_distribution<float> draw;
+    using source_type = typename Maker::source_type;
+    auto const problem = usual_problem();
+    auto fused = Maker::make(exec, problem), handed = Maker::make(exec, problem), accumulating = Maker::make(exec, problem);
+    typename source_type::saved_type saved;
+    typename source_type::gradients_type sum, more;
+    naive_source naive(problem);
+    source_batch const first(exec, problem, draw_source_rows(random, 30), true), second(exec, problem, draw_source_rows(random, 20), true);
+    for (auto const* batch : {&first, &second}) {
+      batch->fill_gradients([&] { return draw(random); });
+      forward(exec, fused, *batch, saved);
+      backward(exec, fused, *batch, saved);
+      forward(exec, handed, *batch, saved);
+      handed.begin_backward(exec, saved, batch->gradients());
+      handed.gradients(exec, saved, sum);
+      handed.apply(exec, sum);
+      CHECK(same_bits(all_rows(exec, problem, fused), all_rows(exec, problem, handed)));
+    }
+    for (auto const* batch : {&first, &second}) {
+      forward(exec, accumulating, *batch, saved);
+      CHECK(naive.gives(*batch));  // nothing has changed before the step
+      naive.add_gradients(*batch);
+      accumulating.begin_backward(exec, saved, batch->gradients());
+      accumulating.gradients(exec, saved, batch == &first ? sum : more);
+    }
+    tessera::add_row_gradients(exec, sum, more);
+    accumulating.apply(exec, sum);
+    naive.update();
+    source_batch const last(exec, problem, draw_source_rows(random, 50), true);
+    accumulating.predict(exec, last.view(), last.out());
+    CHECK(naive.gives(last));
+  });
+}
+
+template <class Maker>
+void check_source_prepared() {
+  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+    std::normal_distribution<float> draw;
+    for (auto const sums : {tessera::shared_gradients::merged, tessera::shared_gradients::expanded}) {
+      auto const problem = usual_problem(sums);
+      auto plain = Maker::make(exec, problem), ahead = Maker::make(exec, problem);
+      typename Maker::source_type::saved_type saved;
+      typename Maker::source_type::prepared_type prepared;
+      for (int step = 0; step < 3; ++step) {
+        source_batch const batch(exec, problem, draw_source_rows(random, 25), step > 0);
+        batch.fill_gradients([&] { return draw(random); });
+        forward(exec, plain, batch, saved);
+        backward(exec, plain, batch, saved);
+        ahead.prepare(exec, batch.view(), prepared);
+        ahead.begin(exec, batch.view(), saved, prepared);
+        ahead.finish(exec, saved, batch.out());
+        backward(exec, ahead, batch, saved);
+        CHECK(same_bits(all_rows(exec, problem, plain), all_rows(exec, problem, ahead)));
+      }
+    }
+  });
+}
+
+template <class Maker>
+void check_source_refusals() {
+  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+    using tessera_tests::error_of;
+    auto const problem = usual_problem();
+    auto source = Maker::make(exec, problem);
+    typename Maker::source_type::saved_type saved;
+    source_batch const batch(exec, problem, draw_source_rows(random, 12), true), other(exec, problem, draw_source_rows(random, 13), false);
+    batch.fill_gradients([] { return 1.0F; });
+    auto const before = all_rows(exec, problem, source);
+    auto const refuses = [&](tessera::errc code, auto const& call) {
+      auto const e = error_of(call);
+      CHECK(e.code() == code);
+      CHECK(same_bits(all_rows(exec, problem, source), before));
+    };
+    using tessera::errc;
+    refuses(errc::invalid_argument, [&] { source.finish(exec, saved, batch.out()); });
+    refuses(errc::invalid_argument, [&] { source.begin_backward(exec, saved, batch.gradients()); });
+    refuses(errc::invalid_argument, [&] { source.finish_backward(exec, saved); });
+    auto narrow = batch.view();
+    narrow.sparse.keys -= 1;
+    refuses(errc::shape_mismatch, [&] { source.begin(exec, narrow, saved); });
+    refuses(errc::shape_mismatch, [&] { source.predict(exec, narrow, batch.out()); });
+    source.begin(exec, batch.view(), saved);
+    refuses(errc::invalid_argument, [&] { source.begin_backward(exec, saved, batch.gradients()); });  // not finished
+    refuses(errc::shape_mismatch, [&] { source.finish(exec, saved, other.out()); });
+    source.finish(exec, saved, batch.out());
+    refuses(errc::shape_mismatch, [&] { source.begin_backward(exec, saved, other.gradients()); });
+    refuses(errc::invalid_argument, [&] { source.finish_backward(exec, saved); });  // has not begun
+    // A group whose inverse names no row.
+    auto groups = std::vector<tessera::row_group>(batch.view().groups.begin(), batch.view().groups.end());
+    std::vector<std::int64_t> inverse(groups[0].inverse, groups[0].inverse + batch.samples());
+    inverse.back() = batch.samples() + 1;
+    groups[0].inverse = inverse.data();
+    auto broken = batch.view();
+    broken.groups = groups;
+    refuses(errc::out_of_range, [&] { source.begin(exec, broken, saved); });
+    if (Maker::refuses_ids)
+      for (auto const id : {source_ids, std::int64_t{-1}, largest_id, smallest_id}) {
+        auto rows = draw_source_rows(random, 6);
+        rows[4][5].push_back(id);
+        source_batch const unknown(exec, problem, rows, false);
+        refuses(errc::out_of_range, [&] {
+          source.begin(exec, unknown.view(), saved);
+          source.finish(exec, saved, unknown.out());
+        });
+        refuses(errc::out_of_range, [&] { source.predict(exec, unknown.view(), unknown.out()); });
+      }
+    // And it goes on.
+    naive_source naive(problem);
+    forward(exec, source, other, saved);
+    CHECK(naive.gives(other));
+  });
+}
+
+}  // namespace embed_tests
+
+/// All of them for one model: `TESSERA_EMBEDDING_SOURCE_TESTS("local tables", maker)`.
+#define TESSERA_EMBEDDING_SOURCE_TESTS(name, maker)                                                               \
+  static_assert(tessera::embedding_source<maker::source_type>);                                                   \
+  TEST_CASE(name ": as naive float64, plain and in groups") { embed_tests::check_source_against_naive<maker>(); } \
+  TEST_CASE(name ": two batches in flight") { embed_tests::check_source_in_flight<maker>(); }                     \
+  TEST_CASE(name ": gradients handed out") { embed_tests::check_source_gradients_handed_out<maker>(); }           \
+  TEST_CASE(name ": prepared ahead, the same bits") { embed_tests::check_source_prepared<maker>(); }              \
+  TEST_CASE(name ": what is refused is named and changes nothing") { embed_tests::check_source_refusals<maker>(); }
