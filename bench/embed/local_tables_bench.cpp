@@ -40,27 +40,15 @@ void add_kinds(machine const& host, std::int64_t rows, tessera::table_list& tabl
 
 class local_workload {
  public:
-  explicit local_workload(bool one_group) : source_(make(host, one_group)) {
-    for (std::int64_t b = 0; b < batches_past_cache(shape.line_bytes()); ++b)
-      batches_.emplace_back(shape.tables, shape.samples, shape.length, sized(shape.rows), 0, static_cast<std::uint64_t>(b));
-    vectors_.resize(host.exec, shape.samples * shape.tables * shape.dim);
-    gradients_.resize(host.exec, vectors_.size());
-    draws draw(7);
-    for (auto& g : gradients_) g = static_cast<float>(draw.unit() - 0.5) * 0.01F;
-    for (std::int64_t t = 0; t < shape.tables; ++t) {
-      out_.push_back({vectors_.data() + t * shape.dim, shape.samples, shape.dim, shape.tables * shape.dim});
-      gradient_.push_back({gradients_.data() + t * shape.dim, shape.samples, shape.dim, shape.tables * shape.dim});
-    }
-  }
+  explicit local_workload(bool one_group) : inputs_(host.exec, sized_shape(shape)), source_(make(host, one_group)) {}
 
-  void forward(std::int64_t i) { source_.predict(host.step, batch(i), out_); }
+  void forward(std::int64_t i) { source_.predict(host.step, batch(i), inputs_.out); }
   void step(std::int64_t i) {
     source_.begin(host.step, batch(i), saved_);
-    source_.finish(host.step, saved_, out_);
-    source_.begin_backward(host.step, saved_, gradient_);
+    source_.finish(host.step, saved_, inputs_.out);
+    source_.begin_backward(host.step, saved_, inputs_.gradients);
     source_.finish_backward(host.step, saved_);
   }
-  std::int64_t batches() const { return static_cast<std::int64_t>(batches_.size()); }
 
   machine host;
 
@@ -82,15 +70,12 @@ class local_workload {
   tessera::batch_view batch(std::int64_t i) const {
     tessera::batch_view result;
     result.dense = {nullptr, shape.samples, 0};
-    result.sparse = batches_[static_cast<std::size_t>(i) % batches_.size()].view();
+    result.sparse = inputs_.batch(i);
     return result;
   }
 
+  lookup_inputs inputs_;
   tessera::local_tables source_;
-  std::vector<id_batch> batches_;
-  tessera::buffer<float> vectors_, gradients_;
-  std::vector<tessera::matrix_view<float>> out_;
-  std::vector<tessera::matrix_view<float const>> gradient_;
   tessera::local_tables_saved saved_;
 };
 

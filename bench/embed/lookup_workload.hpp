@@ -30,54 +30,71 @@ struct lookup_shape {
   std::int64_t line_bytes() const { return ids_a_batch() * tessera::divide_up(dim * element_bytes, 64) * 64; }
 };
 
-/// Tables in `Store`, batches whose rows exceed the caches, and a matrix of vectors side by side with its gradient.
+/// Batches whose rows exceed the caches, and a matrix of vectors side by side with its gradient.
+class lookup_inputs {
+ public:
+  lookup_inputs(tessera::host_exec const& exec, lookup_shape const& s) {
+    for (std::int64_t b = 0; b < batches_past_cache(s.line_bytes()); ++b)
+      batches.emplace_back(s.tables, s.samples, s.length, s.rows, s.exponent, static_cast<std::uint64_t>(b));
+    vectors.resize(exec, s.samples * s.tables * s.dim);
+    gradients_.resize(exec, vectors.size());
+    draws draw(7);
+    for (auto& g : gradients_) g = static_cast<float>(draw.unit() - 0.5) * 0.01F;
+    for (std::int64_t t = 0; t < s.tables; ++t) {
+      out.push_back({vectors.data() + t * s.dim, s.samples, s.dim, s.tables * s.dim});
+      gradients.push_back({gradients_.data() + t * s.dim, s.samples, s.dim, s.tables * s.dim});
+    }
+  }
+
+  tessera::keyed_jagged_view<std::int64_t const> batch(std::int64_t i) const {
+    return batches[static_cast<std::size_t>(i) % batches.size()].view();
+  }
+
+  std::vector<id_batch> batches;
+  tessera::buffer<float> vectors;
+  std::vector<tessera::matrix_view<float>> out;
+  std::vector<tessera::matrix_view<float const>> gradients;
+
+ private:
+  tessera::buffer<float> gradients_;
+};
+
+/// The shape with as many rows as this run has room for.
+inline lookup_shape sized_shape(lookup_shape shape) {
+  shape.rows = sized(shape.rows);
+  return shape;
+}
+
+/// Tables in `Store` and what is looked up in them.
 template <class Store, class Optimizer>
 class lookup_workload {
  public:
   lookup_workload(lookup_shape const& s, Optimizer const& optimizer) : lookup_workload(s, optimizer, sized(s.rows)) {}
   /// `rows_told`: how many rows the tables are made with, where their store makes others as their ids come.
-  lookup_workload(lookup_shape const& s, Optimizer const& optimizer, std::int64_t rows_told) : shape(s), optimizer_(optimizer) {
-    shape.rows = sized(s.rows);
+  lookup_workload(lookup_shape const& s, Optimizer const& optimizer, std::int64_t rows_told)
+      : shape(sized_shape(s)), inputs(host.exec, shape), optimizer_(optimizer) {
     for (std::int64_t t = 0; t < s.tables; ++t) {
       tables.emplace_back(
           host.exec, tessera::table_options{.id = tessera::table_id{t}, .dim = s.dim, .rows = rows_told, .init_bound = 0.1F}, optimizer);
       features_.push_back({.table = t});
     }
-    for (std::int64_t b = 0; b < batches_past_cache(s.line_bytes()); ++b)
-      batches.emplace_back(s.tables, s.samples, s.length, shape.rows, s.exponent, static_cast<std::uint64_t>(b));
-    vectors.resize(host.exec, s.samples * s.tables * s.dim);
-    gradients_.resize(host.exec, vectors.size());
-    draws draw(7);
-    for (auto& g : gradients_) g = static_cast<float>(draw.unit() - 0.5) * 0.01F;
-    for (std::int64_t t = 0; t < s.tables; ++t) {
-      out_.push_back({vectors.data() + t * s.dim, s.samples, s.dim, s.tables * s.dim});
-      gradient_.push_back({gradients_.data() + t * s.dim, s.samples, s.dim, s.tables * s.dim});
-    }
   }
 
-  void forward(std::int64_t i) { tessera::pooled_lookup(host.step, std::as_const(tables), features_, batch(i), out_); }
+  void forward(std::int64_t i) { tessera::pooled_lookup(host.step, std::as_const(tables), features_, inputs.batch(i), inputs.out); }
   void step(std::int64_t i) {
-    tessera::pooled_lookup(host.step, tables, features_, batch(i), out_, saved_);
-    tessera::pooled_lookup_backward(host.step, tables, features_, saved_, gradient_, optimizer_);
+    tessera::pooled_lookup(host.step, tables, features_, inputs.batch(i), inputs.out, saved_);
+    tessera::pooled_lookup_backward(host.step, tables, features_, saved_, inputs.gradients, optimizer_);
   }
   double workspace_bytes() const { return static_cast<double>(host.workspace.reserved_bytes()); }
 
   lookup_shape shape;
   machine host;
+  lookup_inputs inputs;
   std::vector<Store> tables;
-  std::vector<id_batch> batches;
-  tessera::buffer<float> vectors;
 
  private:
-  tessera::keyed_jagged_view<std::int64_t const> batch(std::int64_t i) const {
-    return batches[static_cast<std::size_t>(i) % batches.size()].view();
-  }
-
   Optimizer optimizer_;
   std::vector<tessera::pooled_feature> features_;
-  tessera::buffer<float> gradients_;
-  std::vector<tessera::matrix_view<float>> out_;
-  std::vector<tessera::matrix_view<float const>> gradient_;
   tessera::lookup_saved saved_;
 };
 
@@ -89,21 +106,21 @@ template <class Store, class Optimizer>
 class measured_lookups : public lookup_workload<Store, Optimizer> {
  public:
   using base = lookup_workload<Store, Optimizer>;
-  using base::base, base::batches, base::host, base::shape, base::tables, base::vectors;
+  using base::base, base::host, base::inputs, base::shape, base::tables;
 
   void measure_ceilings() {
     std::vector<float*> rows;
     std::vector<batch_rows> by_batch;
-    for (std::size_t b = 0; b < batches.size() && b * static_cast<std::size_t>(shape.ids_a_batch()) < 4'000'000; ++b) {
+    for (std::size_t b = 0; b < inputs.batches.size() && b * static_cast<std::size_t>(shape.ids_a_batch()) < 4'000'000; ++b) {
       std::vector<float*> one;
-      add_rows(batches[b], one);
+      add_rows(inputs.batches[b], one);
       rows.insert(rows.end(), one.begin(), one.end());
       if (b < 32) by_batch.emplace_back(std::move(one));
     }
     for (auto const& batch : by_batch) distinct_ += static_cast<double>(batch.changed.size()) / static_cast<double>(by_batch.size());
     copy_ = copy_ceiling(host.exec);
     read_ = read_ceiling(host.exec);
-    write_ = write_ceiling(host.exec, vectors.size() * 4);
+    write_ = write_ceiling(host.exec, inputs.vectors.size() * 4);
     gather_ = gather_ceiling(host.exec, std::move(rows), shape.dim);
     update_ = update_ceiling(host.exec, std::move(by_batch), shape.dim);
   }
@@ -111,7 +128,7 @@ class measured_lookups : public lookup_workload<Store, Optimizer> {
   /// Measures the ceilings again and reports what the lookups, or whole steps, are to them.
   void report_lookups(benchmark::State& state, bool is_step) {
     report_machine(state, copy_, read_, write_, gather_, update_);
-    auto const rows = static_cast<double>(shape.row_bytes()), pooled = static_cast<double>(vectors.size() * 4),
+    auto const rows = static_cast<double>(shape.row_bytes()), pooled = static_cast<double>(inputs.vectors.size() * 4),
                indices = static_cast<double>((shape.ids_a_batch() + shape.tables * shape.samples) * 8),
                distinct = is_step ? distinct_ * static_cast<double>(shape.dim * 8) : 0, vectors_moved = (is_step ? 2 : 1) * pooled;
     report(state, rows + indices + distinct + vectors_moved,

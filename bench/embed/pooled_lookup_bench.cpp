@@ -29,7 +29,7 @@ workload<Optimizer>& warm(std::string const& name, lookup_shape const& s, Optimi
   return kept<workload<Optimizer>>(name, [&] {
     auto work = std::make_shared<workload<Optimizer>>(s, optimizer);
     work->measure_ceilings();
-    for (std::int64_t i = 0; i < static_cast<std::int64_t>(work->batches.size()); ++i) (*work.*run)(i);
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(work->inputs.batches.size()); ++i) (*work.*run)(i);
     return work;
   });
 }

@@ -27,7 +27,7 @@ struct workload : lookup_workload<tessera::dense_table<Element>, tessera::rowwis
   double bytes(bool is_step) const {
     auto const rows = static_cast<double>(this->shape.row_bytes());
     auto const streams = static_cast<double>((this->shape.ids_a_batch() + this->shape.tables * this->shape.samples) * 8) +
-                         static_cast<double>(this->vectors.size()) * 4;
+                         static_cast<double>(this->inputs.vectors.size()) * 4;
     return is_step ? 3 * rows + 2 * streams : rows + streams;
   }
 

@@ -4,6 +4,7 @@
 
 // Everything on the host but files/ and what needs its JSON, which is in <tessera/tessera_files.hpp>.
 #include <tessera/core/buffer.hpp>
+#include <tessera/core/call_list.hpp>
 #include <tessera/core/call_site.hpp>
 #include <tessera/core/check_finite.hpp>
 #include <tessera/core/config.hpp>

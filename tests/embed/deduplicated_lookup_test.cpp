@@ -201,7 +201,7 @@ TEST_CASE("matrices that do not fit are refused by name, and what is saved then 
   CHECK(refusal([&] { tessera::deduplicated_lookup(exec, tables, sum, distinct.view(), few, saved); }) ==
         "deduplicated_lookup: a row a sample (feature 0, rows 2, samples 4)");
   CHECK(refusal([&] { tessera::deduplicated_lookup(exec, tables, sum, distinct.view(), none, saved); }) ==
-        "deduplicated_lookup: one feature and one matrix a key of the batch (keys 1, matrices 0)");
+        "deduplicated_lookup: one feature and one matrix a key of the batch (keys 1, features 1, matrices 0)");
   CHECK(refusal([&] { tessera::deduplicated_lookup_backward(exec, tables, sum, saved, few_gradients, tessera::sgd{}); }) ==
         "pooled_lookup_backward: nothing is saved: no lookup went before, or it threw (keys 0, features 1)");
   std::vector<tessera::matrix_view<float>> const enough{{out.data(), 4, 4}};

@@ -159,6 +159,43 @@ TEST_CASE("local_tables: tables of every kind do what they do on their own, bit 
   });
 }
 
+TEST_CASE("local_tables: what is saved of a batch may have served hashed tables before, or an order that is another batch's") {
+  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+    auto const problem = usual_problem(tessera::shared_gradients::expanded);
+    auto hashed = hashed_maker::make(exec, problem);
+    auto dense = dense_maker::make(exec, problem);
+    naive_source naive(problem);
+    std::normal_distribution<float> draw;
+    tessera::local_tables_saved saved;
+    source_batch const first(exec, problem, draw_source_rows(random, 50), true), second(exec, problem, draw_source_rows(random, 20), true);
+    for (auto const* batch : {&first, &second}) batch->fill_gradients([&] { return draw(random); });
+    forward(exec, hashed, first, saved);
+    backward(exec, hashed, first, saved);
+    forward(exec, dense, second, saved);
+    backward(exec, dense, second, saved);
+    naive.add_gradients(second);
+    naive.update();
+    dense.predict(exec, second.view(), second.out());
+    CHECK(naive.gives(second));
+
+    auto merged = dense_maker::make(exec, usual_problem());
+    auto rows = draw_source_rows(random, 20);
+    rows[0][3] = {1, 2};
+    source_batch const one(exec, usual_problem(), rows, false);
+    rows[0][3] = {1, 3};  // as many values
+    source_batch const other(exec, usual_problem(), rows, false);
+    tessera::row_order order;
+    merged.prepare(exec, one.view(), order);
+    if constexpr (tessera::checked) {
+      CHECK(tessera_tests::error_of([&] { merged.begin(exec, other.view(), saved, order); }).code() == tessera::errc::shape_mismatch);
+      CHECK(tessera_tests::error_of([&] { merged.finish(exec, saved, other.out()); }).code() == tessera::errc::invalid_argument);
+    } else {
+      merged.begin(exec, one.view(), saved, order);
+      merged.finish(exec, saved, one.out());
+    }
+  });
+}
+
 TEST_CASE("local_tables: a table and its optimizer are found by their types; what does not fit is refused by name") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();

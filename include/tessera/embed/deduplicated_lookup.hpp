@@ -4,10 +4,8 @@
 
 #include <cstdint>
 #include <string>
-#include <type_traits>
-#include <vector>
 
-#include <tessera/core/buffer.hpp>
+#include <tessera/core/call_list.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/piece_list.hpp>
@@ -16,11 +14,8 @@
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/row_store.hpp>
-#include <tessera/embed/sequence_lookup.hpp>
-#include <tessera/tensor/gather_vectors.hpp>
+#include <tessera/embed/shared_bags.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
-#include <tessera/tensor/jagged_vectors.hpp>
-#include <tessera/tensor/select_vectors.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
@@ -71,69 +66,13 @@ struct deduplicated_lookup_impl<host_exec> {
   }
 };
 
-/// A list that a call makes in the host's memory: of the host's execution, whose memory it takes, a buffer.
-template <class T, class Exec>
-class call_list {
- public:
-  call_list(Exec const& exec, std::int64_t size) {
-    if constexpr (device_execution<Exec>)
-      items_.resize(static_cast<std::size_t>(size));
-    else
-      items_.resize(exec, size);
-  }
-  T& operator[](std::int64_t i) noexcept { return items_.data()[i]; }
-  vector_view<T> view() noexcept { return {items_.data(), static_cast<std::int64_t>(items_.size())}; }
-
- private:
-  std::conditional_t<device_execution<Exec>, std::vector<T>, buffer<T>> items_;
-};
-
-/// Matrices of a batch's distinct rows, one a key: of keys in groups in memory of their own, of the others those of the samples.
-/// `rows_of(key)`: how many rows its matrix has.
-template <class Exec>
-class distinct_matrices {
- public:
-  template <class Matrix, class RowsOf>
-  distinct_matrices(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<Matrix const> of_samples,
-                    RowsOf const& rows_of)
-      : list_(exec, batch.keys()), of_gradients_(exec, batch.keys()) {
-    std::int64_t floats = 0;
-    for (std::int64_t key = 0; key < batch.grouped_keys(); ++key) floats += room_of_matrix(rows_of(key), of_samples[key].columns());
-    memory_.resize(exec, floats);
-    floats = 0;
-    for (std::int64_t key = 0; key < batch.keys(); ++key) {
-      auto const dim = of_samples[key].columns();
-      if (key < batch.grouped_keys()) {
-        list_[key] = {memory_.data() + floats, rows_of(key), dim};
-        floats += room_of_matrix(rows_of(key), dim);
-        of_gradients_[key] = list_[key];
-      } else {
-        if constexpr (std::is_same_v<Matrix, matrix_view<float>>) list_[key] = of_samples[key];
-        of_gradients_[key] = of_samples[key];
-      }
-    }
-  }
-
-  /// (keys,); those without a group are not written where the samples' are not.
-  vector_view<matrix_view<float>> view() noexcept { return list_.view(); }
-  /// (keys,), to be read.
-  vector_view<matrix_view<float const>> filled() noexcept { return of_gradients_.view(); }
-
- private:
-  // Each begins on a cache line, whatever the dims before.
-  static constexpr std::int64_t room_of_matrix(std::int64_t rows, std::int64_t dim) noexcept { return divide_up(rows * dim, 16) * 16; }
-
-  buffer<float, Exec> memory_;
-  call_list<matrix_view<float>, Exec> list_;
-  call_list<matrix_view<float const>, Exec> of_gradients_;
-};
-
 template <class Matrix>
-void check_sample_matrices(char const* call, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<Matrix const> matrices) {
+void check_sample_matrices(char const* call, std::int64_t features, inverse_keyed_jagged_view<std::int64_t const> batch,
+                           vector_view<Matrix const> matrices) {
   check_groups(call, batch);
-  if (matrices.size() != batch.keys())
+  if (matrices.size() != batch.keys() || features != batch.keys())
     throw error(errc::shape_mismatch, std::string(call) + ": one feature and one matrix a key of the batch",
-                {{"keys", batch.keys()}, {"matrices", matrices.size()}});
+                {{"keys", batch.keys()}, {"features", features}, {"matrices", matrices.size()}});
 }
 
 struct deduplicated_lookup_fn {
@@ -143,7 +82,7 @@ struct deduplicated_lookup_fn {
                   basic_deduplicated_saved<Exec>& saved, lookup_options const& options = {}) const {
     saved.clear();
     try {
-      run(exec, batch, out, [&](vector_view<matrix_view<float> const> distinct) {
+      run(exec, features, batch, out, [&](vector_view<matrix_view<float> const> distinct) {
         pooled_lookup(exec, tables, features, batch.distinct, distinct, saved.lookup, options);
       });
     } catch (...) {
@@ -158,25 +97,27 @@ struct deduplicated_lookup_fn {
   void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
                   inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
                   lookup_options const& options = {}) const {
-    run(exec, batch, out,
+    run(exec, features, batch, out,
         [&](vector_view<matrix_view<float> const> distinct) { pooled_lookup(exec, tables, features, batch.distinct, distinct, options); });
   }
 
  private:
   template <class Exec, class LookUp>
-  static void run(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
-                  LookUp const& look_up) {
-    check_sample_matrices("deduplicated_lookup", batch, out);
+  static void run(Exec const& exec, vector_view<pooled_feature const> features, inverse_keyed_jagged_view<std::int64_t const> batch,
+                  vector_view<matrix_view<float> const> out, LookUp const& look_up) {
+    check_sample_matrices("deduplicated_lookup", features.size(), batch, out);
     for (std::int64_t key = 0; key < batch.keys(); ++key)
       if (out[key].rows() != batch.samples)
         throw error(errc::shape_mismatch, "deduplicated_lookup: a row a sample",
                     {{"feature", key}, {"rows", out[key].rows()}, {"samples", batch.samples}});
     if (batch.groups.empty()) return look_up(out);
     deduplicated_lookup_impl<Exec>::check(exec, batch);
-    distinct_matrices<Exec> pooled(exec, batch, out, [&](std::int64_t key) { return batch.distinct.rows(key); });
-    look_up(pooled.view());
-    auto const grouped = batch.grouped_keys();
-    gather_vectors_impl<Exec>::forward(exec, batch.groups, batch.samples, pooled.filled().slice(0, grouped), out.slice(0, grouped));
+    shared_bags<Exec> const shared(exec, batch, features, [&](std::int64_t key) { return out[key].columns(); });
+    call_list<matrix_view<float>, Exec> to(exec, batch.keys());
+    for (std::int64_t key = 0; key < batch.keys(); ++key) to[key] = out[key];
+    shared.put_into(to.view());
+    look_up(to.view());
+    shared.expand(exec, batch.samples, out);
   }
 };
 

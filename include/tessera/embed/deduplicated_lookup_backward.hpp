@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include <tessera/core/call_list.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/piece_list.hpp>
@@ -20,7 +21,7 @@
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
-#include <tessera/tensor/gather_vectors.hpp>
+#include <tessera/embed/shared_bags.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
@@ -78,7 +79,7 @@ template <class Store, class Exec>
 void check_shared_gradients(char const* call, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                             basic_deduplicated_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients) {
   auto const batch = saved.batch();
-  check_sample_matrices(call, batch, gradients);
+  check_sample_matrices(call, features.size(), batch, gradients);
   for (std::int64_t key = 0; key < batch.keys(); ++key)
     if (gradients[key].rows() != batch.samples)
       throw error(errc::shape_mismatch, std::string(call) + ": a row a sample",
@@ -104,10 +105,12 @@ void with_shared_gradients(Exec const& exec, char const* call, Tables const& tab
     deduplicated_backward_impl<Exec>::expand_argmax(exec, features, saved, gradients, expanded.saved());
     return f(std::as_const(expanded).saved(), gradients);
   }
-  distinct_matrices<Exec> sums(exec, batch, gradients, [&](std::int64_t key) { return batch.distinct.rows(key); });
-  auto const grouped = batch.grouped_keys();
-  gather_vectors_impl<Exec>::backward(exec, batch.groups, batch.samples, gradients.slice(0, grouped), sums.view().slice(0, grouped));
-  f(saved.lookup, vector_view<matrix_view<float const> const>(sums.filled()));
+  shared_bags<Exec> const shared(exec, batch, features, [&](std::int64_t key) { return gradients[key].columns(); });
+  call_list<matrix_view<float const>, Exec> of_rows(exec, batch.keys());
+  for (std::int64_t key = 0; key < batch.keys(); ++key) of_rows[key] = gradients[key];
+  shared.merge(exec, batch.samples, gradients);
+  shared.put_into(of_rows.view());
+  f(saved.lookup, std::as_const(of_rows).view());
 }
 
 struct deduplicated_lookup_backward_fn {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tessera/core/buffer.hpp>
+#include <tessera/core/call_list.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/deduplicated_lookup.hpp>

@@ -144,7 +144,7 @@ class featured_tables {
   void read(host_exec const& exec, char const* call, inverse_keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots,
             vector_view<matrix_view<float> const> out, pooled_argmax* argmax) const {
     check_outputs(call, batch, out, false);
-    shared_bags shared(exec, batch, features_of_keys(), [&](std::int64_t key) { return out[key].columns(); });
+    shared_bags<host_exec> const shared(exec, batch, features_of_keys(), [&](std::int64_t key) { return out[key].columns(); });
     buffer<matrix_view<float>> to(exec, batch.keys());
     for (std::int64_t key = 0; key < batch.keys(); ++key) to[key] = out[key];
     shared.put_into(to.view());
@@ -247,18 +247,14 @@ class featured_tables {
       for (std::int64_t key = 0; key < batch.keys; ++key) {
         auto const bags = batch.key(key);
         if (!is_hashed(key) || bags.rows == 0) continue;
-        check_slots(exec, call, "feature", key, table_of(key), {bags.values + bags.offsets[0], bags.size()},
-                    slots.data() + (bags.offsets[0] - first_value(batch)));
+        check_rows_stay(exec, call, "feature", key, table_of(key), {bags.values + bags.offsets[0], bags.size()},
+                        slots.data() + (bags.offsets[0] - first_value(batch)));
       }
   }
-  void check_slots(host_exec const& exec, char const* call, char const* of, std::int64_t number, std::int64_t t,
-                   vector_view<std::int64_t const> ids, std::int64_t const* slots) const {
-    buffer<std::int64_t> found(exec, ids.size());
-    group_of(t).find(exec, number_of(t), ids, found.view());
-    for (std::int64_t i = 0; i < ids.size(); ++i)
-      if (slots[i] >= 0 && slots[i] != found[i])
-        throw error(errc::out_of_range, std::string(call) + ": an id's row is no longer where it was",
-                    {{of, number}, {"position", i}, {"id", ids[i]}, {"slot", slots[i]}, {"slot now", found[i]}});
+  void check_rows_stay(host_exec const& exec, char const* call, char const* of, std::int64_t number, std::int64_t t,
+                       vector_view<std::int64_t const> ids, std::int64_t const* slots) const {
+    auto const find = [&](auto some, auto found) { group_of(t).find(exec, number_of(t), some, found); };
+    detail::check_rows_stay(exec, call, of, number, find, ids, slots);
   }
 
  private:

@@ -39,8 +39,7 @@ void update_rows_of(host_exec const& exec, char const* call, vector_view<Store> 
   contribute(contributions.view());
   with_order(exec, held, features, saved, [&](auto const& sorted) {
     row_sums sums(exec, places.view(), sorted, contributions_of(saved, contributions));
-    count_step(tables);
-    for (std::int64_t t = 0; t < tables.size(); ++t) rows[t].step = tables[t].steps();
+    count_step(tables, rows.view());
     sums.for_each(exec, summed_rows_sink([&](std::int64_t t, summed_rows const& of_table_t) {
                     update_summed(std::as_const(rows[t]), of_table(optimizers, t), of_table_t);
                   }));

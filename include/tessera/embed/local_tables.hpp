@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -13,7 +12,6 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
-#include <tessera/core/piece_list.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/deduplicated_lookup.hpp>
 #include <tessera/embed/deduplicated_lookup_backward.hpp>
@@ -31,6 +29,7 @@
 #include <tessera/embed/row_sums.hpp>
 #include <tessera/embed/shared_bags.hpp>
 #include <tessera/embed/table_list.hpp>
+#include <tessera/embed/update_rows.hpp>
 #include <tessera/tensor/batch.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 
@@ -130,7 +129,7 @@ class local_tables {
     begin(exec, batch, saved);
     std::swap(saved.order, prepared);
     prepared.clear();
-    if (saved.order.ready() && saved.order.values() != batch.sparse.size()) {
+    if (saved.order.ready() && !is_order_of(exec, saved.order, batch.sparse)) {
       saved.clear();
       throw error(errc::shape_mismatch, "local_tables::begin: prepared for another batch", {{"values", batch.sparse.size()}});
     }
@@ -182,42 +181,30 @@ class local_tables {
   /// One step of every table. @throws tessera::error shape_mismatch, out_of_range as `update_rows`.
   void apply(host_exec const& exec, row_gradients const& sum) {
     constexpr auto call = "local_tables::apply";
-    constexpr std::int64_t rows_per_piece = 256;
     tables_.check_optimizers(call);
-    if (sum.tables() != table_count())
-      throw error(errc::shape_mismatch, std::string(call) + ": gradients of other tables",
-                  {{"tables", table_count()}, {"tables of the gradients", sum.tables()}});
-    std::int64_t widest = 0;
-    for (std::int64_t t = 0; t < table_count(); ++t) {
-      widest = std::max(widest, table(t).dim);
-      if (sum.dim(t) != table(t).dim)
-        throw error(errc::shape_mismatch, std::string(call) + ": gradients of another dim",
-                    {{"table", t}, {"dim", table(t).dim}, {"dim of the gradients", sum.dim(t)}});
-      auto const slots = sum.slots(t);
-      if (!slots.empty() && slots[slots.size() - 1] >= tables_.slot_bound(t))
-        throw error(errc::out_of_range, std::string(call) + ": no such slot",
-                    {{"table", t}, {"slot", slots[slots.size() - 1]}, {"bound", tables_.slot_bound(t)}});
-      if constexpr (checked) tables_.check_slots(exec, call, "table", t, t, sum.ids(t), slots.data());
-    }
-    piece_list const list(exec, table_count(), [&](std::int64_t t) { return divide_up(sum.rows(t), rows_per_piece); });
-    buffer<float> scratch(exec, 2 * widest * list.count());
-    tables_.count_step();  // from here on nothing throws
-    exec.run(list.count(), [&](std::int64_t piece) {
-      auto const t = list.range_of(piece);
-      auto const first = (piece - list.first_of(t)) * rows_per_piece, last = std::min(sum.rows(t), first + rows_per_piece);
-      auto const dim = table(t).dim;
-      float* const gradient = scratch.data() + 2 * widest * piece;
-      auto const values = sum.values(t);
-      for (auto i = first; i < last; ++i) {
-        std::copy_n(values.row(i), dim, gradient);
-        tables_.update(t, {&sum.slots(t)[i], &sum.ids(t)[i], 1, gradient, gradient + dim});
-      }
-    });
+    detail::check_row_gradients(
+        call, table_count(), [&](std::int64_t t) { return table(t).dim; }, [&](std::int64_t t) { return tables_.slot_bound(t); }, sum);
+    if constexpr (checked)
+      for (std::int64_t t = 0; t < table_count(); ++t) tables_.check_rows_stay(exec, call, "table", t, t, sum.ids(t), sum.slots(t).data());
+    detail::hand_out_rows(
+        exec, sum, [&] { tables_.count_step(); },
+        detail::summed_rows_sink([&](std::int64_t t, detail::summed_rows const& rows) { tables_.update(t, rows); }));
   }
 
  private:
   bool sums_expanded(inverse_keyed_jagged_view<std::int64_t const> batch) const noexcept {
     return options_.sums == shared_gradients::expanded && !batch.groups.empty();
+  }
+
+  // A checked build compares all of it; others trust an order of as many values.
+  bool is_order_of(host_exec const& exec, row_order const& order, keyed_jagged_view<std::int64_t const> batch) const {
+    if (order.values() != batch.size()) return false;
+    if constexpr (checked) {
+      row_order expected;
+      tables_.sort(exec, batch, nullptr, expected);
+      return order.first_difference(expected) < 0;
+    }
+    return true;
   }
 
   static void* found(char const* what, std::int64_t t, void* object) {
@@ -237,13 +224,14 @@ class local_tables {
     auto const batch = saved.batch;
     if (sums_expanded(batch)) {
       auto const dim_of = [&](std::int64_t key) { return outputs_[static_cast<std::size_t>(key)].width; };
-      auto expanded = expanded_lookup::of(exec, batch, saved.slots.data());
+      auto expanded = expanded_lookup::of(exec, batch, tables_.all_slots_are_ids() ? nullptr : saved.slots.data());
       auto& of_samples = expanded.saved();
       detail::expand_argmax(exec, tables_.features_of_keys(), batch, saved.argmax, dim_of, of_samples.batch, of_samples.argmax);
       return tables_.with_contributions(exec, of_samples.batch, of_samples.slots.data(), of_samples.argmax, of_samples.order,
                                         saved.gradients, f);
     }
-    detail::shared_bags shared(exec, batch, tables_.features_of_keys(), [&](std::int64_t key) { return saved.gradients[key].columns(); });
+    detail::shared_bags<host_exec> const shared(exec, batch, tables_.features_of_keys(),
+                                                [&](std::int64_t key) { return saved.gradients[key].columns(); });
     buffer<matrix_view<float const>> of_rows(exec, batch.keys());
     for (std::int64_t key = 0; key < batch.keys(); ++key) of_rows[key] = saved.gradients[key];
     shared.merge(exec, batch.samples, saved.gradients);

@@ -98,12 +98,12 @@ void check_saved(char const* call, vector_view<Feature const> features, basic_lo
                   {{"rows", saved.batch.rows()}, {"rows of the order", saved.order.rows()}});
 }
 
-// The slots still name the rows of these ids; a negative slot names none. `of` number `number`: whose ids they are.
-template <class Store>
-void check_rows_stay(host_exec const& exec, char const* call, char const* of, std::int64_t number, Store const& table,
+/// The slots still name the rows of these ids; a negative slot names none. `of` number `number`: whose ids they are. `find(ids, slots)`.
+template <class Find>
+void check_rows_stay(host_exec const& exec, char const* call, char const* of, std::int64_t number, Find const& find,
                      vector_view<std::int64_t const> ids, std::int64_t const* slots) {
   buffer<std::int64_t> found(exec, ids.size());
-  table.find(exec, ids, found.view());
+  find(ids, found.view());
   for (std::int64_t i = 0; i < ids.size(); ++i)
     if (slots[i] >= 0 && slots[i] != found[i])
       throw error(errc::out_of_range, std::string(call) + ": an id's row is no longer where it was",

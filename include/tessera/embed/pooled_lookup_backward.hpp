@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -128,14 +129,13 @@ struct pooled_lookup_backward_fn {
     auto const each = per_table(optimizers);
     check_pooled_backward("pooled_lookup_backward", held, features, saved, gradients);
     check_optimizers("pooled_lookup_backward", held, each);
-    if constexpr (device_execution<Exec>)
-      pooled_lookup_backward_impl<Exec>::update(exec, stores, features, saved, gradients, each);
-    else {
+    if constexpr (std::same_as<Exec, host_exec>) {
       buffer<float> maxima;
       update_rows_of(exec, "pooled_lookup_backward", stores, features, saved, each, [&](vector_view<row_contribution> out) {
         contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, out);
       });
-    }
+    } else
+      pooled_lookup_backward_impl<Exec>::update(exec, stores, features, saved, gradients, each);
   }
 };
 
@@ -147,14 +147,13 @@ struct pooled_lookup_gradients_fn {
     expect_tables_of<Exec, store>();
     vector_view<store const> const held(tables);
     check_pooled_backward("pooled_lookup_gradients", held, features, saved, gradients);
-    if constexpr (device_execution<Exec>)
-      pooled_lookup_backward_impl<Exec>::sum(exec, held, features, saved, gradients, out);
-    else {
+    if constexpr (std::same_as<Exec, host_exec>) {
       buffer<float> maxima;
       sum_rows_of(exec, "pooled_lookup_gradients", held, features, saved, out, [&](vector_view<row_contribution> contributions) {
         contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions);
       });
-    }
+    } else
+      pooled_lookup_backward_impl<Exec>::sum(exec, held, features, saved, gradients, out);
   }
 };
 

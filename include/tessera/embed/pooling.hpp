@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -44,6 +45,15 @@ struct pooled_feature {
 };
 
 namespace detail {
+
+/// Whether a feature has a vector for each id: one that is but the number of its table, or says so.
+template <class Feature>
+constexpr bool is_sequence(Feature const& feature) noexcept {
+  if constexpr (requires { feature.sequence; })
+    return feature.sequence;
+  else
+    return std::integral<Feature>;
+}
 
 inline void check_poolings(char const* call, vector_view<pooled_feature const> features) {
   for (std::int64_t key = 0; key < features.size(); ++key)

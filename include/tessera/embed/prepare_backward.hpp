@@ -52,8 +52,8 @@ void check_saved_rows(host_exec const& exec, char const* call, vector_view<Store
         auto const bags = batch.key(key);
         if (bags.rows == 0) continue;
         auto const first = bags.offsets[0] - first_value(batch);
-        check_rows_stay(exec, call, "feature", key, tables[table_of(features[key])], {bags.values + bags.offsets[0], bags.size()},
-                        saved.slots.data() + first);
+        auto const find = [&](auto ids, auto slots) { tables[table_of(features[key])].find(exec, ids, slots); };
+        check_rows_stay(exec, call, "feature", key, find, {bags.values + bags.offsets[0], bags.size()}, saved.slots.data() + first);
       }
     if (saved.order.ready()) {
       row_order expected;
@@ -106,10 +106,12 @@ struct prepare_backward_fn {
 }  // namespace detail
 
 /// Sorts the ids of a lookup by row, which its backward would otherwise do first: `prepare_backward(exec, tables, features, saved)`. It
-/// reads no row, so it may run while other batches are computed. `features` as in the forward that filled `saved`. Of dense tables on the
-/// host it may be done before the forward: `prepare_backward(exec, tables, features, batch, order)`, then the order goes into `saved`. On a device it waits for
+/// reads no row, so it may run while other batches are computed. `features` as in the forward that filled `saved`. On a device it waits for
 /// one number where the batch does not say its `room`; sorted on a stream of its own, `saved` goes, or is prepared anew, when that stream has
 /// waited for the backward.
+///
+/// Of dense tables on the host it may be done before there is a forward: `prepare_backward(exec, tables, features, batch, order)`; after the
+/// forward, `order` is swapped with that of `saved`.
 /// @throws tessera::error shape_mismatch, out_of_range.
 inline constexpr detail::prepare_backward_fn prepare_backward{};
 

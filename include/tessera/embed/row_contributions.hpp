@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -29,14 +31,69 @@ void for_each_bag_piece(host_exec const& exec, keyed_jagged_view<std::int64_t co
       [&](std::int64_t key) { return bags_per_piece(batch.rows(key), batch.key(key).size(), 64); }, f);
 }
 
-/// Whether a feature has a vector for each id.
+/// Writes what positions add to the gradients of their rows, for one call of `contribute`.
 template <class Feature>
-constexpr bool is_sequence(Feature const& feature) noexcept {
-  if constexpr (requires { feature.sequence; })
-    return feature.sequence;
-  else
-    return false;
-}
+class contribution_writer {
+ public:
+  contribution_writer(vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch, pooled_argmax const& argmax,
+                      vector_view<matrix_view<float const> const> gradients, float* maxima, vector_view<row_contribution> out) noexcept
+      : features_(features), batch_(batch), argmax_(argmax), gradients_(gradients), maxima_(maxima), out_(out) {}
+
+  void write(host_exec const& exec) const {
+    for_each_piece_of(
+        exec, batch_.keys, [&](std::int64_t key) { return is_sequence(features_[key]) ? batch_.key(key).size() : batch_.rows(key); },
+        [&](std::int64_t key) {
+          return is_sequence(features_[key]) ? values_per_piece : bags_per_piece(batch_.rows(key), batch_.key(key).size(), 64);
+        },
+        [&](std::int64_t key, std::int64_t first, std::int64_t last) {
+          if (is_sequence(features_[key])) return write_values(key, first, last);
+          if constexpr (!std::integral<Feature>) {
+            if (features_[key].is_largest())
+              write_maxima(key, first, last);
+            else
+              write_bags(key, first, last);
+          }
+        });
+  }
+
+ private:
+  static constexpr std::int64_t values_per_piece = 4096;
+
+  void write_values(std::int64_t key, std::int64_t first, std::int64_t last) const {
+    auto const before = batch_.key(key).offsets[0] - first_value(batch_);
+    for (auto i = first; i < last; ++i) out_[before + i] = {gradients_[key].row(i), 1.0F, -1};
+  }
+  void write_maxima(std::int64_t key, std::int64_t first, std::int64_t last) const {
+    auto const bags = batch_.key(key);
+    auto const base = first_value(batch_), dim = gradients_[key].columns();
+    auto const* const winners = argmax_.of(key);
+    auto* const pairs = maxima_ + 2 * (winners - argmax_.of_all());
+    for (auto bag = first; bag < last; ++bag) {
+      auto* const pair = pairs + 2 * bag * dim;
+      std::copy_n(gradients_[key].row(bag), dim, pair);
+      std::memcpy(pair + dim, winners + bag * dim, static_cast<std::size_t>(dim) * sizeof(float));
+      for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
+        out_[p - base] = {pair, 1.0F, static_cast<std::int32_t>(p - bags.begin_of(bag))};
+    }
+  }
+  void write_bags(std::int64_t key, std::int64_t first, std::int64_t last) const {
+    auto const bags = batch_.key(key);
+    auto const base = first_value(batch_);
+    for (auto bag = first; bag < last; ++bag) {
+      auto const scale = pooling_scale(features_[key].pooling, bags.length(bag));
+      auto const* const gradient = gradients_[key].row(bag);
+      for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
+        out_[p - base] = {gradient, batch_.weighted() ? scale * batch_.weights[p] : scale, -1};
+    }
+  }
+
+  vector_view<Feature const> features_;
+  keyed_jagged_view<std::int64_t const> batch_;
+  pooled_argmax const& argmax_;
+  vector_view<matrix_view<float const> const> gradients_;
+  float* maxima_;  // (2, dim) a bag of a maximum
+  vector_view<row_contribution> out_;
+};
 
 /// What each position of the batch, from its first on, adds to its row's gradient. `gradients` (keys,): of bags, or of the ids of sequences.
 /// `maxima`: of each bag of a maximum its gradient, and behind it the rows that have won; lives as long as the contributions.
@@ -44,34 +101,8 @@ template <class Feature>
 void contribute(host_exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
                 pooled_argmax const& argmax, vector_view<matrix_view<float const> const> gradients, buffer<float>& maxima,
                 vector_view<row_contribution> out) {
-  auto const base = first_value(batch);
   maxima.resize(exec, 2 * argmax.size());
-  for_each_bag_piece(exec, batch, [&](std::int64_t key, std::int64_t first, std::int64_t last) {
-    auto const bags = batch.key(key);
-    auto const& feature = features[key];
-    auto const gradient = gradients[key];
-    if (is_sequence(feature)) {
-      for (auto p = bags.begin_of(first); p < bags.end_of(last - 1); ++p) out[p - base] = {gradient.row(p - bags.offsets[0]), 1.0F, -1};
-    } else if (feature.is_largest()) {
-      auto const* const winners = argmax.of(key);
-      auto const dim = gradient.columns();
-      auto* const pairs = maxima.data() + 2 * (winners - argmax.of_all());
-      for (auto bag = first; bag < last; ++bag) {
-        auto* const pair = pairs + 2 * bag * dim;
-        std::copy_n(gradient.row(bag), dim, pair);
-        std::memcpy(pair + dim, winners + bag * dim, static_cast<std::size_t>(dim) * sizeof(float));
-        for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
-          out[p - base] = {pair, 1.0F, static_cast<std::int32_t>(p - bags.begin_of(bag))};
-      }
-    } else {
-      for (auto bag = first; bag < last; ++bag) {
-        auto const scale = pooling_scale(feature.pooling, bags.length(bag));
-        auto const* const of_bag = gradient.row(bag);
-        for (auto p = bags.begin_of(bag); p < bags.end_of(bag); ++p)
-          out[p - base] = {of_bag, batch.weighted() ? scale * batch.weights[p] : scale, -1};
-      }
-    }
-  });
+  contribution_writer<Feature>(features, batch, argmax, gradients, maxima.data(), out).write(exec);
 }
 
 }  // namespace detail

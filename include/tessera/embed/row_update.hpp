@@ -155,6 +155,12 @@ template <class Store>
 void count_step(vector_view<Store> tables) noexcept {
   for (auto& table : tables) table.set_steps(step_count{table.steps().value + 1});
 }
+/// Also in what kernels see of them.
+template <class Store, class Element>
+void count_step(vector_view<Store> tables, vector_view<host_rows<Element>> rows) noexcept {
+  count_step(tables);
+  for (std::int64_t t = 0; t < tables.size(); ++t) rows[t].step = tables[t].steps();
+}
 
 }  // namespace detail
 

@@ -2,16 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/execution.hpp>
-#include <tessera/core/piece_list.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/canonical_sums.hpp>
 #include <tessera/embed/fused_backward.hpp>
 #include <tessera/embed/lookup_checks.hpp>
 #include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/row_contributions.hpp>
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
@@ -28,21 +29,6 @@ struct sequence_lookup_backward_impl {
                 "sequence_lookup_backward: no back end for this execution; for CUDA include <tessera/embed/sequence_lookup_backward.cuh>");
 };
 
-template <>
-struct sequence_lookup_backward_impl<host_exec> {
-  static constexpr std::int64_t values_per_piece = 4096;
-
-  static void contributions(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch,
-                            vector_view<matrix_view<float const> const> gradients, vector_view<row_contribution> out) {
-    auto const values = [&](std::int64_t key) { return batch.key(key).size(); };
-    auto const grain = [](std::int64_t) { return values_per_piece; };
-    for_each_piece_of(exec, batch.keys, values, grain, [&](std::int64_t key, std::int64_t first, std::int64_t last) {
-      auto const before = batch.key(key).offsets[0] - first_value(batch);
-      for (auto i = first; i < last; ++i) out[before + i] = {gradients[key].row(i), 1.0F, -1};
-    });
-  }
-};
-
 struct sequence_lookup_backward_fn {
   template <execution Exec, row_stores Tables, row_optimizers Optimizers>
   void operator()(Exec const& exec, Tables& tables, vector_view<std::int64_t const> features, basic_lookup_saved<Exec> const& saved,
@@ -55,12 +41,13 @@ struct sequence_lookup_backward_fn {
     check_saved<store>("sequence_lookup_backward", features, saved);
     check_sequence_call(exec, "sequence_lookup_backward", held, features, saved.batch, gradients);
     check_optimizers("sequence_lookup_backward", held, each);
-    if constexpr (device_execution<Exec>)
-      sequence_lookup_backward_impl<Exec>::update(exec, stores, features, saved, gradients, each);
-    else
+    if constexpr (std::same_as<Exec, host_exec>) {
+      buffer<float> maxima;
       update_rows_of(exec, "sequence_lookup_backward", stores, features, saved, each, [&](vector_view<row_contribution> out) {
-        sequence_lookup_backward_impl<Exec>::contributions(exec, saved.batch, gradients, out);
+        contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, out);
       });
+    } else
+      sequence_lookup_backward_impl<Exec>::update(exec, stores, features, saved, gradients, each);
   }
 };
 
@@ -73,12 +60,13 @@ struct sequence_lookup_gradients_fn {
     vector_view<store const> const held(tables);
     check_saved<store>("sequence_lookup_gradients", features, saved);
     check_sequence_call(exec, "sequence_lookup_gradients", held, features, saved.batch, gradients);
-    if constexpr (device_execution<Exec>)
-      sequence_lookup_backward_impl<Exec>::sum(exec, held, features, saved, gradients, out);
-    else
+    if constexpr (std::same_as<Exec, host_exec>) {
+      buffer<float> maxima;
       sum_rows_of(exec, "sequence_lookup_gradients", held, features, saved, out, [&](vector_view<row_contribution> contributions) {
-        sequence_lookup_backward_impl<Exec>::contributions(exec, saved.batch, gradients, contributions);
+        contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions);
       });
+    } else
+      sequence_lookup_backward_impl<Exec>::sum(exec, held, features, saved, gradients, out);
   }
 };
 

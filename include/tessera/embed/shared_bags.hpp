@@ -5,10 +5,11 @@
 #include <cstdint>
 
 #include <tessera/core/buffer.hpp>
+#include <tessera/core/call_list.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/embed/row_contributions.hpp>
+#include <tessera/embed/pooling.hpp>
 #include <tessera/tensor/gather_vectors.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 
@@ -17,11 +18,12 @@ namespace tessera::inline TESSERA_ABI {
 namespace detail {
 
 /// The keys of a batch whose distinct bags are pooled once for several samples, with memory for the vectors of those bags.
+template <execution Exec>
 class shared_bags {
  public:
   /// `width_of(key)`: floats of a vector.
   template <class Feature, class WidthOf>
-  shared_bags(host_exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<Feature const> features,
+  shared_bags(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<Feature const> features,
               WidthOf const& width_of)
       : keys_(exec, batch.grouped_keys()), groups_(exec, batch.groups.size()), vectors_(exec, batch.grouped_keys()) {
     std::int64_t floats = 0;
@@ -50,23 +52,23 @@ class shared_bags {
   }
 
   /// From the vectors of distinct bags those of all samples. @pre inverses name rows.
-  void expand(host_exec const& exec, std::int64_t samples, vector_view<matrix_view<float> const> of_samples) const {
+  void expand(Exec const& exec, std::int64_t samples, vector_view<matrix_view<float> const> of_samples) const {
     if (count_ == 0) return;
-    buffer<matrix_view<float const>> from(exec, count_);
-    buffer<matrix_view<float>> to(exec, count_);
+    call_list<matrix_view<float const>, Exec> from(exec, count_);
+    call_list<matrix_view<float>, Exec> to(exec, count_);
     for (std::int64_t i = 0; i < count_; ++i) {
       from[i] = vectors_[i];
       to[i] = of_samples[keys_[i]];
     }
-    gather_vectors_impl<host_exec>::forward(exec, groups(), samples, from.view(), to.view());
+    gather_vectors_impl<Exec>::forward(exec, groups(), samples, from.view(), to.view());
   }
 
   /// From gradients of all samples the sums of the distinct bags.
-  void merge(host_exec const& exec, std::int64_t samples, vector_view<matrix_view<float const> const> of_samples) const {
+  void merge(Exec const& exec, std::int64_t samples, vector_view<matrix_view<float const> const> of_samples) const {
     if (count_ == 0) return;
-    buffer<matrix_view<float const>> from(exec, count_);
+    call_list<matrix_view<float const>, Exec> from(exec, count_);
     for (std::int64_t i = 0; i < count_; ++i) from[i] = of_samples[keys_[i]];
-    gather_vectors_impl<host_exec>::backward(exec, groups(), samples, from.view(), vectors_.view().slice(0, count_));
+    gather_vectors_impl<Exec>::backward(exec, groups(), samples, from.view(), vectors_.view().slice(0, count_));
   }
 
  private:
@@ -76,10 +78,10 @@ class shared_bags {
   vector_view<row_group const> groups() const noexcept { return groups_.view().slice(0, group_count_); }
 
   std::int64_t count_ = 0, group_count_ = 0;
-  buffer<std::int64_t> keys_;           // (count,)
-  buffer<row_group> groups_;            // (group_count,), of these keys
-  buffer<matrix_view<float>> vectors_;  // (count,)
-  buffer<float> memory_;
+  call_list<std::int64_t, Exec> keys_;           // (count,)
+  call_list<row_group, Exec> groups_;            // (group_count,), of these keys
+  call_list<matrix_view<float>, Exec> vectors_;  // (count,)
+  buffer<float, Exec> memory_;
 };
 
 }  // namespace detail

@@ -41,8 +41,6 @@ class table_group {
   virtual std::int64_t size() const noexcept = 0;
   virtual bool slots_are_ids() const noexcept = 0;
   virtual table_options const& options(std::int64_t t) const noexcept = 0;
-  virtual row_state_layout state_layout(std::int64_t t) const noexcept = 0;
-  virtual std::int64_t rows(std::int64_t t) const noexcept = 0;
   virtual std::int64_t slot_bound(std::int64_t t) const noexcept = 0;
   virtual row_places places(std::int64_t t) const noexcept = 0;
   virtual std::size_t bytes() const noexcept = 0;
@@ -78,8 +76,6 @@ class tables_of_kind final : public table_group {
   std::int64_t size() const noexcept override { return static_cast<std::int64_t>(stores_.size()); }
   bool slots_are_ids() const noexcept override { return Store::slots_are_ids; }
   table_options const& options(std::int64_t t) const noexcept override { return at(t).options(); }
-  row_state_layout state_layout(std::int64_t t) const noexcept override { return at(t).state_layout(); }
-  std::int64_t rows(std::int64_t t) const noexcept override { return at(t).rows(); }
   std::int64_t slot_bound(std::int64_t t) const noexcept override { return at(t).slot_bound(); }
   row_places places(std::int64_t t) const noexcept override { return at(t).host_rows().places; }
   std::size_t bytes() const noexcept override {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -17,13 +18,53 @@
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
+#include <tessera/embed/row_sums.hpp>
 #include <tessera/embed/row_update.hpp>
 
 namespace tessera::inline TESSERA_ABI {
 
 namespace detail {
 
-inline constexpr std::int64_t gradient_rows_per_piece = 256;
+/// Gradients are of these tables: `dim_of(t)`, `slot_bound_of(t)`.
+template <class Exec, class DimOf, class BoundOf>
+void check_row_gradients(char const* call, std::int64_t tables, DimOf const& dim_of, BoundOf const& slot_bound_of,
+                         basic_row_gradients<Exec> const& gradients) {
+  if (gradients.tables() != tables)
+    throw error(errc::shape_mismatch, std::string(call) + ": gradients of other tables",
+                {{"tables", tables}, {"tables of the gradients", gradients.tables()}});
+  for (std::int64_t t = 0; t < tables; ++t) {
+    if (gradients.dim(t) != dim_of(t))
+      throw error(errc::shape_mismatch, std::string(call) + ": gradients of another dim",
+                  {{"table", t}, {"dim", dim_of(t)}, {"dim of the gradients", gradients.dim(t)}});
+    if constexpr (device_execution<Exec>) continue;  // kernels look at the slots
+    if (auto const slots = gradients.slots(t); !slots.empty() && slots[slots.size() - 1] >= slot_bound_of(t))
+      throw error(errc::out_of_range, std::string(call) + ": no such slot",
+                  {{"table", t}, {"slot", slots[slots.size() - 1]}, {"bound", slot_bound_of(t)}});
+  }
+}
+
+/// Hands all rows to `sink`, some of a table at a time, on any threads; it may overwrite what it gets, which are copies. Calls begin() when
+/// all memory is there: nothing throws from then on.
+template <class Begin>
+void hand_out_rows(host_exec const& exec, row_gradients const& gradients, Begin const& begin, summed_rows_sink const& sink) {
+  constexpr std::int64_t rows_per_piece = 256, most_rows = 16;
+  std::int64_t widest = 0;
+  for (std::int64_t t = 0; t < gradients.tables(); ++t) widest = std::max(widest, gradients.dim(t));
+  piece_list const pieces(exec, gradients.tables(), [&](std::int64_t t) { return divide_up(gradients.rows(t), rows_per_piece); });
+  buffer<float> scratch(exec, (most_rows + 1) * widest * pieces.count());
+  begin();
+  exec.run(pieces.count(), [&](std::int64_t piece) {
+    auto const t = pieces.range_of(piece);
+    auto const values = gradients.values(t);
+    auto const dim = values.columns(), end = std::min(values.rows(), (piece - pieces.first_of(t) + 1) * rows_per_piece);
+    float* const copies = scratch.data() + (most_rows + 1) * widest * piece;
+    for (auto first = (piece - pieces.first_of(t)) * rows_per_piece; first < end; first += most_rows) {
+      auto const count = std::min(most_rows, end - first);
+      std::copy_n(values.row(first), count * dim, copies);
+      sink(t, {gradients.slots(t).data() + first, gradients.ids(t).data() + first, count, copies, copies + count * dim});
+    }
+  });
+}
 
 template <class Exec>
 struct update_rows_impl {
@@ -35,27 +76,11 @@ struct update_rows_impl<host_exec> {
   template <class Store, class Optimizer>
   static void run(host_exec const& exec, vector_view<Store> tables, row_gradients const& gradients,
                   vector_view<Optimizer const> optimizers) {
-    std::int64_t largest = 0;
-    for (std::int64_t t = 0; t < tables.size(); ++t)
-      largest = std::max(largest, 2 * tables[t].dim() * divide_up(gradients.rows(t), gradient_rows_per_piece));
-    buffer<float> scratch(exec, largest);
     auto rows = rows_of_tables(exec, vector_view<Store const>(tables));
-    count_step(tables);  // from here on nothing throws
-    for (std::int64_t t = 0; t < tables.size(); ++t) {
-      auto& table = rows[t];
-      table.step = tables[t].steps();
-      auto const& optimizer = of_table(optimizers, t);
-      auto const dim = table.dim();
-      auto const values = gradients.values(t);
-      auto const slots = gradients.slots(t), ids = gradients.ids(t);
-      for_each_piece(exec, slots.size(), gradient_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
-        float* const gradient = scratch.data() + 2 * dim * (first / gradient_rows_per_piece);
-        for (auto i = first; i < last; ++i) {
-          std::copy_n(values.row(i), dim, gradient);
-          update_summed(std::as_const(table), optimizer, {&slots[i], &ids[i], 1, gradient, gradient + dim});
-        }
-      });
-    }
+    auto const begin = [&] { count_step(tables, rows.view()); };
+    hand_out_rows(exec, gradients, begin, summed_rows_sink([&](std::int64_t t, summed_rows const& some) {
+                    update_summed(std::as_const(rows[t]), of_table(optimizers, t), some);
+                  }));
   }
 };
 
@@ -67,21 +92,14 @@ struct update_rows_fn {
     vector_view<store> const stores(tables);
     auto const each = per_table(optimizers);
     check_optimizers("update_rows", vector_view<store const>(stores), each);
-    if (gradients.tables() != stores.size())
-      throw error(errc::shape_mismatch, "update_rows: gradients of other tables",
-                  {{"tables", stores.size()}, {"tables of the gradients", gradients.tables()}});
-    for (std::int64_t t = 0; t < stores.size(); ++t) {
-      if (gradients.dim(t) != stores[t].dim())
-        throw error(errc::shape_mismatch, "update_rows: gradients of another dim",
-                    {{"table", t}, {"dim", stores[t].dim()}, {"dim of the gradients", gradients.dim(t)}});
-      if constexpr (device_execution<Exec>) continue;  // kernels look at the slots
-      if (auto const slots = gradients.slots(t); !slots.empty() && slots[slots.size() - 1] >= stores[t].slot_bound())
-        throw error(errc::out_of_range, "update_rows: no such slot",
-                    {{"table", t}, {"slot", slots[slots.size() - 1]}, {"bound", stores[t].slot_bound()}});
-    }
+    check_row_gradients(
+        "update_rows", stores.size(), [&](std::int64_t t) { return stores[t].dim(); },
+        [&](std::int64_t t) { return stores[t].slot_bound(); }, gradients);
     if constexpr (checked && std::is_same_v<Exec, host_exec>)
-      for (std::int64_t t = 0; t < stores.size(); ++t)
-        check_rows_stay(exec, "update_rows", "table", t, std::as_const(stores[t]), gradients.ids(t), gradients.slots(t).data());
+      for (std::int64_t t = 0; t < stores.size(); ++t) {
+        auto const find = [&](auto ids, auto slots) { std::as_const(stores[t]).find(exec, ids, slots); };
+        check_rows_stay(exec, "update_rows", "table", t, find, gradients.ids(t), gradients.slots(t).data());
+      }
     update_rows_impl<Exec>::run(exec, stores, gradients, each);
   }
 };
