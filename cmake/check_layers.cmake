@@ -67,6 +67,11 @@ foreach(header IN LISTS headers)
     breach("${path}" "has no #pragma once")
   endif()
 
+  file(STRINGS "${file}" joined REGEX "^namespace tessera::")
+  if(joined)
+    breach("${path}" "joins namespaces in one line, which outline tools cannot read")
+  endif()
+
   if(header MATCHES "\\.hpp$" AND NOT header STREQUAL "core/config.hpp")
     file(STRINGS "${file}" cudacc REGEX "__CUDACC__")
     if(cudacc)

@@ -72,6 +72,7 @@ breaks("is a .hpp and includes <cuda/std/span>" cuda_std core/a.hpp "#include <c
 breaks("is a .hpp and includes <cub/cub.cuh>" cub core/a.hpp "#include <cub/cub.cuh>")
 breaks("is a .hpp and includes <thrust/sort.h>" thrust core/a.hpp "#include <thrust/sort.h>")
 breaks("uses __CUDACC__, which only core/config.hpp may" cudacc core/a.hpp "#ifdef __CUDACC__\n#endif")
+breaks("joins namespaces in one line" joined_namespace core/a.hpp "namespace tessera::inner {\n}")
 breaks("includes Eigen, which only" eigen nn/linear.hpp "#include <Eigen/Dense>")
 breaks("is a .cuh and reaches Eigen through its includes" eigen_cuh
        nn/gemm_eigen.hpp "#include <Eigen/Core>" nn/linear.hpp "#include <tessera/nn/gemm_eigen.hpp>"

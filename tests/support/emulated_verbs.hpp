@@ -32,7 +32,9 @@ void by_host(emulated_exec const& exec, F const& f) {
 
 }  // namespace tessera_tests
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 template <>
 struct exclusive_scan_impl<tessera_tests::emulated_exec> {
@@ -80,4 +82,6 @@ struct select_flagged_impl<tessera_tests::emulated_exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -13,7 +13,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Owns uninitialised storage for `size()` elements, aligned to 64 bytes, from the memory of the execution that made it. Move-only.
 template <class T, execution Exec = host_exec>
@@ -97,4 +98,5 @@ void grow(host_exec const& exec, buffer<T>& values, std::int64_t size) {
   values = std::move(larger);
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

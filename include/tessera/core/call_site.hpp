@@ -4,7 +4,8 @@
 
 #include <tessera/core/config.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Where a call stands in the source: a defaulted last argument `call_site site = call_site::here()`.
 struct call_site {
@@ -14,4 +15,5 @@ struct call_site {
   static constexpr call_site here(char const* file = __builtin_FILE(), int line = __builtin_LINE()) noexcept { return {file, line}; }
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -10,7 +10,9 @@
 #include <tessera/core/device.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 // Leaves the lowest place of a value that is not finite; places go through the rows.
 template <class T>
@@ -53,4 +55,6 @@ struct check_finite_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

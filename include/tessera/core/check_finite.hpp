@@ -16,7 +16,8 @@
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Neither infinite nor NaN; says so under -ffast-math too.
 template <class T>
@@ -103,4 +104,5 @@ struct check_finite_fn {
 /// @throws tessera::error invalid_argument with index, or row and column, and value of the first that is not finite.
 inline constexpr detail::check_finite_fn check_finite{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -27,7 +27,8 @@
 #define TESSERA_ABI plain_abi
 #endif
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Whether this translation unit checks every contract.
 inline constexpr bool checked = TESSERA_CHECKED != 0;
@@ -44,4 +45,5 @@ template <class...>
 inline constexpr bool dependent_false = false;
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

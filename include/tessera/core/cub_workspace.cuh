@@ -16,7 +16,9 @@
 #include <tessera/core/cuda_execution.cuh>
 #include <tessera/core/error.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// CUB before that of CUDA 13 counted some algorithms' items in 32 bits. @throws tessera::error out_of_range for more than that.
 inline void check_cub_count([[maybe_unused]] char const* name, [[maybe_unused]] std::int64_t items) {
@@ -37,6 +39,8 @@ void with_cub_workspace(cuda_exec const& exec, char const* name, Algorithm const
   check_cuda(algorithm(workspace.data(), bytes), name, site);
 }
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera
 
 #endif

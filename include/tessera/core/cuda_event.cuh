@@ -11,7 +11,8 @@
 #include <tessera/core/call_site.hpp>
 #include <tessera/core/cuda_execution.cuh>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct cuda_event_options {
   bool timed = false;  // for elapsed_ms; without, recording and waiting cost less
@@ -71,6 +72,7 @@ class cuda_event {
   cudaEvent_t event_ = nullptr;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera
 
 #endif

@@ -25,7 +25,8 @@
 #include <tessera/core/faults.hpp>
 #include <tessera/core/memory.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// @throws tessera::error naming CUDA's reason, the call and its place, unless it succeeded: out_of_memory or device_error.
 inline void check_cuda(cudaError_t status, char const* call, call_site site = call_site::here()) {
@@ -324,6 +325,7 @@ inline void cuda_device::throw_fault(cuda_exec const& exec) {
   if (auto const found = detail::error_of(record)) throw *found;
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera
 
 #endif

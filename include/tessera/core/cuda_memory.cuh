@@ -16,7 +16,8 @@
 #include <tessera/core/memory.hpp>
 #include <tessera/core/memory_adaptors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Memory of one device by `cudaMalloc`, taken and given back by calls that wait for the whole device: for what lives long, and for an
 /// `arena` of it, which soon stops calling. (A `cuda_device` itself is the pool for what comes and goes.) Serves any execution but the
@@ -87,6 +88,7 @@ static_assert(memory_resource<arena<cuda_memory>, cuda_exec> && !memory_resource
 static_assert(memory_resource<arena<pinned_memory>, cuda_exec> && memory_resource<arena<pinned_memory>, host_exec>);
 static_assert(memory_resource<tracked_memory<cuda_device>, cuda_exec> && memory_resource<limited_memory<cuda_device>, cuda_exec>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera
 
 #endif

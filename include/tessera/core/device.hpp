@@ -33,7 +33,8 @@
 /// - `copy_in(to, from, bytes)` from the host, whose memory is free again on return;
 /// - `copy_out(to, from, bytes)` to the host, which waits for it: the one way to the host, and the one wait;
 /// - `faults(kind)`: a `fault_reporter` for one call; `synchronize()`: waits, then throws the first fault found since the last time.
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// How many blocks, at least 1, and how much shared memory each has.
 struct launch_shape {
@@ -138,4 +139,5 @@ T read_one(Exec const& exec, T const* value) {
   return result;
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -19,7 +19,9 @@
 
 /// The C structs of DLPack 1.x (https://dmlc.github.io/dlpack/latest/c_api.html), member by member and with its member names. A pointer to
 /// one of <dlpack/dlpack.h> is cast to the one here and back: `reinterpret_cast<tessera::dlpack::tensor*>(dl_tensor)`.
-namespace tessera::inline TESSERA_ABI::dlpack {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace dlpack {
 
 struct version {
   std::uint32_t major;
@@ -133,9 +135,12 @@ constexpr data_type type_of() noexcept {
   }
 }
 
-}  // namespace tessera::inline TESSERA_ABI::dlpack
+}  // namespace dlpack
+}  // namespace TESSERA_ABI
+}  // namespace tessera
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -360,4 +365,5 @@ template <class Managed = dlpack::managed_tensor_versioned, class T, device_exec
   return export_dlpack<Managed>(std::move(elements), view, device);
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -13,7 +13,8 @@
 
 #include <tessera/core/config.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What kind of thing went wrong; the values say which.
 enum class errc {
@@ -131,4 +132,5 @@ void check_choice(char const* call, char const* what, Enum choice, Enum last) {
 }
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

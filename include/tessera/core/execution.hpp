@@ -14,7 +14,8 @@
 #include <tessera/core/memory.hpp>
 #include <tessera/core/thread_team.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct execution_tag {};
 
@@ -109,4 +110,5 @@ void for_each_piece(host_exec const& exec, std::int64_t n, std::int64_t grain, F
   });
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

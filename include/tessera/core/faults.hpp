@@ -15,7 +15,8 @@
 
 /// How kernels say what is wrong with their input: a device has nobody to throw to, and the host does not wait for it. A kernel leaves a
 /// record, and `synchronize` throws it as the `tessera::error` that the host's back end would have thrown at once.
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -135,4 +136,5 @@ inline std::optional<error> error_of(fault_record const& record) {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

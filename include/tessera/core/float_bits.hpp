@@ -7,7 +7,9 @@
 #include <tessera/core/config.hpp>
 
 /// Floats as their bits, for arithmetic without a branch on host and device alike.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 TESSERA_HOST_DEVICE constexpr std::uint32_t float_bits(float value) noexcept { return __builtin_bit_cast(std::uint32_t, value); }
 TESSERA_HOST_DEVICE constexpr float float_of_bits(std::uint32_t bits) noexcept { return __builtin_bit_cast(float, bits); }
@@ -17,4 +19,6 @@ TESSERA_HOST_DEVICE constexpr std::uint32_t select(bool condition, std::uint32_t
   return b ^ ((a ^ b) & (0U - static_cast<std::uint32_t>(condition)));
 }
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

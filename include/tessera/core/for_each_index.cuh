@@ -8,7 +8,9 @@
 #include <tessera/core/device.hpp>
 #include <tessera/core/for_each_index.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 // A thread takes index after index, whatever the grain: neighbours read and write neighbours. `f` is copied to the device.
 template <device_execution Exec>
@@ -19,4 +21,6 @@ struct for_each_index_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -7,7 +7,8 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -42,4 +43,5 @@ struct for_each_index_fn {
 /// @throws tessera::error invalid_argument for a negative n or a grain below 1.
 inline constexpr detail::for_each_index_fn for_each_index{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

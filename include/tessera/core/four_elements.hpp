@@ -7,7 +7,9 @@
 #include <tessera/core/config.hpp>
 
 /// Rows on a device are worked on by four columns a thread, which it moves by one access where the row's memory is aligned for that.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 template <class T>
 struct alignas(4 * sizeof(T)) four_elements {
@@ -55,4 +57,6 @@ constexpr int lanes_for(std::int64_t columns) noexcept {
   return lanes;
 }
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -11,7 +11,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Spreads the bits of an id (the finaliser of MurmurHash3 in the constants of Stafford's mix 13): a bijection of 64-bit integers.
 TESSERA_HOST_DEVICE constexpr std::uint64_t mix_bits(std::uint64_t x) noexcept {
@@ -130,4 +131,5 @@ class id_map {
   std::int64_t first_free_ = absent;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -8,7 +8,8 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/execution.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// The ends of a list that `linked_numbers` holds.
 struct number_list {
@@ -62,4 +63,5 @@ class linked_numbers {
   buffer<node> nodes_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

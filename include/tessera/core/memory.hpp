@@ -19,7 +19,8 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Where memory comes from. `allocate(exec, bytes, alignment)` returns storage that is ready in the order of `exec` (a stream, on a
 /// device) or throws; `deallocate(exec, pointer, bytes, alignment)` takes it back and never throws.
@@ -250,4 +251,5 @@ class arena {
   std::vector<piece> pieces_;  // in the order of their taking; the last one is not back
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

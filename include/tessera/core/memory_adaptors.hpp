@@ -12,7 +12,8 @@
 
 /// Resources that wrap another, of the host or of a device, and serve the executions that it serves: `limited_memory` and `tracked_memory`
 /// of any upstream, one in the other too. The upstream outlives them; they are as thread-safe as it is.
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Hands out at most so many bytes at a time.
 template <class Upstream>
@@ -106,4 +107,5 @@ class tracked_memory {
 static_assert(memory_resource<limited_memory<system_memory>, host_exec> && memory_resource<tracked_memory<system_memory>, host_exec> &&
               memory_resource<arena<tracked_memory<limited_memory<system_memory>>>, host_exec>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

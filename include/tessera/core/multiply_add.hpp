@@ -6,7 +6,8 @@
 
 #include <tessera/core/config.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// a * b + c, rounded once where the machine has an instruction for it, else twice; the same everywhere in one build.
 ///
@@ -20,4 +21,5 @@ TESSERA_HOST_DEVICE inline float multiply_add(float a, float b, float c) noexcep
 #endif
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -11,7 +11,8 @@
 
 /// Weight decay and clipping around any optimizer: policies that hold another as `optimizer` and nest. The outermost acts first:
 /// `with_value_clipping{with_weight_decay{adam{}, 1e-5F}, 1}` clips the gradient, then adds the decay. State is that of what is wrapped.
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -135,4 +136,5 @@ with_row_clipping(O, float) -> with_row_clipping<O>;
 static_assert(optimizer_policy<with_weight_decay<adam>> && optimizer_policy<with_value_clipping<sgd>> &&
               optimizer_policy<with_decoupled_weight_decay<with_weight_decay<adam>>> && optimizer_policy<with_row_clipping<adagrad>>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

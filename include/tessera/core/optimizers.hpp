@@ -17,7 +17,8 @@
 /// Optimizers whose elements know nothing of each other; they serve embedding rows (`row_optimizer`) and dense parameters
 /// (`dense_optimizer`) alike, on host and device. Only what is touched changes: the state of a row that a batch does not name stays as it
 /// is, momentum and moments included. `<tessera/core/optimizer_adaptors.hpp>` adds weight decay and clipping to any of them.
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What an optimizer learns of a row, or of a block of dense parameters, before its elements.
 struct row_gradient {
@@ -278,4 +279,5 @@ struct ftrl {
 };
 static_assert(optimizer_policy<ftrl>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

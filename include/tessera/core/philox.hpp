@@ -7,7 +7,8 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/types.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Four random words at once.
 struct random_block {
@@ -52,4 +53,5 @@ TESSERA_HOST_DEVICE constexpr std::uint64_t uniform_below(std::uint32_t high, st
   return x1 * n1 + (middle >> 32) + ((x0 * n1 + (middle & 0xFFFFFFFF)) >> 32);
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -8,7 +8,8 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/execution.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Several ranges, each cut into pieces of its own size, numbered through, so that one parallel region does them all. Move-only.
 class piece_list {
@@ -44,4 +45,5 @@ void for_each_piece_of(host_exec const& exec, std::int64_t ranges, Size const& s
   });
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

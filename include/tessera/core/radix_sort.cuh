@@ -17,7 +17,9 @@
 #include <tessera/core/radix_sort.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// Sorts n pairs by these bits, back and forth between two pairs of arrays; returns the pair that ends up sorted.
 template <device_execution Exec>
@@ -63,4 +65,6 @@ struct radix_sort_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,7 +14,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Which bits of the key order it. For keys known to lie below 2^end_bit the other passes cost nothing.
 struct radix_bits {
@@ -169,4 +170,5 @@ struct radix_sort_pairs_fn {
 /// nothing waits. @throws tessera::error shape_mismatch, invalid_argument unless 0 <= begin_bit <= end_bit.
 inline constexpr detail::radix_sort_pairs_fn radix_sort_pairs{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -12,7 +12,8 @@
 /// The formats that the elements of an embedding row are stored in. Arithmetic is done in float; these functions cross the border, without
 /// a branch, in integer arithmetic alone where the mode of the floating-point unit (flush to zero) could matter, so that a loop over a row
 /// runs in vectors and host and device agree bit by bit.
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// IEEE 754 binary16: 5 bits of exponent, 10 of fraction; up to 65504, subnormal below 2^-14, in steps of 2^-24 there.
 struct float16 {
@@ -273,4 +274,5 @@ TESSERA_HOST_DEVICE constexpr Element* row_at(Element* memory, std::int64_t slot
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -11,7 +11,9 @@
 #include <tessera/core/scan.cuh>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 template <class T>
 struct mark_run_begins {  // unproven
@@ -63,4 +65,6 @@ struct run_length_encode_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

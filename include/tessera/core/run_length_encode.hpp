@@ -11,7 +11,8 @@
 #include <tessera/core/select.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -72,4 +73,5 @@ struct run_length_encode_fn {
 /// @throws tessera::error shape_mismatch.
 inline constexpr detail::run_length_encode_fn run_length_encode{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

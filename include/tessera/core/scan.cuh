@@ -18,7 +18,9 @@
 #include <tessera/core/segmented_reduce.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 #ifdef __CUDACC__
 template <class To>
@@ -82,4 +84,6 @@ struct lengths_to_offsets_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

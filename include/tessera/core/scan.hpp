@@ -11,7 +11,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -105,4 +106,5 @@ inline constexpr detail::exclusive_scan_fn exclusive_scan{};
 /// of the offsets, shape_mismatch.
 inline constexpr detail::lengths_to_offsets_fn lengths_to_offsets{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

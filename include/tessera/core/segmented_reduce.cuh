@@ -13,7 +13,9 @@
 #include <tessera/core/segmented_reduce.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// Segments that a block folds side by side: as many as leave a block for each processor of a large device.
 constexpr std::int64_t segments_per_block(std::int64_t segments, std::int64_t most) noexcept {
@@ -148,4 +150,6 @@ struct segmented_reduce_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -9,7 +9,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Reduction operators for host and device.
 struct plus {
@@ -79,4 +80,5 @@ struct segmented_reduce_fn {
 /// @throws tessera::error shape_mismatch; in a checked build invalid_argument naming a segment whose offsets are negative or decrease.
 inline constexpr detail::segmented_reduce_fn segmented_reduce{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -16,7 +16,9 @@
 
 #ifdef __CUDACC__
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 template <>
 struct select_flagged_impl<cuda_exec> {  // unproven
@@ -32,6 +34,8 @@ struct select_flagged_impl<cuda_exec> {  // unproven
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera
 
 #endif

@@ -14,7 +14,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -102,4 +103,5 @@ struct select_flagged_fn {
 /// to `count` (1,), in the execution's memory. @throws tessera::error shape_mismatch.
 inline constexpr detail::select_flagged_fn select_flagged{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -10,7 +10,8 @@
 #include <tessera/core/float_bits.hpp>
 #include <tessera/core/multiply_add.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -48,4 +49,5 @@ TESSERA_HOST_DEVICE inline float square_root(float x) noexcept {
 #endif
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

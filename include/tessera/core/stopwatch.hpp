@@ -7,7 +7,8 @@
 
 #include <tessera/core/config.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Splits a stretch of work into laps, by a clock that never goes back.
 class stopwatch {
@@ -23,4 +24,5 @@ class stopwatch {
   clock::time_point last_ = clock::now();
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

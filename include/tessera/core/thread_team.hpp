@@ -16,7 +16,8 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// The work of one parallel region: `chunk(i)` does chunk i. Two words; never throws.
 class chunk_function {
@@ -170,4 +171,5 @@ class thread_pool {
 };
 static_assert(thread_team<thread_pool>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -7,7 +7,8 @@
 
 #include <tessera/core/config.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// An integer of its own kind: two of different tags neither convert nor compare.
 template <class Tag, class Value>
@@ -32,4 +33,5 @@ using step_count = strong<struct step_count_tag, std::int64_t>;
 /// from there.
 inline constexpr std::int64_t most_counted = std::int64_t{1} << 62;
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -15,7 +15,9 @@
 #include <tessera/core/unique.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 template <class Key, class Position>
 struct copy_unique_keys {  // unproven
@@ -98,4 +100,6 @@ struct unique_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -18,7 +18,8 @@
 #include <tessera/core/select.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -409,4 +410,5 @@ struct unique_fn {
 /// @throws tessera::error shape_mismatch, and as `radix_sort_pairs`; in a checked build invalid_argument where the bits do not suffice.
 inline constexpr detail::unique_fn unique{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -12,7 +12,9 @@
 #include <tessera/core/square_root.hpp>
 
 /// What an optimizer does to one element: shared by dense parameters and embedding rows, host and device.
-namespace tessera::inline TESSERA_ABI::update_rules {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace update_rules {
 
 /// base^exponent by squaring: the same bits on host and device. @pre exponent >= 0.
 TESSERA_HOST_DEVICE constexpr double power(double base, std::int64_t exponent) noexcept {
@@ -79,4 +81,6 @@ TESSERA_HOST_DEVICE inline float ftrl(float weight, float& z, float& n, float gr
   return detail::float_of_bits(detail::select(fabsf(z) <= f.lambda1, 0, detail::float_bits(proximal)));
 }
 
-}  // namespace tessera::inline TESSERA_ABI::update_rules
+}  // namespace update_rules
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -12,7 +12,8 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 template <class T>
 struct vector_view;
@@ -136,4 +137,5 @@ struct matrix_view {
 
 static_assert(std::is_trivially_copyable_v<vector_view<float>> && std::is_trivially_copyable_v<matrix_view<float>>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

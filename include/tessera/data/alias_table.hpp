@@ -10,7 +10,8 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Draws numbers 0 … size() - 1 with given probabilities, from one word of 64 random bits each and in constant time: 8 bytes a number.
 ///
@@ -74,4 +75,5 @@ class alias_table {
   std::vector<entry> entries_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -10,7 +10,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/batch.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Owns a copy of a batch, which outlives the reader's next one. Move-only.
 class batch_copy {
@@ -77,4 +78,5 @@ class batch_copy {
   buffer<row_group> groups_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

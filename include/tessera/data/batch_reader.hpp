@@ -20,7 +20,8 @@
 #include <tessera/data/shuffle.hpp>
 #include <tessera/tensor/batch.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct batch_reader_options {
   std::int64_t batch_size = 128;  ///< samples, at least 1; the last batch of an epoch may have fewer
@@ -147,4 +148,5 @@ class batch_reader {
 };
 static_assert(reader<batch_reader>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,7 +14,9 @@
 #include <tessera/data/reader.hpp>
 #include <tessera/data/shuffle.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// Where a reader stands in its data set's blocks, epoch after epoch: each epoch has every block once, in order or shuffled by (seed, epoch).
 /// `Log`: `rows(block)`, at least 1. The log outlives it.
@@ -102,4 +104,6 @@ inline std::uint64_t row_order_stream(std::int64_t epoch, std::int64_t block) no
   return static_cast<std::uint64_t>(epoch) << 32 | static_cast<std::uint64_t>(block);
 }
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -12,7 +12,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/data/sample_columns.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A data set that gives only what a click model can learn from: labels are 0 or 1, dense values finite. Where a table has others, as a file
 /// written by pandas that has NaN for what is missing, reading the block refuses them by name; a null is no NaN, and the source's matter.
@@ -59,4 +60,5 @@ class checked_samples {
   Source source_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

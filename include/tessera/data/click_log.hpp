@@ -20,7 +20,8 @@
 #include <tessera/files/byte_view.hpp>
 #include <tessera/files/checksum.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct click_log_options {
   std::int64_t block_bytes = std::int64_t{1} << 24;  ///< of file text; what is in memory at once, and what is shuffled within
@@ -120,4 +121,5 @@ class click_log {
   crc32_sum fingerprint_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -12,7 +12,8 @@
 #include <tessera/data/raw_rows.hpp>
 #include <tessera/data/value_counts.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Count, mean and sum of squared deviations of numbers, mergeable. Source: Chan, Golub, LeVeque, "Updating formulae and a pairwise
 /// algorithm for computing sample variances", 1979.
@@ -134,4 +135,5 @@ class click_statistics {
   std::array<category_column, click_layout::categories> categories_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,7 +14,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/data/raw_rows.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -213,4 +214,5 @@ class criteo_line_group {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

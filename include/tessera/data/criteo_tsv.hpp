@@ -19,7 +19,8 @@
 #include <tessera/data/raw_rows.hpp>
 #include <tessera/files/block_reader.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -311,4 +312,5 @@ inline vector_view<char const> read_criteo(host_exec const& exec, line_blocks co
   return lines.text;
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -18,7 +18,8 @@
 #include <tessera/tensor/jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -200,4 +201,5 @@ inline dedupe_recommendation recommend_groups(host_exec const& exec, sample_colu
   return recommend_groups(exec, sample.sparse, sample.sessions, options);
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -12,7 +12,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// The AUC to expect of a ranking by the true logits, whose labels are 1 with probability sigmoid(logit): no ranking can expect more.
 ///
@@ -44,4 +45,5 @@ inline double expected_auc(host_exec const& exec, vector_view<float const> logit
   return all > 0 ? in_order / all : std::numeric_limits<double>::quiet_NaN();
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

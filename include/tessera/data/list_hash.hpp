@@ -11,7 +11,8 @@
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// 128 bits by which lists of ids are told apart: of n different lists two have the same hash with a probability of some n² / 2^129, unless
 /// somebody made them for it.
@@ -86,4 +87,5 @@ class hash_set {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -10,7 +10,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/data/sample_columns.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A data set of samples that lie in memory, in blocks of `block_rows`, the last perhaps smaller. Threads may read through one object at
 /// once. Move-only.
@@ -59,4 +60,5 @@ class memory_log {
 };
 static_assert(sample_source<memory_log>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

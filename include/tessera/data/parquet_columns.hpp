@@ -21,7 +21,9 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 // What a column is read as: which types and nulls it may have follows.
 enum class column_role { label, dense, sparse, session, time };
@@ -340,4 +342,6 @@ class chunk_decoder {
   std::int64_t* offsets_ = nullptr;
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

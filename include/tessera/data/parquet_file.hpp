@@ -30,7 +30,8 @@
 #include <tessera/files/checksum.hpp>
 #include <tessera/files/posix_file.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// How a file is opened to be read: by its name, or by whatever a name means to the caller. What it returns is read by several threads at
 /// once, through `ReadAt` and `GetSize` alone. It may throw; no file (nullptr) is an error.
@@ -252,4 +253,5 @@ inline parquet_footer read_parquet_footer(arrow::io::RandomAccessFile& file, std
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -27,7 +27,8 @@
 #include <tessera/files/byte_view.hpp>
 #include <tessera/files/checksum.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct parquet_log_options {
   float missing_dense = 0;            ///< what a null of a dense column becomes
@@ -313,4 +314,5 @@ class parquet_log {
 };
 static_assert(fingerprinted_source<parquet_log>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -18,7 +18,8 @@
 #include <tessera/core/error.hpp>
 #include <tessera/data/parquet_file.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Counts what is read, and lets no more through a second than it is told to: a store at the other end of a network. Thread-safe; outlives
 /// the files that it measures.
@@ -88,4 +89,5 @@ inline parquet_open metered(read_meter& meter, parquet_open open = {}) {
   };
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -32,7 +32,8 @@
 #include <tessera/files/checksum.hpp>
 #include <tessera/files/posix_file.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct parquet_writer_options {
   std::int64_t row_group_rows = std::int64_t{1} << 16;   ///< a row group ends with that many samples,
@@ -374,4 +375,5 @@ class parquet_writer {
   parquet_written written_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

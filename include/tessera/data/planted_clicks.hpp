@@ -21,7 +21,8 @@
 #include <tessera/data/zipf.hpp>
 #include <tessera/tensor/batch.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// One sparse feature of planted clicks: bags of ids that follow a Zipf law.
 struct planted_feature {
@@ -353,4 +354,5 @@ class planted_clicks {
   double bias_ = 0, dense_scale_ = 0, linear_scale_ = 0, interaction_scale_ = 0;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,7 +14,8 @@
 #include <tessera/data/planted_clicks.hpp>
 #include <tessera/data/raw_rows.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Planted samples as they stand in a log: thousandths as integers, ids as categories, other columns missing. Allocates only when `out`
 /// grows. @throws tessera::error invalid_argument for more features than the layout has columns, a bag of other than one id, an id of
@@ -71,4 +72,5 @@ void write_planted_log(host_exec const& exec, planted_clicks const& clicks, std:
   file.close();
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

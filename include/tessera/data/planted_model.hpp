@@ -13,7 +13,9 @@
 #include <tessera/core/view.hpp>
 
 // What the generators of planted clicks have in common.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 // In [0, 1), a multiple of 2^-53.
 constexpr double uniform_double(std::uint64_t word) noexcept { return static_cast<double>(word >> 11) * 0x1p-53; }
@@ -99,4 +101,6 @@ void check_planted(Options const& o, Refuse const& refuse) {
     if (!(value >= 0 && value <= 100)) refuse(name, value);
 }
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -11,7 +11,8 @@
 #include <tessera/data/reader.hpp>
 #include <tessera/tensor/batch.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct planted_reader_options {
   std::int64_t first = 0;          ///< number of the first sample: other ranges for training and test data
@@ -74,4 +75,5 @@ class planted_reader {
 };
 static_assert(reader<planted_reader>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -18,7 +18,8 @@
 #include <tessera/data/reader.hpp>
 #include <tessera/tensor/batch.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Prepares nothing beside a batch: the default of prefetching_reader.
 struct prepare_nothing {
@@ -206,4 +207,5 @@ class prefetching_reader {
   std::thread thread_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

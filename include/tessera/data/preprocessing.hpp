@@ -20,7 +20,8 @@
 #include <tessera/data/click_statistics.hpp>
 #include <tessera/data/raw_rows.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -354,4 +355,5 @@ class preprocessing {
   std::vector<id_map> maps_;  // by sparse feature: a value's number in its vocabulary
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -10,7 +10,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What a sample of a click log in Criteo's layout has: a label, 13 integers, 26 categories; any but the label may be missing.
 struct click_layout {
@@ -68,4 +69,5 @@ class raw_rows {
   std::int64_t stride_ = 0;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -9,7 +9,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/tensor/batch.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Where the next batch begins: what a checkpoint saves to go on from. A position taken after an epoch's last batch is still of that epoch:
 /// the first `next` of a reader that goes on from there returns false.
@@ -35,4 +36,5 @@ concept reader = requires(R& r, R const& constant, host_exec const& exec, batch_
   r.seek(position);
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -16,7 +16,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Which columns a table of samples has, by name.
 struct sample_schema {
@@ -312,4 +313,5 @@ concept fingerprinted_source = sample_source<S> && requires(S const& source) {
   { source.fingerprint() } -> std::same_as<std::uint32_t>;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

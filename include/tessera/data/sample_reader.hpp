@@ -26,7 +26,8 @@
 #include <tessera/tensor/jagged.hpp>
 #include <tessera/tensor/key_groups.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// In which order an epoch has its samples.
 enum class sample_order : std::uint8_t {
@@ -324,4 +325,5 @@ class sample_reader {
   buffer<std::int64_t> sample_ids_, session_ids_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -20,7 +20,9 @@
 #include <tessera/data/planted_model.hpp>
 #include <tessera/data/session_options.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 // Random word i of the stream that a key names: SplitMix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
 // OOPSLA 2014.
@@ -326,4 +328,6 @@ class session_click_model {
   double dense_scale_ = 0, bias_ = 0;
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

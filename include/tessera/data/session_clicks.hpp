@@ -17,7 +17,8 @@
 #include <tessera/data/session_click_model.hpp>
 #include <tessera/data/session_options.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A synthetic log of clicks in sessions, in the order of inference: what deduplication finds repeats in, with a best possible ranking known.
 ///
@@ -217,4 +218,5 @@ class session_clicks {
   std::vector<jagged_view<std::int64_t>> lists_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -25,7 +25,8 @@
 #include <tessera/files/atomic_folder.hpp>
 #include <tessera/files/json.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct session_clustering_options {
   std::int64_t memory_bytes = std::int64_t{1} << 30;  ///< taken at once, as long as a block of the source takes a quarter of it at most;
@@ -343,4 +344,5 @@ clustered_sessions cluster_by_session(host_exec const& exec, Source const& sourc
   return detail::session_clusterer<Source>(exec, source, path, with_pool).run();
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -20,7 +20,8 @@
 #include <tessera/data/sample_columns.hpp>
 #include <tessera/data/session_sampling.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct session_log_store_options {
   std::int64_t shards = 8;               ///< at least 1
@@ -148,4 +149,5 @@ class session_log_store {
   std::vector<shard_state> shards_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

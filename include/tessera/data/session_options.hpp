@@ -14,7 +14,8 @@
 #include <tessera/data/alias_table.hpp>
 #include <tessera/data/planted_model.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What a change does to a feature's list.
 enum class session_feature_kind {
@@ -174,4 +175,5 @@ inline double mean_length(session_feature const& feature) {
                                                   : feature.mean_length;
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

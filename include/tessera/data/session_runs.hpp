@@ -22,7 +22,9 @@
 #include <tessera/data/parquet_writer.hpp>
 #include <tessera/data/sample_columns.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 // How an external sort shares out its memory.
 struct run_sizes {
@@ -237,4 +239,6 @@ class run_merge {
   std::vector<std::size_t> order_;          // a heap of cursors, the next sample's first
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

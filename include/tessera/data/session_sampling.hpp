@@ -9,7 +9,8 @@
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/types.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// By what samples are drawn or spread: all of a session together, or each by itself, by its row number.
 enum class sample_key { session, sample };
@@ -54,4 +55,5 @@ constexpr std::int64_t shard_of(sample_key key, std::int64_t session, std::int64
   return static_cast<std::int64_t>(detail::hash_sample(key, session, row, seed, 2) % static_cast<std::uint64_t>(shards));
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -12,7 +12,8 @@
 #include <tessera/core/error.hpp>
 #include <tessera/data/session_options.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -144,4 +145,5 @@ inline session_clicks_options scaled_down(session_clicks_options options, std::i
   return options;
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

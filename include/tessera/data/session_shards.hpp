@@ -17,7 +17,8 @@
 #include <tessera/data/session_sampling.hpp>
 #include <tessera/files/atomic_folder.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct session_shards_options {
   std::int64_t shards = 8;               ///< at least 1
@@ -107,4 +108,5 @@ session_shards write_session_shards(host_exec const& exec, Source const& source,
   return result;
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -18,7 +18,8 @@
 #include <tessera/data/sample_columns.hpp>
 #include <tessera/tensor/jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -242,4 +243,5 @@ class session_statistics {
   buffer<std::int64_t> slots_;  // of the samples of a call
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

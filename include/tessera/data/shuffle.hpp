@@ -9,7 +9,8 @@
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -30,4 +31,5 @@ inline void shuffle(random_seed seed, std::uint64_t a, std::uint32_t b, vector_v
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

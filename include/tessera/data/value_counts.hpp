@@ -13,7 +13,8 @@
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// How often each value of a stream came; with a limit in bounded memory, whatever the number of distinct values.
 ///
@@ -119,4 +120,5 @@ class value_counts {
   buffer<std::int64_t> missed_;  // with a limit
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -9,7 +9,8 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Draws ranks 0 … count - 1 with probability proportional to (1 + rank)^-exponent: 0 is the most frequent.
 ///
@@ -68,4 +69,5 @@ class zipf_distribution {
   double sure_distance_ = 0;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -17,7 +17,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_store.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Decides which ids get a row. The policy is its options; what it remembers is its `state`, one a table:
 /// - `state(exec, policy, table)` takes all its memory at once, `policy.bytes_for(table)`, and refuses options that cannot be.
@@ -187,4 +188,5 @@ struct admit_by_frequency {
 };
 static_assert(admission<admit_by_frequency>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

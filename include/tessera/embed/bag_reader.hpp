@@ -22,7 +22,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -285,4 +286,5 @@ void read_bags(host_exec const& exec, vector_view<row_places const> tables, vect
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -13,7 +13,9 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 
 /// How the kernels of lookups see a batch, and how their threads share its bags.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind decreasing_offsets{errc::invalid_argument, "jagged: offsets decrease", {"row", "offset", "next offset"}};
 
@@ -123,4 +125,6 @@ class launch_parts {
   std::vector<std::int64_t> first_blocks_{0};
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -18,7 +18,8 @@
 #include <tessera/embed/row_store.hpp>
 
 /// What kernels see of a bucket table, and how they find ids in it and put new ones there.
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -334,4 +335,5 @@ struct bucket_rows {
   };
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

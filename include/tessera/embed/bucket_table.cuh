@@ -26,7 +26,9 @@
 #include <tessera/embed/row_store.hpp>
 
 /// Ids of many tables to their slots at once: every value of a batch by a thread, then those without a row once more.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// Values of several keys, each of a table.
 template <class Rows>
@@ -435,4 +437,6 @@ struct locate_all_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -23,7 +23,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/table_bytes.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What became of ids since a bucket table was built.
 struct bucket_counts {
@@ -237,4 +238,5 @@ class bucket_table {
   evicted_on_device evicted_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

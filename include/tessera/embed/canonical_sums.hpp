@@ -10,7 +10,8 @@
 #include <tessera/core/opaque.hpp>
 #include <tessera/embed/row_store.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A row's gradient is summed in ascending order of (sample, key, position in the bag), by chunks of this many, the chunks' sums then in
 /// order: however a batch is cut over ranks, and long runs over threads, the sum has one value. Keys come into it where they share a table.
@@ -83,4 +84,5 @@ template <int Dim, class Position>
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -10,11 +10,15 @@
 #include <tessera/tensor/gather_vectors.cuh>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 template <device_execution Exec>
 struct deduplicated_lookup_impl<Exec> {
   static void check(Exec const&, inverse_keyed_jagged_view<std::int64_t const>) {}  // kernels look at the inverses
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -17,7 +17,8 @@
 #include <tessera/embed/shared_bags.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What the backward of a lookup in an IKJT needs. The caller owns it; any number may be in flight. The batch's memory, its groups and
 /// inverses too, must outlive it. `deduplicated_saved` is that of the host.
@@ -141,4 +142,5 @@ struct deduplicated_lookup_fn {
 /// are to be expanded at all.
 inline constexpr detail::deduplicated_lookup_fn deduplicated_lookup{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

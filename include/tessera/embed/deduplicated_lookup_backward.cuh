@@ -14,7 +14,9 @@
 #include <tessera/tensor/gather_vectors.cuh>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 struct subtract_number {  // unproven
   std::int64_t const* from;
@@ -46,4 +48,6 @@ struct deduplicated_backward_impl<Exec> {
   static void expand_argmax(Arguments const&...) {}  // no lookup on a device pools by maximum
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -25,7 +25,8 @@
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// In which order the gradients of what several samples share are summed.
 enum class shared_gradients : std::uint8_t {
@@ -153,4 +154,5 @@ inline constexpr detail::deduplicated_lookup_backward_fn deduplicated_lookup_bac
 /// saved, gradients, out, options)`.
 inline constexpr detail::deduplicated_lookup_gradients_fn deduplicated_lookup_gradients{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -13,7 +13,9 @@
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// Four columns of an id's row as it first appears. `column` a multiple of 4.
 template <class Element>
@@ -76,4 +78,6 @@ struct dense_table_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

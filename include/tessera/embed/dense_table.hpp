@@ -16,7 +16,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/table_bytes.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What kernels see of a dense table.
 template <row_element Element>
@@ -170,4 +171,5 @@ class dense_table {
 };
 static_assert(row_store<dense_table<>> && row_store<dense_table<float16>> && row_store<dense_table<scaled_int8>>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -11,7 +11,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/batch.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A block of vectors that a source makes of a batch.
 struct embedding_output {
@@ -60,4 +61,5 @@ concept embedding_source = requires(S& source, S const& held, typename S::execut
   { held.bytes() } -> std::same_as<std::size_t>;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -11,7 +11,8 @@
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Rows that left a table, as they were: what `write_rows` takes. An id that left twice is there twice, its newer row behind.
 struct evicted_rows_view {
@@ -51,4 +52,5 @@ class evicted_rows {
   std::int64_t count_ = 0, dim_ = 0, width_ = 0;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -16,7 +16,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_store.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// When a row was used: the number of the batch, and the time of the table.
 struct table_moment {
@@ -311,4 +312,5 @@ struct evict_lfu {
 };
 static_assert(eviction<evict_lfu>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -18,7 +18,8 @@
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -107,4 +108,5 @@ class basic_expanded_lookup {
 };
 using expanded_lookup = basic_expanded_lookup<host_exec>;
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

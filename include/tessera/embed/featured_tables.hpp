@@ -34,7 +34,8 @@
 #include <tessera/tensor/batch.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -265,4 +266,5 @@ class featured_tables {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -19,7 +19,8 @@
 #include <tessera/embed/row_sums.hpp>
 #include <tessera/embed/row_update.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -99,4 +100,5 @@ void sum_rows_of(host_exec const& exec, char const* call, vector_view<Store cons
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -22,7 +22,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/table_bytes.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A row for each id seen so far, any int64, as far as the policies let it: with the defaults, at the first `locate` of the id, for ever. A
 /// row appears with the values that a dense table of the same options has there. Rows lie in slabs that never move: slots and row pointers
@@ -298,4 +299,5 @@ static_assert(row_store<hash_table<>> && row_store<hash_table<float16>> && row_s
 static_assert(row_store<hash_table<float, admit_by_frequency, evict_lru>> &&
               row_store<hash_table<float, admit_by_probability, evict_lfu>> && row_store<hash_table<float, admit_all, evict_ttl>>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,7 +14,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_store.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// The rows of 2^bits slots, one behind the other, and their states.
 struct row_slab {
@@ -96,4 +97,5 @@ buffer<row_places> places_of(host_exec const& exec, vector_view<host_rows<Elemen
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

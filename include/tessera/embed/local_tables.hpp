@@ -33,7 +33,8 @@
 #include <tessera/tensor/batch.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct local_tables_options {
   shared_gradients sums = shared_gradients::merged;  // of batches whose repeated rows are there once
@@ -245,4 +246,5 @@ class local_tables {
 };
 static_assert(embedding_source<local_tables>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

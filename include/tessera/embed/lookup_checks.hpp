@@ -15,7 +15,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -112,4 +113,5 @@ void check_rows_stay(host_exec const& exec, char const* call, char const* of, st
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -7,7 +7,8 @@
 
 #include <tessera/core/config.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What a lookup does with an id that its store can never hold.
 enum class out_of_range_ids : std::uint8_t {
@@ -28,4 +29,5 @@ inline void count_out_of_range(lookup_options const& options, std::int64_t ids) 
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -12,7 +12,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -61,4 +62,5 @@ struct basic_lookup_saved {
 };
 using lookup_saved = basic_lookup_saved<host_exec>;
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -16,7 +16,9 @@
 #include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/row_order.cuh>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind pooled_id_out_of_range{
     errc::out_of_range, "pooled_lookup: id out of range", {"feature", "table", "row", "position", "id", "rows"}};
@@ -135,4 +137,6 @@ struct pooled_lookup_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

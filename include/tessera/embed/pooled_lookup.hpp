@@ -19,7 +19,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -113,4 +114,5 @@ struct pooled_lookup_fn {
 /// the ids and offsets have wrong is told by `synchronize()`; such ids read as zeros, such rows as empty bags, and neither gets a gradient.
 inline constexpr detail::pooled_lookup_fn pooled_lookup{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

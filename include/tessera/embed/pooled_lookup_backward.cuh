@@ -16,7 +16,9 @@
 #include <tessera/embed/row_gradients.cuh>
 #include <tessera/embed/row_sums.cuh>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// The gradients of one key's bags.
 struct pooled_gradients {
@@ -182,4 +184,6 @@ struct pooled_lookup_backward_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -29,7 +29,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/row_update.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -207,4 +208,5 @@ inline constexpr detail::pooled_lookup_gradients_fn pooled_lookup_gradients{};
 /// `room`. @throws tessera::error shape_mismatch, out_of_range.
 inline constexpr detail::pooled_lookup_weight_gradient_fn pooled_lookup_weight_gradient{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

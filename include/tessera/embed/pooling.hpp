@@ -11,7 +11,8 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// How the rows of a bag become one vector. An empty bag gives zeros.
 enum class pooling : std::uint8_t {
@@ -64,4 +65,5 @@ inline void check_poolings(char const* call, vector_view<pooled_feature const> f
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

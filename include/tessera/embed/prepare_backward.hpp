@@ -16,7 +16,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -115,4 +116,5 @@ struct prepare_backward_fn {
 /// @throws tessera::error shape_mismatch, out_of_range.
 inline constexpr detail::prepare_backward_fn prepare_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -15,7 +15,9 @@
 #include <tessera/embed/row_cache.hpp>
 #include <tessera/embed/row_store.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// Copies a row and its state, a group of `lanes` threads.
 template <class Element>
@@ -127,4 +129,6 @@ struct row_cache_impl<Exec> : locates_in_one<row_cache_impl<Exec>> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

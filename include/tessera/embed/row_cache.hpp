@@ -19,7 +19,8 @@
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What kernels see of a row cache: its lines, which are a bucket table's rows, and the table behind it. Slots [0, lines()) are lines; slot
 /// lines() + id is the row behind.
@@ -198,4 +199,5 @@ class row_cache {
   buffer<std::int64_t, execution_type> leaving_;  // lines whose rows leave in a call, and these ids, by turns
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

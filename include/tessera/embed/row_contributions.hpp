@@ -19,7 +19,8 @@
 #include <tessera/embed/row_order.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -107,4 +108,5 @@ void contribute(host_exec const& exec, vector_view<Feature const> features, keye
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -17,7 +17,9 @@
 #include <tessera/embed/row_sums.cuh>
 #include <tessera/embed/update_rows.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// Where the sums of a table's rows go.
 struct summed_table {
@@ -291,4 +293,6 @@ struct add_row_gradients_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,7 +14,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// The summed gradients of the rows that a batch names, each row once, table by table, slots ascending: handed out instead of an update,
 /// to be clipped, sent, or added up over micro-batches. Slots are valid as long as the store keeps the rows. Move-only. `row_gradients` is
@@ -181,4 +182,5 @@ struct add_row_gradients_fn {
 /// faults with that.
 inline constexpr detail::add_row_gradients_fn add_row_gradients{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

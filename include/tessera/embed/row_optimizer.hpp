@@ -10,7 +10,8 @@
 #include <tessera/core/square_root.hpp>
 #include <tessera/core/update_rules.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// How one touched row changes (see `optimizer_policy`); rows that no id of the batch names do not change.
 template <class O>
@@ -90,4 +91,5 @@ struct rowwise_adam {
 };
 static_assert(row_optimizer<rowwise_adam>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -23,7 +23,8 @@
 
 /// The values of a batch in the order of the rows they name, on a device. All tables are sorted at once: a key is the number of a slot counted
 /// over all tables, tables of few columns first, so that the rows of tables that are updated alike follow each other.
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -340,4 +341,5 @@ struct sort_rows_impl<Exec> {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -16,7 +16,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -209,4 +210,5 @@ class row_order {
   bool ready_ = false;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

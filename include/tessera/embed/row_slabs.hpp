@@ -15,7 +15,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/table_bytes.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Rows and their optimizer states by slot, uninitialised, in slabs that never move. Move-only.
 template <row_element Element>
@@ -82,4 +83,5 @@ class row_slabs {
   std::vector<slab_memory> memories_;  // of the slabs: one for all that a call made room for, as large memory has large pages
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -19,7 +19,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What `locate` did with an id.
 enum class row_status : std::uint8_t {
@@ -272,4 +273,5 @@ concept row_stores = detail::container<T> && row_store<detail::element_in<T>>;
 template <class T>
 concept row_optimizers = row_optimizer<typename detail::one_of<T>::type>;
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -24,7 +24,9 @@
 /// What a backward does with sorted values on a device: sum each row's gradient in canonical order and update the row, each once. A group of
 /// threads a row, each thread four of its columns at a time. Rows that more than `canonical_sum_chunk` values name have their chunks summed
 /// first, a group each, so that no row keeps one group busy for long.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// The gradient of a value and what it is multiplied by. A back end has `Source`, plain data with `value_gradient operator()(Index source)`.
 struct value_gradient {
@@ -428,4 +430,6 @@ void update_rows_on_device(Exec const& exec, char const* call, vector_view<Store
       });
 }
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

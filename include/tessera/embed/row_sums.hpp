@@ -15,7 +15,8 @@
 #include <tessera/embed/row_order.hpp>
 #include <tessera/embed/row_update.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -226,4 +227,5 @@ class row_sums {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -13,7 +13,9 @@
 #include <tessera/embed/pooled_lookup.cuh>
 #include <tessera/embed/row_transfer.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 // One element of a row or of its state a thread.
 template <class Rows>
@@ -121,4 +123,6 @@ struct row_transfer_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

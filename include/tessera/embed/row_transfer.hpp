@@ -13,7 +13,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_store.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -132,4 +133,5 @@ inline constexpr detail::read_rows_fn read_rows{};
 /// `locate` throws, then no weight was written.
 inline constexpr detail::write_rows_fn write_rows{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -20,7 +20,8 @@
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// The random words that round elements [4 * index, 4 * index + 4) of a row to what it stores, where that is not float. They depend on
 /// (seed, step, table, id, element) alone: not on the kind of store, the optimizer, or who updates the row.
@@ -164,4 +165,5 @@ void count_step(vector_view<Store> tables, vector_view<host_rows<Element>> rows)
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,7 +14,9 @@
 #include <tessera/embed/pooled_lookup.cuh>
 #include <tessera/embed/sequence_lookup.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind sequence_id_out_of_range{
     errc::out_of_range, "sequence_lookup: id out of range", {"feature", "table", "position", "id", "rows"}};
@@ -130,4 +132,6 @@ struct sequence_lookup_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

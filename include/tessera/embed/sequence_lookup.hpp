@@ -21,7 +21,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -191,4 +192,5 @@ struct sequence_lookup_fn {
 /// device a matrix may have more rows than its key has values, which stay as they are; of one that has fewer, `synchronize()` tells.
 inline constexpr detail::sequence_lookup_fn sequence_lookup{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -15,7 +15,9 @@
 #include <tessera/embed/sequence_lookup.cuh>
 #include <tessera/embed/sequence_lookup_backward.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// The gradients of one key's values.
 struct sequence_gradients {
@@ -91,4 +93,6 @@ struct sequence_lookup_backward_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -19,7 +19,8 @@
 #include <tessera/embed/row_update.hpp>
 #include <tessera/embed/sequence_lookup.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -79,4 +80,5 @@ inline constexpr detail::sequence_lookup_backward_fn sequence_lookup_backward{};
 /// The summed gradients, handed out instead of an update, as `pooled_lookup_gradients`.
 inline constexpr detail::sequence_lookup_gradients_fn sequence_lookup_gradients{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

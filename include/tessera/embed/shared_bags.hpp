@@ -13,7 +13,8 @@
 #include <tessera/tensor/gather_vectors.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -86,4 +87,5 @@ class shared_bags {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -6,7 +6,8 @@
 
 #include <tessera/core/config.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What a table occupies, in bytes.
 struct table_bytes {
@@ -21,4 +22,5 @@ struct table_bytes {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

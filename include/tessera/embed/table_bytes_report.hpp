@@ -18,7 +18,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/table_bytes.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct table_bytes_report_options {
   vector_view<std::string const> names{};       // one a table, or none: then "table <id>"
@@ -103,4 +104,5 @@ struct table_bytes_report {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

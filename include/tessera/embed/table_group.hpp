@@ -19,7 +19,8 @@
 #include <tessera/embed/row_update.hpp>
 #include <tessera/embed/sequence_lookup.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -136,4 +137,5 @@ class tables_of_kind final : public table_group {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

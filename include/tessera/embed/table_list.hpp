@@ -15,7 +15,8 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/table_group.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 class featured_tables;
@@ -67,4 +68,5 @@ struct table_feature {
   constexpr bool is_largest() const noexcept { return !sequence && pooling == tessera::pooling::max; }
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

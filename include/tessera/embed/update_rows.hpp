@@ -21,7 +21,8 @@
 #include <tessera/embed/row_sums.hpp>
 #include <tessera/embed/row_update.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -113,4 +114,5 @@ struct update_rows_fn {
 /// On a device slots that a table has not are told by `synchronize()`, and passed over.
 inline constexpr detail::update_rows_fn update_rows{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -18,7 +18,8 @@
 #include <tessera/files/atomic_folder.hpp>
 #include <tessera/files/posix_file.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -144,4 +145,5 @@ class staged_file {
   detail::path_handle handle_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -22,7 +22,8 @@
 #include <tessera/core/error.hpp>
 #include <tessera/files/posix_file.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -268,4 +269,5 @@ inline void remove_folder(std::string const& folder, std::string const& name) {
   }
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

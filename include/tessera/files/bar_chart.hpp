@@ -12,7 +12,8 @@
 #include <tessera/core/error.hpp>
 #include <tessera/files/chart_text.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What a part is in every bar of a chart: one colour.
 struct bar_part {
@@ -109,4 +110,5 @@ class bar_drawing {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -16,7 +16,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/files/posix_file.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Whole lines of a file, as raw bytes with their newlines.
 struct line_block {
@@ -131,4 +132,5 @@ class line_blocks {
   std::int64_t block_bytes_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -7,7 +7,8 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// The bytes of elements in a row, in memory order.
 template <class T>
@@ -20,4 +21,5 @@ template <class T>
 vector_view<char> as_writable_bytes(vector_view<T> values)
 noexcept { return {reinterpret_cast<char*>(values.data()), values.size() * static_cast<std::int64_t>(sizeof(T))}; }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

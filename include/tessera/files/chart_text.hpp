@@ -11,7 +11,9 @@
 
 #include <tessera/core/config.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// Text as it stands between tags or in an attribute.
 inline std::string html_text(std::string_view text) {
@@ -49,4 +51,6 @@ inline std::vector<double> axis_ticks(double least, double most, int count) {
   return ticks;
 }
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

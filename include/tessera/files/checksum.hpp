@@ -8,7 +8,8 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -85,4 +86,5 @@ inline std::uint32_t crc32_of(vector_view<char const> bytes) noexcept {
   return sum.value();
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

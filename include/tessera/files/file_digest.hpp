@@ -10,7 +10,8 @@
 #include <tessera/files/checksum.hpp>
 #include <tessera/files/posix_file.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What a file must still be for its contents to be trusted.
 struct file_digest {
@@ -34,4 +35,5 @@ inline file_digest digest_of(std::string const& path) {
   return result;
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

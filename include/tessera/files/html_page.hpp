@@ -17,7 +17,8 @@
 #include <tessera/files/bar_chart.hpp>
 #include <tessera/files/chart_text.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A line of a chart. A NaN or a number beyond 1e300 in `x` or `y` leaves a gap.
 struct chart_series {
@@ -225,4 +226,5 @@ class html_page {
   std::string title_, body_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -17,7 +17,8 @@
 #include <tessera/core/types.hpp>
 #include <tessera/files/posix_file.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -163,4 +164,5 @@ inline nlohmann::json const& json_object(nlohmann::json const& object, std::stri
   return value;
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

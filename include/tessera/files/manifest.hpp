@@ -22,7 +22,8 @@
 #include <tessera/files/file_digest.hpp>
 #include <tessera/files/json.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A file of a folder, and what it must still be.
 struct manifest_section {
@@ -141,4 +142,5 @@ inline void verify_sections(std::string const& folder, manifest const& content) 
              "crc32 " + detail::hexadecimal(found.crc32));
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

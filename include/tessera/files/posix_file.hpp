@@ -17,7 +17,8 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 static_assert(sizeof(::off_t) >= sizeof(std::int64_t), "files of more than 2 GiB need a 64-bit off_t: define _FILE_OFFSET_BITS=64");
 
@@ -159,4 +160,5 @@ inline void write_text(std::string const& path, std::string_view text) {
   file.close();
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -21,7 +21,8 @@
 #include <tessera/files/posix_file.hpp>
 #include <tessera/files/safetensors_header.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
@@ -226,4 +227,5 @@ class safetensors_reader {
   safetensors_header header_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -20,7 +20,8 @@
 #include <tessera/core/error.hpp>
 #include <tessera/files/json.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Element types of the safetensors format.
 enum class safetensors_dtype : std::uint8_t { boolean, u8, i8, f8_e5m2, f8_e4m3, i16, u16, f16, bf16, i32, u32, f32, f64, i64, u64 };
@@ -211,4 +212,5 @@ inline safetensors_header parse_safetensors_header(std::string_view text, std::i
   return header;
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -18,7 +18,8 @@
 #include <tessera/core/types.hpp>
 #include <tessera/files/atomic_folder.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A committed folder `step-000000000123`: what a training run was after that many steps.
 struct step_folder {
@@ -68,4 +69,5 @@ inline void prune_step_folders(std::string const& parent, step_count newest, std
     remove_folder(parent, step_folder_name(folders[static_cast<std::size_t>(i)].step));
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

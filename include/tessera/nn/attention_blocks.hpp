@@ -14,7 +14,8 @@
 #include <tessera/nn/register_tiles.hpp>
 
 /// Attention of one row and one head on one thread, block by block: what jagged_attention cuts its work into.
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -274,4 +275,5 @@ struct attention_blocks {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

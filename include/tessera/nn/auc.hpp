@@ -18,7 +18,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/nn/metrics.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -135,4 +136,5 @@ class exact_auc {
 };
 static_assert(metric<exact_auc>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -17,7 +17,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/nn/metrics.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Which of `bins` equal parts of (0, 1) holds 1/2 + x / (2 (8 + |x|)) for a logit x. Never decreases with x, needs no bounds of x, and
 /// stays fine where clicks are rare: of 16,384 bins one is 0.001 wide at the logit 0, 0.002 at -4 and 0.003 at -7, where equal parts of the
@@ -108,4 +109,5 @@ class binned_auc {
 };
 static_assert(metric<binned_auc>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -12,7 +12,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/nn/metrics.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Clicks predicted beside clicks seen, by equal bins of the predicted probability: what a reliability diagram draws. Mergeable.
 class calibration_curve {
@@ -86,4 +87,5 @@ class calibration_curve {
 };
 static_assert(metric<calibration_curve>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -21,7 +21,8 @@
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/parameters.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Views of a cross layer's parameters: z = mix(x) at full rank, z = mix(x down^T) at low rank; the layer's output is x_0 ∘ z + x.
 template <class T>
@@ -257,4 +258,5 @@ class cross_net {
   buffer<float> parameters_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

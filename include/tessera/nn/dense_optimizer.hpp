@@ -11,7 +11,8 @@
 #include <tessera/core/optimizers.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A policy that asks for nothing that only rows have.
 template <class O>
@@ -114,4 +115,5 @@ struct dense_update_fn {
 /// kind, invalid_argument as `check_optimizer`; then nothing has changed.
 inline constexpr detail::dense_update_fn dense_update{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -15,7 +15,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Columns that `dot_interaction` writes for so many vectors: the first vector, then one product a pair.
 TESSERA_HOST_DEVICE constexpr std::int64_t dot_interaction_width(std::int64_t vectors, std::int64_t dim) noexcept {
@@ -218,4 +219,5 @@ inline constexpr detail::dot_interaction_fn dot_interaction{};
 /// @throws as the forward.
 inline constexpr detail::dot_interaction_backward_fn dot_interaction_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

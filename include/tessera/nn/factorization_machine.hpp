@@ -9,7 +9,8 @@
 #include <tessera/core/multiply_add.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -127,4 +128,5 @@ inline constexpr detail::factorization_machine_fn factorization_machine{};
 /// model, whose backward may have written before. The gradients do not overlap the vectors. @throws as the forward.
 inline constexpr detail::factorization_machine_backward_fn factorization_machine_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

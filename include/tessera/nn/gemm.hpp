@@ -15,7 +15,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A factor of a matrix product: a view read as it is, or transposed.
 struct gemm_operand {
@@ -194,4 +195,5 @@ struct gemm_fn {
 /// @throws tessera::error shape_mismatch for extents that do not fit, or a matrix whose rows overlap each other.
 inline constexpr detail::gemm_fn gemm{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

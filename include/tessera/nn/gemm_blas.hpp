@@ -17,7 +17,8 @@
 #include <tessera/core/error.hpp>
 #include <tessera/nn/gemm.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 // The integer of this CBLAS's interface, 32 or 64 bits wide.
@@ -68,4 +69,5 @@ struct blas_gemm {
 };
 static_assert(gemm_policy<blas_gemm>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -21,7 +21,8 @@
 #include <tessera/core/row_formats.hpp>
 #include <tessera/nn/gemm.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -215,4 +216,5 @@ struct dnnl_bf16_gemm {
 };
 static_assert(gemm_policy<dnnl_bf16_gemm>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

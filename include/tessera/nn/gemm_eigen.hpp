@@ -22,7 +22,8 @@
 
 #include <tessera/nn/gemm.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Products by Eigen's blocked kernel, on the calling thread alone even where Eigen has been given threads of its own. Its packing buffers
 /// are the workspace, so it allocates nothing.
@@ -68,4 +69,5 @@ struct eigen_gemm {
 };
 static_assert(gemm_policy<eigen_gemm>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

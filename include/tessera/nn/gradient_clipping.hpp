@@ -12,7 +12,8 @@
 #include <tessera/core/update_rules.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct clip_options {
   bool error_if_nonfinite = false;  // an infinite or NaN norm is thrown as an error before anything changes
@@ -140,4 +141,5 @@ inline constexpr detail::clip_global_norm_fn clip_global_norm{};
 /// `limit` >= 0. @throws tessera::error invalid_argument.
 inline constexpr detail::clip_values_fn clip_values{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

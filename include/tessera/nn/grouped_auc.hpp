@@ -20,7 +20,8 @@
 #include <tessera/nn/auc.hpp>
 #include <tessera/nn/metrics.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What `grouped_auc::value` finds.
 struct grouped_auc_value {
@@ -124,4 +125,5 @@ class grouped_auc {
 };
 static_assert(metric<grouped_auc>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

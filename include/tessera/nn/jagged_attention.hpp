@@ -16,7 +16,8 @@
 #include <tessera/nn/gemm.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Heads lie side by side in a vector, dim / heads floats each.
 struct attention_options {
@@ -236,4 +237,5 @@ inline constexpr detail::jagged_attention_fn jagged_attention{};
 /// that is read. Sums go in the order of the row whatever the threads. Errors as the forward.
 inline constexpr detail::jagged_attention_backward_fn jagged_attention_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -13,7 +13,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/nn/register_tiles.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Views of a layer norm's parameters, (dim,) each.
 template <class T>
@@ -229,4 +230,5 @@ inline constexpr detail::layer_norm_again_fn layer_norm_again{};
 /// `x_gradient` may be `gradient`. Those of the parameters are summed by 128 rows, then over those sums in order.
 inline constexpr detail::layer_norm_backward_fn layer_norm_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

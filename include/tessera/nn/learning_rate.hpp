@@ -12,7 +12,8 @@
 #include <tessera/core/optimizers.hpp>
 #include <tessera/core/types.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// The learning rate of a step, 1 during the first: a pure function, so a run that resumes at a step continues with its rate.
 template <class S>
@@ -104,4 +105,5 @@ void set_learning_rate(O& optimizer, S const& schedule, step_count step) {
   set_learning_rate(optimizer, schedule(step));
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

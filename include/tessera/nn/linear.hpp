@@ -14,7 +14,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/nn/gemm.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What follows a layer. As in PyTorch, a ReLU lets NaN through: a training that diverges must show.
 enum class activation : std::uint8_t { identity, relu };
@@ -167,4 +168,5 @@ inline constexpr detail::linear_backward_input_fn linear_backward_input{};
 /// Turns the gradient of y = relu(z) into that of z, in place. `relu_backward(exec, y, gradient)`: both (samples, columns).
 inline constexpr detail::relu_backward_fn relu_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,7 +14,8 @@
 #include <tessera/core/for_each_index.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// 1 / (1 + e^-x), exact at both ends.
 TESSERA_HOST_DEVICE inline float sigmoid(float x) noexcept {
@@ -243,4 +244,5 @@ inline constexpr detail::sigmoid_forward_fn sigmoid_forward{};
 /// Turns the gradient by the probabilities into that by the logits, in place; both (n,). @throws tessera::error shape_mismatch.
 inline constexpr detail::sigmoid_backward_fn sigmoid_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

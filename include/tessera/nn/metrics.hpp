@@ -13,7 +13,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What is known of the samples seen so far. `add(…)` takes samples, each metric its own arguments, and adds all or, when it throws, nothing;
 /// `merge(other)` makes two of one kind into the metric of the samples of both; `clear()` forgets them and keeps the memory;
@@ -242,4 +243,5 @@ class regression_metrics {
 };
 static_assert(metric<regression_metrics>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

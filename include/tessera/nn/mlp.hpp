@@ -18,7 +18,8 @@
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/parameters.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What a backward of an MLP needs of its forward: the caller owns it, any number may be in flight. x and y must outlive it.
 struct mlp_saved {
@@ -215,4 +216,5 @@ class mlp {
   vector_view<float> parameters_;  // in `own_`, or in the caller's memory
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

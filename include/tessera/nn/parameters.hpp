@@ -8,7 +8,8 @@
 
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Which ranks hold the same copy of a dense parameter and sum its gradients.
 enum class replication : std::uint8_t { everywhere, tower, one_rank };
@@ -21,4 +22,5 @@ struct parameter_block {
   replication group = replication::everywhere;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -12,7 +12,8 @@
 #include <tessera/core/view.hpp>
 
 /// Small products whose sums stay in vector registers, transposition and powers of two: what attention on the host is made of.
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -190,4 +191,5 @@ void transpose_scaled(matrix_view<float const> m, float factor, float* to, std::
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -13,7 +13,8 @@
 #include <tessera/tensor/jagged_vectors.hpp>
 #include <tessera/tensor/pool_segments.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// How the vectors of a sequence become one; of a row of length 0 become zeros.
 enum class sequence_pooling : std::uint8_t { mean, sum, last };
@@ -79,4 +80,5 @@ inline constexpr detail::pool_sequences_fn pool_sequences{};
 /// The gradient by the vectors, overwritten, from that of what was pooled: `pool_sequences_backward(exec, gradient, mode, in_gradient)`.
 inline constexpr detail::pool_sequences_backward_fn pool_sequences_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -25,7 +25,8 @@
 #include <tessera/nn/target_pairs.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What a backward of target attention needs of its forward: the caller owns it, any number may be in flight. Vectors of history and targets
 /// must outlive it.
@@ -373,4 +374,5 @@ class target_attention {
   mlp net_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -15,7 +15,8 @@
 #include <tessera/tensor/jagged_vectors.hpp>
 
 /// Pairs of a sample and a vector of its history, a chunk of them at a time: what target_attention goes through.
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -154,4 +155,5 @@ inline float dot_of_vectors(float const* a, float const* b, std::int64_t n) noex
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -18,7 +18,8 @@
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/parameters.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What a backward of task heads needs of their forward: the caller owns it, any number may be in flight. x and y must outlive it.
 struct task_heads_saved {
@@ -176,4 +177,5 @@ class task_heads {
   std::vector<mlp> heads_;  // in `parameters_`
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

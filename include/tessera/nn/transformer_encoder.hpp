@@ -23,7 +23,8 @@
 #include <tessera/nn/transformer_layer.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Shape and start of an encoder. Each matrix is uniform with the variance 2 / (in + out) of Glorot and Bengio, AISTATS 2010, queries, keys
 /// and values each a matrix; positions are uniform with a deviation of 0.02; gains are 1, biases 0.
@@ -394,4 +395,5 @@ class transformer_encoder {
   buffer<float> parameters_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,7 +14,8 @@
 #include <tessera/nn/linear.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Views of the parameters of a transformer's layer.
 template <class T>
@@ -156,4 +157,5 @@ struct transformer_layer {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

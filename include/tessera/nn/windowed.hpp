@@ -10,7 +10,8 @@
 #include <tessera/core/error.hpp>
 #include <tessera/nn/metrics.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct window_options {
   std::int64_t buckets = 8;             // states kept; more follow the window's edge more closely
@@ -73,4 +74,5 @@ class windowed {
   M spare_;  // empty between additions
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

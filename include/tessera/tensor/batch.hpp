@@ -10,7 +10,8 @@
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Whether every embedding row of a batch is known to be replicated everywhere (hot), or some are not (cold), or nobody asked (mixed).
 enum class batch_class : std::uint8_t { mixed, hot, cold };
@@ -36,4 +37,5 @@ struct batch_view {
 };
 static_assert(std::is_trivially_copyable_v<batch_view>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -22,7 +22,9 @@
 
 // The result is the input in the order of a stable sort by bucket. So each value gets its bucket, values are sorted by the few bits that a
 // bucket has, and a row of the result begins at the first of its bucket's values that stands in the row or behind it, found by search.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind no_bucket{
     errc::out_of_range, "bucketize: no bucket for an id", {"key", "row", "position", "id", "buckets", "id in the bucket"}};
@@ -241,4 +243,6 @@ struct bucketize_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -21,7 +21,8 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Where an id goes, and what it is called there.
 struct placed_id {
@@ -360,4 +361,5 @@ struct bucketize_fn {
 /// first id for which the policy has no bucket, or an id there that T cannot hold; invalid_argument, shape_mismatch.
 inline constexpr detail::bucketize_fn bucketize{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -17,7 +17,8 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -245,4 +246,5 @@ inline constexpr detail::concat_rows_fn concat_rows{};
 /// @throws tessera::error invalid_argument naming a part, shape_mismatch.
 inline constexpr detail::split_keys_fn split_keys{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,7 +14,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -127,4 +128,5 @@ inline constexpr detail::concat_vectors_fn concat_vectors{};
 /// Errors as concat_vectors.
 inline constexpr detail::split_vectors_fn split_vectors{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -22,7 +22,9 @@
 // lowers the number of the sample that stands there, or goes on; so the one that remains is the first, whoever came when.
 //
 // Bytes: each grouped value is read once to be hashed and, of a row that comes again, twice to be compared.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// The bytes of a value as words, for bits to be compared and hashed.
 template <class T>
@@ -221,4 +223,6 @@ struct deduplicate_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

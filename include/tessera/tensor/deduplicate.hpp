@@ -20,7 +20,8 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -317,4 +318,5 @@ struct deduplicate_fn {
 /// do not fit the keys. Source: RecD, Section 4.2.
 inline constexpr detail::deduplicate_fn deduplicate{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -19,7 +19,8 @@
 #include <tessera/tensor/row_copies.hpp>
 #include <tessera/tensor/run_overlaps.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -215,4 +216,5 @@ struct deduplicate_partial_fn {
 /// offset more an id, 64 bytes a row. @throws tessera::error shape_mismatch naming a key with other rows. Source: RecD, Section 7; the search is Knuth, Morris and Pratt's.
 inline constexpr detail::deduplicate_partial_fn deduplicate_partial{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

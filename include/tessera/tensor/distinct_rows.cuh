@@ -18,7 +18,9 @@
 
 // From "which samples have one row" to an IKJT, in the order of the rows' first samples. The host waits once: for how many rows each group
 // keeps, and how many values they have.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// Of each group and sample of the result, (groups, samples): `leaders`, the first sample with the same row; `rows`, which row of the input
 /// they take, or a negative number: one of no values. `ungrouped` (samples,): the row taken in keys without a group. nullptr: row i.
@@ -168,4 +170,6 @@ inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> distinct_batch(Exec c
       batch_of_ranges(exec, call, in, ranges, result_rows, told, counts.back()), keys_per_group, std::move(inverses), samples);
 }
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -15,7 +15,9 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.cuh>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind no_distinct_row{errc::out_of_range, "expand: no such row", {"key", "sample", "row", "rows"}};
 
@@ -65,4 +67,6 @@ struct expand_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -17,7 +17,8 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -77,4 +78,5 @@ struct expand_fn {
 /// Rows of vectors are expanded by `select_vectors`, whose indices are the inverse.
 inline constexpr detail::expand_fn expand{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -15,7 +15,9 @@
 #include <tessera/tensor/partial_inverse_keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.cuh>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind no_run_holds{
     errc::out_of_range, "expand_partial: a slice that no run holds", {"key", "sample", "begin", "length", "runs"}};
@@ -60,4 +62,6 @@ struct expand_partial_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -17,7 +17,8 @@
 #include <tessera/tensor/partial_inverse_keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -83,4 +84,5 @@ struct expand_partial_fn {
 /// number of values unless `room` tells it. Vectors of the runs' ids are expanded by `select_slices`.
 inline constexpr detail::expand_partial_fn expand_partial{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

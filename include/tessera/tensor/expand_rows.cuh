@@ -22,7 +22,9 @@
 
 // How many rows come out, per key, and how many values, the host learns in one wait. A row of the result then finds by search the row that it
 // repeats.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind negative_repeat{errc::invalid_argument, "expand_rows: negative repeat", {"row", "repeat"}};
 inline constexpr fault_kind negative_repeat_of_key{errc::invalid_argument, "expand_rows: negative repeat", {"key", "row", "repeat"}};
@@ -166,4 +168,6 @@ struct expand_rows_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

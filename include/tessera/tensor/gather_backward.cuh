@@ -15,7 +15,9 @@
 
 // Where sources may come again they are sorted with their positions, stably, and the thread of the first of equal ones adds up their
 // gradients in order, as the host does: the same bits, at the price that one thread has all of a source that comes very often.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind no_source{errc::out_of_range, "gather_backward: no such source", {"position", "source", "values"}};
 inline constexpr fault_kind source_twice{errc::invalid_argument, "gather_backward: a source twice", {"source", "position"}};
@@ -119,4 +121,6 @@ struct gather_backward_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

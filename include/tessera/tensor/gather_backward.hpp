@@ -14,7 +14,8 @@
 #include <tessera/core/radix_sort.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 struct gather_backward_options {
   bool distinct_sources = false;  // no source comes twice: a promise, which saves sorting them
@@ -101,4 +102,5 @@ struct gather_backward_fn {
 /// `out` is as it was, on a device without what that source had brought; in a checked build invalid_argument where a promised source comes twice.
 inline constexpr detail::gather_backward_fn gather_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

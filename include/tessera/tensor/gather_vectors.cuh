@@ -13,7 +13,9 @@
 #include <tessera/tensor/jagged_vectors.cuh>
 #include <tessera/tensor/select_vectors.cuh>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 struct tell_of_missing_row {  // unproven
   std::int64_t const* indices;
@@ -100,4 +102,6 @@ struct gather_vectors_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -17,7 +17,8 @@
 #include <tessera/tensor/jagged_vectors.hpp>
 #include <tessera/tensor/select_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -224,4 +225,5 @@ inline constexpr detail::gather_vectors_fn gather_vectors{};
 /// index that names no row gets no gradient. Errors as the forward.
 inline constexpr detail::gather_vectors_backward_fn gather_vectors_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -21,7 +21,8 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/transform_ids.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What becomes of a batch's ids before lookup, as steps in order, over KJT and IKJT alike; built once, for keys of these names.
 ///
@@ -168,4 +169,5 @@ class id_pipeline {
   std::tuple<detail::placed_step<Exec, Steps>...> steps_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

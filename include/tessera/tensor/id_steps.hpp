@@ -20,7 +20,8 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/transform_ids.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A step of an `id_pipeline` for these keys, in this order, or for all but these.
 template <class Step>
@@ -248,4 +249,5 @@ using placed_step = typename decltype(kind_of_step<Exec, typename bare_step<Step
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -23,7 +23,8 @@
 #include <tessera/tensor/transform_ids.hpp>
 #include <tessera/tensor/truncate_rows.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// The key that a transform makes a function for.
 struct transformed_key {
@@ -261,4 +262,5 @@ struct truncate_ids {
 static_assert(id_transform<hash_ids> && id_transform<modulo_ids> && id_transform<clip_ids> && id_transform<bin_ids> &&
               id_transform<map_ids>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -16,7 +16,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Keys [first_key, first_key + keys) of a batch, of which only distinct rows are kept: two samples share a row where they have the same
 /// values in every key of the group. Source: RecD, Section 4.2 (grouped IKJTs).
@@ -177,4 +178,5 @@ class inverse_keyed_jagged {
   std::int64_t samples_ = 0;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -20,7 +20,8 @@
 #include <tessera/core/scan.hpp>
 #include <tessera/core/view.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Rows of different length: row i is values[offsets[i], offsets[i + 1]). A view of a part shares `values` with the whole, so
 /// offsets[0] need not be 0. Operations on the host refuse rows that reach past `room`. Trivially copyable.
@@ -284,4 +285,5 @@ std::ostream& operator<<(std::ostream& out, jagged_view<T, Offset> view) {
   return out;
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

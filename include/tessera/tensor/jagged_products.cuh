@@ -13,7 +13,9 @@
 #include <tessera/tensor/jagged_products.hpp>
 #include <tessera/tensor/jagged_vectors.cuh>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr int product_tile_rows = 32;
 inline constexpr int product_tile_columns = 64;
@@ -195,4 +197,6 @@ struct jagged_products_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

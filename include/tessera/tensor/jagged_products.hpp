@@ -15,7 +15,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -225,4 +226,5 @@ inline constexpr detail::jagged_jagged_product_fn jagged_jagged_product{};
 /// `jagged_jagged_product_backward(exec, a, b, gradient, a_gradient, b_gradient)`: shapes and errors as the forward.
 inline constexpr detail::jagged_jagged_product_backward_fn jagged_jagged_product_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

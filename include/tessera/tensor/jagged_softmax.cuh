@@ -11,7 +11,9 @@
 #include <tessera/tensor/jagged_softmax.hpp>
 #include <tessera/tensor/jagged_vectors.cuh>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 // A thread has a pack of columns of one row, in order, and so has its own sums; neighbours have the columns beside. Each vector is read
 // three times and written twice, of which short rows see the device's memory once each: 8 * dim bytes a vector.
@@ -109,4 +111,6 @@ struct jagged_softmax_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -11,7 +11,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -144,4 +145,5 @@ inline constexpr detail::jagged_softmax_fn jagged_softmax{};
 /// from the same `y`. Errors as the forward.
 inline constexpr detail::jagged_softmax_backward_fn jagged_softmax_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -19,7 +19,9 @@
 
 /// What the back ends for devices of the primitives over rows of vectors share: the checks of their rows, and how vectors are cut into packs
 /// of columns, one a thread at a time.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind offsets_past_values{
     errc::out_of_range, "offsets reach past the values", {"first offset", "last offset", "values"}};
@@ -311,4 +313,6 @@ TESSERA_DEVICE void read_ahead(std::int64_t first, std::int64_t last, Read const
   for (; first < last; ++first) use(first, read(first));
 }
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -15,7 +15,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Rows of vectors, of different length, such as the embeddings of sequences: row i is the vectors [offsets[i], offsets[i + 1]) of `values`.
 /// A view of a part shares `values` with the whole, so offsets[0] need not be 0. Trivially copyable.
@@ -235,4 +236,5 @@ void fill_vectors(matrix_view<T> to, T value) noexcept {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

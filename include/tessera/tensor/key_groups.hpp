@@ -9,7 +9,8 @@
 
 #include <tessera/core/error.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// An order of keys in which those of a group lie side by side, and all grouped ones first, as an IKJT has them.
 struct key_groups {
@@ -56,4 +57,5 @@ inline key_groups group_keys(std::vector<std::string> const& keys, std::vector<s
   return result;
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

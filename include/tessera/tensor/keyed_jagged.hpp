@@ -18,7 +18,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A batch of sparse features (KJT), key-major: all rows of key 0, then of key 1, … Every key counts its own rows. A view of some of the
 /// keys shares all memory with the whole, so first_row[0] need not be 0. Trivially copyable; keys are integers here, their names stay with
@@ -320,4 +321,5 @@ std::ostream& operator<<(std::ostream& out, keyed_jagged<T, Offset> const& batch
   return out << '}';
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -22,7 +22,9 @@
 
 // Each value of a tile of the mask gets its rank among the kept values of the tile, each tile the number of those before it. Bytes a value:
 // its mask twice, its rank of 2 bytes written and read, and what stays is read and written; a row costs two offsets and a rank.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr int mask_threads = 256;
 inline constexpr int mask_bytes = 8;  // a thread
@@ -179,4 +181,6 @@ struct masked_select_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -15,7 +15,8 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -121,4 +122,5 @@ struct masked_select_fn {
 /// mask has bytes unless `room` tells less. @throws tessera::error shape_mismatch. Backward: `gather_backward`.
 inline constexpr detail::masked_select_fn masked_select{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

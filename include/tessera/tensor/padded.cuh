@@ -16,7 +16,9 @@
 
 // A row of the matrix is written by a power of two of neighbouring threads, up to 32, a packet each at a time; long rows are cut into chunks
 // of some packets a thread. Bytes: the values that stay are read once, the matrix is written once, two offsets a chunk are read.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr int padded_threads = 256;
 inline constexpr std::int64_t padded_packets = 4;  // of a chunk, a thread
@@ -132,4 +134,6 @@ struct padded_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -15,7 +15,8 @@
 #include <tessera/tensor/row_copies.hpp>
 #include <tessera/tensor/truncate_rows.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -98,4 +99,5 @@ inline constexpr detail::to_padded_fn to_padded{};
 /// shape_mismatch. Backward: `to_padded` with padding 0.
 inline constexpr detail::from_padded_fn from_padded{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -10,7 +10,9 @@
 #include <tessera/tensor/jagged_vectors.cuh>
 #include <tessera/tensor/padded_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 template <class Pack>
 TESSERA_DEVICE Pack filled_pack(float value) {
@@ -76,4 +78,6 @@ struct padded_vectors_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -13,7 +13,8 @@
 #include <tessera/tensor/jagged_vectors.hpp>
 #include <tessera/tensor/row_copies.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// How rows of vectors fit a width.
 struct padded_vectors_options {
@@ -115,4 +116,5 @@ inline constexpr detail::to_padded_vectors_fn to_padded_vectors{};
 /// Its backward is `to_padded_vectors(exec, gradient, in_gradient, {.keep})`, padded with 0. Errors as there.
 inline constexpr detail::from_padded_vectors_fn from_padded_vectors{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

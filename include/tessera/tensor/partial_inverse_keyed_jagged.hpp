@@ -17,7 +17,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Neighbouring values of a run: [begin, begin + length) of the values that all runs lie in.
 template <class Offset = std::int64_t>
@@ -156,4 +157,5 @@ class partial_inverse_keyed_jagged {
   std::int64_t samples_ = 0;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -13,7 +13,9 @@
 #include <tessera/tensor/permute_keys.hpp>
 #include <tessera/tensor/row_copies.cuh>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 template <device_execution Exec>
 struct permute_keys_impl<Exec> {
@@ -33,4 +35,6 @@ struct permute_keys_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,7 +14,8 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -70,4 +71,5 @@ struct permute_keys_fn {
 /// `gather_backward`.
 inline constexpr detail::permute_keys_fn permute_keys{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -10,7 +10,9 @@
 #include <tessera/tensor/jagged_vectors.cuh>
 #include <tessera/tensor/pool_segments.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 // A thread has a pack of columns of one row, whose vectors it takes in order; neighbours have the columns beside. So each vector is read
 // once: 4 * dim bytes of it, and as many a row written, beside the offsets' 8.
@@ -124,4 +126,6 @@ struct pool_segments_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -13,7 +13,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// How the vectors of a row become one, column by column. An empty row gives 0.
 enum class segment_pooling : std::uint8_t {
@@ -167,4 +168,5 @@ inline constexpr detail::pool_segments_fn pool_segments{};
 /// largest values the first in the row gets its gradient, the others 0. Only `max` reads the vectors of `in`. Errors as the forward.
 inline constexpr detail::pool_segments_backward_fn pool_segments_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -11,7 +11,9 @@
 
 // Work on numbers that belong to ranges of any length, as values do to rows: it is cut into tiles of equal size, and which range a number belongs
 // to is found by search, so ranges may be as skewed as they like.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 template <class T>
 TESSERA_HOST_DEVICE constexpr T lesser(T a, T b) noexcept {
@@ -119,4 +121,6 @@ void launch_tiles(Exec const& exec, Start const* starts, std::int64_t ranges, st
     exec.launch({.blocks = blocks_for(most, kernel::tile), .shared_bytes = kernel::shared_bytes}, kernel{starts, ranges, most, part});
 }
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

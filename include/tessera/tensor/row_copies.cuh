@@ -25,7 +25,9 @@
 //
 // Bytes a value: read once, written once. Bytes a row: a run reads and writes one offset; a range writes and reads its length, its begin, its
 // sum and its offset besides what its operation reads.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// Where a range of the result is copied from.
 template <class T>
@@ -330,4 +332,6 @@ std::vector<std::int64_t> first_rows_of(keyed_jagged_view<T, Offset> in) {
   return result;
 }
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -17,7 +17,8 @@
 #include <tessera/tensor/jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Which values of a row stay when not all do.
 enum class kept_values { first, last };
@@ -178,4 +179,5 @@ keyed_jagged<std::remove_const_t<T>, Offset> batch_of_ranges(host_exec const& ex
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

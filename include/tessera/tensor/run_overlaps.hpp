@@ -10,7 +10,9 @@
 #include <tessera/core/config.hpp>
 
 // How the lists of one session and feature come to share runs: each list, one after the other, is laid where it overlaps a run longest.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// Values that follow each other, and their weights or nullptr.
 template <class T>
@@ -230,4 +232,6 @@ class session_runs {
   std::int64_t count_ = 0, values_ = 0, top_ = 0;
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

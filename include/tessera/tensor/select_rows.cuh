@@ -19,7 +19,9 @@
 #include <tessera/tensor/row_copies.cuh>
 #include <tessera/tensor/select_rows.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind no_row{errc::out_of_range, "select_rows: no such row", {"position", "index", "rows"}};
 inline constexpr fault_kind no_sample{errc::out_of_range, "select_rows: no such sample", {"position", "index", "samples"}};
@@ -156,4 +158,6 @@ struct select_rows_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

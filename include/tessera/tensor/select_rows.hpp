@@ -18,7 +18,8 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -183,4 +184,5 @@ struct select_rows_fn {
 /// become more than an Offset counts. Backward: `gather_backward`.
 inline constexpr detail::select_rows_fn select_rows{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -13,7 +13,9 @@
 #include <tessera/tensor/select_slices.hpp>
 #include <tessera/tensor/select_vectors.cuh>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind past_the_vectors{
     errc::out_of_range, "a slice that reaches past the vectors", {"slice", "begin", "length", "first value", "vectors"}};
@@ -133,4 +135,6 @@ struct select_slices_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -19,7 +19,8 @@
 #include <tessera/tensor/jagged_vectors.hpp>
 #include <tessera/tensor/partial_inverse_keyed_jagged.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -192,4 +193,5 @@ inline constexpr detail::select_slices_fn select_slices{};
 /// what the library that sorts asks for. On a device the same bits but for the sign of a zero and those of a NaN. Errors as the forward.
 inline constexpr detail::select_slices_backward_fn select_slices_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -16,7 +16,9 @@
 #include <tessera/tensor/jagged_vectors.cuh>
 #include <tessera/tensor/select_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind no_such_row{errc::out_of_range, "no such row", {"position", "index", "rows"}};
 inline constexpr fault_kind not_the_length_selected{
@@ -201,4 +203,6 @@ struct select_vectors_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

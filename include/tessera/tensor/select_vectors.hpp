@@ -18,7 +18,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -197,4 +198,5 @@ inline constexpr detail::select_vectors_fn select_vectors{};
 /// for. Errors as the forward.
 inline constexpr detail::select_vectors_backward_fn select_vectors_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -13,7 +13,9 @@
 #include <tessera/tensor/row_copies.cuh>
 #include <tessera/tensor/slice_rows.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 template <device_execution Exec>
 struct slice_rows_impl<Exec> {
@@ -26,4 +28,6 @@ struct slice_rows_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

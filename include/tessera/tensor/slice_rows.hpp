@@ -15,7 +15,8 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -99,4 +100,5 @@ struct slice_rows_fn {
 /// out_of_range naming a key without these rows, shape_mismatch. Backward: `gather_backward`.
 inline constexpr detail::slice_rows_fn slice_rows{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

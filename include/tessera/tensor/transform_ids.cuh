@@ -15,7 +15,9 @@
 #include <tessera/tensor/transform_ids.hpp>
 
 // Tiles of values, each through all functions in registers: 8 bytes read and written an id, however many functions there are.
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 inline constexpr fault_kind unfit_id_there{errc::out_of_range, unfit_id, {"key", "id", "result"}};
 
@@ -82,4 +84,6 @@ struct transform_ids_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -17,7 +17,8 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A function of ids, `f(id)`, or of a key's number and ids, `f(key, id)`. On a device it is plain data, called there.
 template <class F>
@@ -149,4 +150,5 @@ struct transform_ids_fn {
 /// may have changed then.
 inline constexpr detail::transform_ids_fn transform_ids{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -15,7 +15,9 @@
 #include <tessera/tensor/row_copies.cuh>
 #include <tessera/tensor/truncate_rows.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 template <class Offset, class Write>
 struct cut_row {  // unproven
@@ -74,4 +76,6 @@ struct truncate_rows_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

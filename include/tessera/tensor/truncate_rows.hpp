@@ -17,7 +17,8 @@
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -132,4 +133,5 @@ struct truncate_rows_fn {
 /// the input does not say its room, the call waits for the number of values unless `room` tells it. @throws tessera::error invalid_argument for a negative `most`, shape_mismatch. Backward: `gather_backward`.
 inline constexpr detail::truncate_rows_fn truncate_rows{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -10,7 +10,9 @@
 #include <tessera/tensor/jagged_vectors.cuh>
 #include <tessera/tensor/vector_arithmetic.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 // Each of these moves 12 * dim bytes a vector of the result, beside 16 a row.
 template <class Offset, class Pack, class Operation>
@@ -101,4 +103,6 @@ struct combine_vectors_impl<Exec> {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

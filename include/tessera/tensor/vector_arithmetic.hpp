@@ -12,7 +12,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -169,4 +170,5 @@ inline constexpr detail::combine_vectors_fn<detail::multiply_elements> multiply_
 /// written may be an operand; `in_gradient` may be `gradient` where the other operand is dense.
 inline constexpr detail::multiply_vectors_backward_fn multiply_vectors_backward{};
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

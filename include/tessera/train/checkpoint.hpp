@@ -28,7 +28,8 @@
 #include <tessera/train/checkpoint_tables.hpp>
 #include <tessera/train/trainer.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What is beside the tensors of a checkpoint.
 struct checkpoint_state {
@@ -303,4 +304,5 @@ void load_trainer(host_exec const& exec, open_checkpoint const& from, Trainer& r
   for (std::size_t t = 0; t < table_steps.size(); ++t) model.tables()[t].set_steps(table_steps[t]);
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

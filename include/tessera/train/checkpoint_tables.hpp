@@ -27,7 +27,8 @@
 /// `table.<n>.weight` (rows, dim) in the type of its elements, `.step` (rows,) where a row shares a scale: the size of its steps, `.state`
 /// (rows, state width), and where the store is hashed `.ids` (rows,). Where it has policies, also `.clock` (batch, whether the time was set, the time), and what they remember under their names: of each row
 /// (`.lru`, `.lfu`, `.ttl`), which then stand in the order in which they would leave, and of ids without rows (`.sightings`).
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -325,4 +326,5 @@ class tables_reader {
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

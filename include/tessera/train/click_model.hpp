@@ -27,7 +27,8 @@
 #include <tessera/train/click_net.hpp>
 #include <tessera/train/feature_interaction.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What a click model's backward needs of its forward. The caller owns it, any number may be in flight; the batch must outlive it.
 template <feature_interaction Interaction>
@@ -168,4 +169,5 @@ using dcn = click_model<Store, Gemm, cross_layers>;
 template <row_store Store, gemm_policy Gemm>
 using deepfm = click_model<Store, Gemm, factorization>;
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

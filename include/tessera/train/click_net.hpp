@@ -22,7 +22,8 @@
 #include <tessera/nn/parameters.hpp>
 #include <tessera/train/feature_interaction.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// The dense shape of a click model; its tables and its interaction's options come separately.
 struct click_model_options {
@@ -219,4 +220,5 @@ inline void check_model_batch(char const* model, std::int64_t dense, std::int64_
 
 }  // namespace detail
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

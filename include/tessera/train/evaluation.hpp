@@ -11,7 +11,8 @@
 #include <tessera/nn/metrics.hpp>
 #include <tessera/tensor/batch.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// What a model is worth on a data set, each sample counting once. Mergeable, as its parts are.
 struct evaluation {
@@ -53,4 +54,5 @@ evaluation evaluate(Exec const& exec, Model const& model, Reader& reader) {
   return evaluate(exec, model, reader, [](batch_view const&, vector_view<float const>) {});
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

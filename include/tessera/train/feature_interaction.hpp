@@ -20,7 +20,8 @@
 #include <tessera/nn/gemm_eigen.hpp>
 #include <tessera/nn/parameters.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// How a click model lets a sample's vectors meet: `vectors` of `dim` elements, the first made of the dense features if there are any, each
 /// other one pooled from a table. It reads them side by side in one matrix (samples, vectors * dim), of any row stride, and writes what the
@@ -208,4 +209,5 @@ class factorization {
 };
 static_assert(feature_interaction<factorization>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -18,7 +18,8 @@
 #include <tessera/nn/parameters.hpp>
 #include <tessera/train/session_pooling.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// One of several kinds of pooling, chosen at run time by the type of its options: one branch a group and stage, the bits are those of the
 /// kind alone. `Poolings` are different types, and so are their options.
@@ -130,4 +131,5 @@ class pooling_choice<Poolings...>::saved {
 };
 static_assert(session_pooling<pooling_choice<encoder_pooling, target_pooling>>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,11 +14,12 @@
 #include <tessera/files/manifest.hpp>
 #include <tessera/files/safetensors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 inline std::string vocabulary_tensor(std::size_t feature) { return "vocabulary." + std::to_string(feature); }
-}
+}  // namespace detail
 
 /// Writes a fitted preprocessing as `preprocessing.safetensors`: `dense_columns`, `dense_means`, `dense_deviations`, `sparse_columns`,
 /// `vocabulary.<sparse feature>`, and the options as metadata. @throws tessera::error io_error.
@@ -76,4 +77,5 @@ inline preprocessing load_preprocessing(host_exec const& exec, std::string const
   return preprocessing(exec, std::move(state));
 }
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

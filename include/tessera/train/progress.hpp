@@ -10,7 +10,8 @@
 
 #include <tessera/core/config.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// How far a job is, for a person: one line that is redrawn ten times a second on a terminal, a plain line every ten seconds elsewhere.
 class progress {
@@ -60,4 +61,5 @@ class progress {
   bool drawn_ = false;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -36,7 +36,8 @@
 #include <tessera/train/session_pooling.hpp>
 #include <tessera/train/session_sequences.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// A click model that also pools sequences: the first keys of a batch, in groups, each group's rows put together and made one vector by
 /// `Pooling`; the other keys are bags, as in `click_model`. Where a batch's repeated rows are there once, lookups and poolings run once a
@@ -399,4 +400,5 @@ class session_model {
   std::vector<std::string> pooling_names_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

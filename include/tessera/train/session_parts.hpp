@@ -17,7 +17,8 @@
 #include <tessera/train/session_pooling.hpp>
 #include <tessera/train/session_sequences.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Features whose sequences are pooled together, to one vector a sample.
 template <session_pooling Pooling>
@@ -59,4 +60,5 @@ struct session_model_saved : click_net_saved<Interaction> {  // its vectors: the
   session_times times;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

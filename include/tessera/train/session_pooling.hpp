@@ -23,7 +23,8 @@
 #include <tessera/tensor/gather_vectors.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// The distinct sequences of a group of features, and which of them each sample has.
 struct shared_sequences {
@@ -195,4 +196,5 @@ class target_pooling {
 };
 static_assert(session_pooling<target_pooling>);
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -14,7 +14,9 @@
 #include <tessera/tensor/select_vectors.hpp>
 #include <tessera/train/session_pooling.hpp>
 
-namespace tessera::inline TESSERA_ABI::detail {
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
 
 /// The sequences of a group of keys, put together row by row, and later their gradients. A single key's vectors are looked up where they stay,
 /// and its gradients read where they are. Where rows are put together or expanded, vectors are first looked up into the memory of the gradients
@@ -129,4 +131,6 @@ struct group_sequences {
   }
 };
 
-}  // namespace tessera::inline TESSERA_ABI::detail
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

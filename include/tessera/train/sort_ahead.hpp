@@ -9,7 +9,8 @@
 #include <tessera/embed/row_order.hpp>
 #include <tessera/tensor/batch.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 /// Sorts the ids of batches that a `prefetching_reader` reads ahead, so that reading, sorting and the step of the batch before run at once:
 ///
@@ -39,4 +40,5 @@ class sort_ahead {
   Model const* model_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera

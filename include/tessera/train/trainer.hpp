@@ -26,7 +26,8 @@
 #include <tessera/tensor/batch.hpp>
 #include <tessera/train/click_model.hpp>
 
-namespace tessera::inline TESSERA_ABI {
+namespace tessera {
+inline namespace TESSERA_ABI {
 
 namespace detail {
 
@@ -269,4 +270,5 @@ class trainer {
   row_gradients row_gradients_of_batch_, row_gradients_spare_;
 };
 
-}  // namespace tessera::inline TESSERA_ABI
+}  // namespace TESSERA_ABI
+}  // namespace tessera
