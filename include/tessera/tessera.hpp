@@ -13,10 +13,12 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/faults.hpp>
+#include <tessera/core/fixed_divisor.hpp>
 #include <tessera/core/float_bits.hpp>
 #include <tessera/core/for_each_index.hpp>
 #include <tessera/core/four_elements.hpp>
 #include <tessera/core/id_map.hpp>
+#include <tessera/core/key_parts.hpp>
 #include <tessera/core/linked_numbers.hpp>
 #include <tessera/core/memory.hpp>
 #include <tessera/core/memory_adaptors.hpp>
@@ -116,6 +118,7 @@
 #include <tessera/embed/table_bytes_report.hpp>
 #include <tessera/embed/table_group.hpp>
 #include <tessera/embed/table_list.hpp>
+#include <tessera/embed/table_part.hpp>
 #include <tessera/embed/update_rows.hpp>
 #include <tessera/files/bar_chart.hpp>
 #include <tessera/files/chart_text.hpp>

@@ -3,6 +3,7 @@
 #pragma once
 
 // Files, checkpoints, and everything in <tessera/tessera.hpp>; needs target tessera::files.
+#include <tessera/embed/table_files.hpp>
 #include <tessera/files/atomic_file.hpp>
 #include <tessera/files/atomic_folder.hpp>
 #include <tessera/files/block_reader.hpp>
@@ -17,5 +18,4 @@
 #include <tessera/files/step_folders.hpp>
 #include <tessera/tessera.hpp>
 #include <tessera/train/checkpoint.hpp>
-#include <tessera/train/checkpoint_tables.hpp>
 #include <tessera/train/preprocessing_file.hpp>

@@ -408,21 +408,6 @@ TEST_CASE("preprocessing: its logarithm is that of the library, rounded once") {
   CHECK(worst < 1e-15);
 }
 
-TEST_CASE("preprocessing: hashes below a size by their remainder") {
-  auto const seed = tessera_tests::draw_seed();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  bool same = true;
-  for (int round = 0; round < 20'000; ++round) {
-    auto const divisor = std::max<std::uint64_t>(random() >> 1 >> random() % 63, 1);
-    tessera::detail::remainder_by const remainder(divisor);
-    for (auto const hash :
-         {random(), random() >> random() % 64, ~std::uint64_t{0}, std::uint64_t{0}, divisor, divisor - 1, divisor * (random() % 9)})
-      same = same && remainder(hash) == hash % divisor;
-  }
-  CHECK(same);
-}
-
 TEST_CASE("preprocessing: transforming allocates nothing") {
   host h(2);
   std::mt19937_64 random(5);

@@ -15,6 +15,7 @@
 
 #include <tessera/embed/embedding_source.hpp>
 #include <tessera/embed/local_tables.hpp>
+#include <tessera/embed/table_files.hpp>
 #include <tessera/tensor/deduplicate.hpp>
 
 #include "embed_support.hpp"
@@ -424,6 +425,43 @@ void check_source_prepared() {
   });
 }
 
+/// Written to a file and read into a fresh source, it goes on as if it had never stopped.
+template <class Maker>
+void check_source_files() {
+  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+    std::normal_distribution<float> draw;
+    auto const problem = usual_problem();
+    auto source = Maker::make(exec, problem), fresh = Maker::make(exec, problem);
+    typename Maker::source_type::saved_type saved;
+    tessera_tests::temporary_folder folder;
+    for (int step = 0; step < 6; ++step) {
+      source_batch const batch(exec, problem, draw_source_rows(random, 25), step % 2 == 0);
+      batch.fill_gradients([&] { return draw(random); });
+      forward(exec, source, batch, saved);
+      backward(exec, source, batch, saved);
+      if (step > 2) {
+        forward(exec, fresh, batch, saved);
+        backward(exec, fresh, batch, saved);
+      }
+      if (step == 2) {
+        auto const written = source.parts();
+        auto read = fresh.parts();
+        CHECK(written.size() == problem.tables.size());
+        tessera::write_table_file(exec, folder.file("tables"), written);
+        tessera::table_file_reader(folder.file("tables"), read, tessera::table_content::all).read(exec);
+        for (std::size_t t = 0; t < read.size(); ++t) {
+          CHECK(written[t]->steps().value == 3);
+          read[t]->set_steps(written[t]->steps());
+          CHECK(read[t]->rows() == written[t]->rows());
+          CHECK(read[t]->kind().optimizer == "sgd");
+          CHECK(read[t]->options().id == problem.tables[t].id);
+        }
+      }
+      if (step >= 2) CHECK(same_bits(all_rows(exec, problem, source), all_rows(exec, problem, fresh)));
+    }
+  });
+}
+
 template <class Maker>
 void check_source_refusals() {
   with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
@@ -488,4 +526,5 @@ void check_source_refusals() {
   TEST_CASE(name ": two batches in flight") { embed_tests::check_source_in_flight<maker>(); }                     \
   TEST_CASE(name ": gradients handed out") { embed_tests::check_source_gradients_handed_out<maker>(); }           \
   TEST_CASE(name ": prepared ahead, the same bits") { embed_tests::check_source_prepared<maker>(); }              \
+  TEST_CASE(name ": written, read, and trained on, the same bits") { embed_tests::check_source_files<maker>(); }  \
   TEST_CASE(name ": what is refused is named and changes nothing") { embed_tests::check_source_refusals<maker>(); }

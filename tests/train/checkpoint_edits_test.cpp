@@ -139,7 +139,7 @@ TEST_CASE("ids that repeat are refused, naming the table and the id") {
     checkpoint.write_numbers("table.2.ids", ids);
     for (auto const& e : {checkpoint.refusal(), checkpoint.refusal<dense_table<>>()}) {
       CHECK(e.code() == errc::corrupt_file);
-      CHECK(e.sentence() == "checkpoint: an id twice");
+      CHECK(e.sentence() == "table file: an id twice");
       CHECK(e.value("file") == checkpoint.path + "/tables.safetensors");
       CHECK(e.value("table") == "2");
       CHECK(e.value("id") == std::to_string(ids.back()));

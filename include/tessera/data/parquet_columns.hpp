@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -19,6 +18,7 @@
 
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
+#include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
 
 namespace tessera {
@@ -146,18 +146,6 @@ inline parquet_column find_parquet_column(parquet::SchemaDescriptor const& schem
   return column;
 }
 
-inline float float_of_half(std::uint16_t half) noexcept {
-  auto const sign = static_cast<std::uint32_t>(half & 0x8000) << 16;
-  auto const exponent = half >> 10 & 31;
-  auto const fraction = static_cast<std::uint32_t>(half & 1023);
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000 | fraction << 13);
-  if (exponent == 0) {
-    auto const value = static_cast<float>(fraction) * 0x1p-24F;
-    return sign != 0 ? -value : value;
-  }
-  return std::bit_cast<float>(sign | static_cast<std::uint32_t>(exponent + 112) << 23 | fraction << 13);
-}
-
 // Reads a column chunk of `rows` rows. Bytes that checksums did not protect may say anything: whatever is found is counted.
 class chunk_decoder {
  public:
@@ -179,7 +167,7 @@ class chunk_decoder {
       case stored_number::float64: return numbers<parquet::DoubleType>(out, missing, [](double v) { return static_cast<Out>(v); });
       case stored_number::float16:
         return numbers<parquet::FLBAType>(out, missing, [](parquet::FixedLenByteArray v) {
-          return static_cast<Out>(float_of_half(static_cast<std::uint16_t>(v.ptr[0] | v.ptr[1] << 8)));
+          return static_cast<Out>(to_float(float16{static_cast<std::uint16_t>(v.ptr[0] | v.ptr[1] << 8)}));
         });
       case stored_number::none: break;
     }

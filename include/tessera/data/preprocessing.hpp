@@ -15,6 +15,7 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/fixed_divisor.hpp>
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/data/click_statistics.hpp>
@@ -38,24 +39,6 @@ inline double log_of_integer(double y) noexcept {
   for (int odd = 17; odd >= 3; odd -= 2) series = series * square + 1.0 / odd;
   return (std::bit_cast<double>(k | two_to_52_bits) - 0x1p52) * 0.69314718055994531 + 2 * (s + s * square * series);
 }
-
-// hash % divisor without a division: a quotient from the divisor's reciprocal, floor((2^64 - 1) / divisor), is the true one or one less.
-class remainder_by {
- public:
-  explicit remainder_by(std::uint64_t divisor) noexcept : divisor_(divisor), reciprocal_(~std::uint64_t{0} / divisor) {}
-  std::uint64_t operator()(std::uint64_t hash) const noexcept {
-    auto const rest = hash - multiply_high(hash, reciprocal_) * divisor_;
-    return rest < divisor_ ? rest : rest - divisor_;
-  }
-
- private:
-  static std::uint64_t multiply_high(std::uint64_t a, std::uint64_t b) noexcept {
-    __extension__ using wide = unsigned __int128;
-    return static_cast<std::uint64_t>(static_cast<wide>(a) * b >> 64);
-  }
-
-  std::uint64_t divisor_, reciprocal_;
-};
 
 }  // namespace detail
 
@@ -347,8 +330,9 @@ class preprocessing {
     for (std::size_t i = 0; i < n; ++i) hashes[i] = mix_bits(hashes[i]);
     auto const missing_hash = mix_bits(salted(missing));  // no other value's: mix_bits is a bijection
     auto const size = static_cast<std::uint64_t>(state_.options.hash_size);
-    detail::remainder_by const remainder(size);
-    for (std::size_t i = 0; i < n; ++i) ids.data()[i] = static_cast<std::int64_t>(hashes[i] == missing_hash ? size : remainder(hashes[i]));
+    fixed_divisor const divisor(size);
+    for (std::size_t i = 0; i < n; ++i)
+      ids.data()[i] = static_cast<std::int64_t>(hashes[i] == missing_hash ? size : divisor.remainder(hashes[i]));
   }
 
   preprocessing_state state_;

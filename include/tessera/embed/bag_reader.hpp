@@ -34,13 +34,21 @@ constexpr std::int64_t bags_per_piece(std::int64_t bags, std::int64_t values, st
 }
 
 // The rows of some bags in the order of their positions, each asked for `distance` positions ahead of its use.
-// Dim 0: of any dim. Plain: without weights and streams, as most are, less is read for each bag, which short bags feel.
+// Dim 0: of any dim. Plain: without weights, streams and slabs, as most are, less is read for each bag, which short bags feel.
 template <class Element, int Dim, bool Plain>
 class row_queue {
  public:
   [[gnu::always_inline]] row_queue(host_rows<Element> const& table, std::int64_t const* slots, float const* weights, std::int64_t rows,
                                    bool streams)
-      : table_(table), slots_(slots), weights_(weights), rows_(rows), streams_(streams) {}
+      : table_(table),
+        places_(table.places),
+        slot_bound_(table.slot_bound),
+        slots_(slots),
+        weights_(weights),
+        rows_(rows),
+        streams_(streams) {
+    if constexpr (Plain) places_.slabs = nullptr;
+  }
 
   // Asks for the first rows; says, as what follows does, whether each of them is there.
   [[gnu::always_inline]] bool begin() {
@@ -58,11 +66,11 @@ class row_queue {
     for (auto p = begin; p < end; ++p) {
       if (asked_ < until && !ask()) [[unlikely]]
         return false;
-      auto const* const whole = table_.row(slots_[p]);
+      auto const* const whole = row(slots_[p]);
       auto const scale_of_row = row_scale<Element>::of(whole);
-      auto const* const row = opaque(whole + first);
+      auto const* const columns = opaque(whole + first);
       float const weight = Plain || weights_ == nullptr ? 1.0F : weights_[p];
-      for (int c = 0; c < Width; ++c) sum[c] = multiply_add(weight, scale_of_row.value(row[c]), sum[c]);
+      for (int c = 0; c < Width; ++c) sum[c] = multiply_add(weight, scale_of_row.value(columns[c]), sum[c]);
     }
     write_floats<Width>(to + first, !Plain && streams_, [&](int c) { return sum[c] * scale; });
     return true;
@@ -79,18 +87,25 @@ class row_queue {
  private:
   static constexpr std::int64_t slots_ahead = 128;
 
-  std::int64_t dim() const noexcept { return Dim == 0 ? table_.dim() : Dim; }
+  std::int64_t dim() const noexcept { return Dim == 0 ? places_.dim : Dim; }
+  // Of a slot that was asked for, and so is there.
+  Element const* row(std::int64_t slot) const noexcept(!checks_indices) {
+    if constexpr (checks_indices) return table_.row(slot);
+    return static_cast<Element const*>(places_.row(slot)) + row_scale<Element>::lead;
+  }
   std::int64_t distance() const noexcept { return prefetch_distance<Element>(dim()); }
   [[gnu::always_inline]] bool ask() {
     __builtin_prefetch(slots_ + asked_ + slots_ahead);
     auto const slot = slots_[asked_++];
-    if (!table_.holds(slot)) [[unlikely]]
+    if (static_cast<std::uint64_t>(slot) >= static_cast<std::uint64_t>(slot_bound_)) [[unlikely]]
       return false;
-    prefetch_row(table_.row(slot), dim());
+    prefetch_row(row(slot), dim());
     return true;
   }
 
   host_rows<Element> const& table_;
+  row_places places_;  // a copy, which lives in registers
+  std::int64_t slot_bound_;
   std::int64_t const* slots_;
   float const* weights_;
   std::int64_t rows_, asked_ = 0;
@@ -152,7 +167,8 @@ struct bag_reader {
   }
   template <int Dim>
   bool pool_bags(std::int64_t first, std::int64_t last) const {
-    return of.weights == nullptr && !of.streams ? pool_bags<Dim, true>(first, last) : pool_bags<Dim, false>(first, last);
+    return of.weights == nullptr && !of.streams && table.places.slabs == nullptr ? pool_bags<Dim, true>(first, last)
+                                                                                 : pool_bags<Dim, false>(first, last);
   }
   template <int Dim, bool Plain>
   [[gnu::noinline]] bool pool_bags(std::int64_t first_bag, std::int64_t last_bag) const {

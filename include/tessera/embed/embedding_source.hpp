@@ -9,6 +9,7 @@
 
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/table_part.hpp>
 #include <tessera/tensor/batch.hpp>
 
 namespace tessera {
@@ -40,6 +41,7 @@ struct embedding_output {
 /// - `predict(exec, batch, out)`: the same vectors; it changes nothing.
 /// - `prepare(exec, batch, prepared)`: what may be done ahead by another thread, of what steps do not change. The step is then
 ///   `begin(exec, batch, saved, prepared)`, which takes it, and leaves its memory there.
+/// - `parts()`: what lies here of its tables, for checkpoints and checks (embed/table_part.hpp).
 /// - `bytes()`: of all that it holds here.
 ///
 /// Where it throws, the source is as before the call but for what its own contract says.
@@ -58,6 +60,7 @@ concept embedding_source = requires(S& source, S const& held, typename S::execut
   held.gradients(exec, kept, sum);
   source.apply(exec, summed);
   held.prepare(exec, batch, prepared);
+  { source.parts() } -> std::same_as<table_parts>;
   { held.bytes() } -> std::same_as<std::size_t>;
 };
 

@@ -31,6 +31,7 @@
 #include <tessera/embed/shared_bags.hpp>
 #include <tessera/embed/table_group.hpp>
 #include <tessera/embed/table_list.hpp>
+#include <tessera/embed/table_part.hpp>
 #include <tessera/tensor/batch.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 
@@ -83,6 +84,12 @@ class featured_tables {
   }
   void count_step() noexcept {
     for (auto& group : tables_.groups_) group->count_step();
+  }
+
+  table_parts parts() {
+    table_parts all;
+    for (std::int64_t t = 0; t < table_count(); ++t) all.push_back(group_of(t).part(number_of(t)));
+    return all;
   }
 
   void update(std::int64_t t, summed_rows const& rows) const noexcept { group_of(t).update(number_of(t), rows); }

@@ -29,6 +29,7 @@
 #include <tessera/embed/row_sums.hpp>
 #include <tessera/embed/shared_bags.hpp>
 #include <tessera/embed/table_list.hpp>
+#include <tessera/embed/table_part.hpp>
 #include <tessera/embed/update_rows.hpp>
 #include <tessera/tensor/batch.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
@@ -97,6 +98,8 @@ class local_tables {
   std::size_t bytes() const noexcept { return tables_.bytes(); }
 
   table_options const& table(std::int64_t t) const noexcept { return tables_.table(t); }
+  /// All tables, each whole. They live until tables move: with the source itself.
+  table_parts parts() { return tables_.parts(); }
   /// A table itself, and its optimizer, whose rate may change between steps. @throws tessera::error incompatible where it is of another type,
   /// out_of_range.
   template <row_store Store>

@@ -144,7 +144,7 @@ template <class Index>
   prefetch_row(contributions[order.positions[i]].gradient, table.dim);
   if (i > 0 && order.slots[i - 1] == order.slots[i]) return;
   prefetch_bytes(table.row(slot), table.row_bytes);
-  if (table.state_width > 0) __builtin_prefetch(table.state(slot), 1);
+  prefetch_bytes(table.state(slot), table.state_width * static_cast<std::int64_t>(sizeof(float)));
 }
 
 /// What is to be done with summed rows. It refers to a closure, whose type would else be part of every loop's.

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <typeinfo>
 #include <utility>
@@ -18,6 +19,7 @@
 #include <tessera/embed/row_sums.hpp>
 #include <tessera/embed/row_update.hpp>
 #include <tessera/embed/sequence_lookup.hpp>
+#include <tessera/embed/table_part.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
@@ -58,6 +60,7 @@ class table_group {
   virtual void count_step() noexcept = 0;
   virtual void update(std::int64_t t, summed_rows const& rows) noexcept = 0;
 
+  virtual std::unique_ptr<table_part> part(std::int64_t t) = 0;
   /// The store or the optimizer itself; nullptr where it is of another type.
   virtual void* store(std::int64_t t, std::type_info const& type) noexcept = 0;
   virtual void* optimizer(std::int64_t t, std::type_info const& type) noexcept = 0;
@@ -121,6 +124,10 @@ class tables_of_kind final : public table_group {
     update_summed(at(t).host_rows(), optimizers_[static_cast<std::size_t>(t)], rows);
   }
 
+  std::unique_ptr<table_part> part(std::int64_t t) override {
+    auto const at = static_cast<std::size_t>(t);
+    return std::make_unique<store_part<Store>>(stores_[at], optimizer_name_of(optimizers_[at]));
+  }
   void* store(std::int64_t t, std::type_info const& type) noexcept override {
     return type == typeid(Store) ? &stores_[static_cast<std::size_t>(t)] : nullptr;
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <concepts>
 #include <cstdint>
 #include <limits>
@@ -15,6 +14,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/fixed_divisor.hpp>
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/view.hpp>
@@ -47,31 +47,6 @@ enum class outside_blocks {
   spread,
 };
 
-namespace detail {
-
-// Division by a number that stays: Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994, figure 4.1.
-class fixed_divisor {
- public:
-  /// @pre 1 <= divisor < 2^63.
-  explicit fixed_divisor(std::uint64_t divisor) noexcept {
-    auto const bits = std::bit_width(divisor - 1);
-    reciprocal_ = static_cast<std::uint64_t>((wide{(std::uint64_t{1} << bits) - divisor} << 64) / divisor + 1);
-    first_shift_ = bits > 0 ? 1 : 0;
-    second_shift_ = static_cast<int>(bits) - first_shift_;
-  }
-  TESSERA_HOST_DEVICE constexpr std::uint64_t quotient(std::uint64_t n) const noexcept {
-    auto const upper = static_cast<std::uint64_t>(wide{reciprocal_} * n >> 64);
-    return (upper + ((n - upper) >> first_shift_)) >> second_shift_;
-  }
-
- private:
-  __extension__ typedef unsigned __int128 wide;  // nvcc reads no __extension__ before "using"
-  std::uint64_t reciprocal_;
-  int first_shift_, second_shift_;
-};
-
-}  // namespace detail
-
 /// Blocks of neighbouring ids, as of row-wise shards: id goes to bucket id / block size as id % block size. With `spread`, as FBGEMM's
 /// block_bucketize_sparse_features.
 struct block_buckets {
@@ -98,7 +73,7 @@ struct block_buckets {
   /// `place` for the ids of one key, without a division.
   struct blocks_of_key {
     std::uint64_t size, end, buckets;
-    detail::fixed_divisor divisor;
+    fixed_divisor divisor;
     outside_blocks outside;
 
     TESSERA_HOST_DEVICE constexpr placed_id operator()(std::int64_t id) const noexcept {
@@ -108,7 +83,7 @@ struct block_buckets {
   };
   blocks_of_key of_key(std::int64_t key, std::int64_t buckets) const noexcept(!checks_indices) {
     auto const size = size_of(key);
-    return {size, end_of(size, buckets), static_cast<std::uint64_t>(buckets), detail::fixed_divisor(size), outside};
+    return {size, end_of(size, buckets), static_cast<std::uint64_t>(buckets), fixed_divisor(size), outside};
   }
 
  private:

@@ -16,6 +16,7 @@
 #include <tessera/core/device.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/fixed_divisor.hpp>
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/bucketize.hpp>
@@ -112,7 +113,7 @@ struct modulo_ids {
   std::vector<std::int64_t> size_per_key = {};  // (keys,): in place of that
 
   struct function {
-    detail::fixed_divisor divisor;
+    fixed_divisor divisor;
     std::uint64_t size;
 
     TESSERA_HOST_DEVICE constexpr std::int64_t operator()(std::int64_t id) const noexcept {
@@ -124,7 +125,7 @@ struct modulo_ids {
   void check(std::int64_t keys) const { detail::check_numbers("modulo_ids", "size", size, size_per_key, 1, keys); }
   function of_key(transformed_key key) const {
     auto const own = static_cast<std::uint64_t>(detail::number_of(size, size_per_key, key.number));
-    return {detail::fixed_divisor(own), own};
+    return {fixed_divisor(own), own};
   }
 };
 

@@ -18,14 +18,14 @@
 #include <tessera/core/optimizers.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
-#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/table_files.hpp>
+#include <tessera/embed/table_part.hpp>
 #include <tessera/files/atomic_folder.hpp>
 #include <tessera/files/json.hpp>
 #include <tessera/files/manifest.hpp>
 #include <tessera/files/safetensors.hpp>
 #include <tessera/files/step_folders.hpp>
 #include <tessera/nn/parameters.hpp>
-#include <tessera/train/checkpoint_tables.hpp>
 #include <tessera/train/trainer.hpp>
 
 namespace tessera {
@@ -45,6 +45,11 @@ inline constexpr std::int64_t checkpoint_version = 3;
 inline constexpr std::int64_t first_version_with_kinds = 3;  // of optimizers and policies
 
 inline std::string plane_tensor(std::string_view group) { return "optimizer." + std::string(group); }
+
+// What the checkpoint has and the model lacks means that they do not belong together.
+[[noreturn]] inline void refuse_tensor(safetensors_reader const& in, std::string const& tensor) {
+  throw error(errc::incompatible, "checkpoint: a tensor that the model has no place for", {{"file", in.path()}, {"tensor", tensor}});
+}
 
 // A file of dense parameters that fits the model.
 template <class Model>
@@ -69,10 +74,12 @@ concept pools_sequences = requires(Model const& model) {
 
 // What is not in the tensors and yet decides what a model predicts.
 template <class Model>
-nlohmann::json describe_model(Model const& model) {
+nlohmann::json describe_model(Model const& model, table_parts const& parts) {
   auto tables = nlohmann::json::array(), features = nlohmann::json::array();
-  for (auto const& table : model.tables())
-    tables.push_back({{"id", table.options().id.value}, {"init_bound", table.options().init_bound}, {"seed", table.options().seed.value}});
+  for (auto const& part : parts) {
+    auto const& table = part->options();
+    tables.push_back({{"id", table.id.value}, {"init_bound", table.init_bound}, {"seed", table.seed.value}});
+  }
   for (auto const& feature : model.features()) features.push_back({{"table", feature.table}, {"pooling", name(feature.pooling)}});
   nlohmann::json all{{"tables", std::move(tables)}, {"features", std::move(features)}, {"interaction", Model::interaction_type::name}};
   if constexpr (pools_sequences<Model>) {
@@ -85,13 +92,13 @@ nlohmann::json describe_model(Model const& model) {
 
 // Whose states there are in the tensors.
 template <class Trainer>
-nlohmann::json describe_training(Trainer& run) {
-  using store = typename std::remove_cvref_t<decltype(run.model())>::store;
+nlohmann::json describe_training(Trainer& run, table_parts const& parts) {
   auto const name = [](auto const& optimizer) { return optimizer_name_of(optimizer); };
   auto tables = nlohmann::json::array();
-  for (auto const& optimizer : run.row_optimizers())
-    tables.push_back(
-        {{"optimizer", with_optimizer(optimizer, name)}, {"admission", admission_name<store>()}, {"eviction", eviction_name<store>()}});
+  for (std::size_t t = 0; t < parts.size(); ++t)
+    tables.push_back({{"optimizer", with_optimizer(run.row_optimizers()[t], name)},
+                      {"admission", parts[t]->kind().admission},
+                      {"eviction", parts[t]->kind().eviction}});
   return {{"tables", std::move(tables)}, {"dense_optimizer", with_optimizer(run.dense_optimizer(), name)}};
 }
 
@@ -112,9 +119,9 @@ inline void check_list(nlohmann::json const& found, nlohmann::json const& expect
 }
 
 template <class Model>
-void check_description(Model const& model, nlohmann::json const& state, std::string const& file) {
+void check_description(Model const& model, table_parts const& parts, nlohmann::json const& state, std::string const& file) {
   auto const& found = json_object(state, "model", file);
-  auto const expected = describe_model(model);
+  auto const expected = describe_model(model, parts);
   if (auto const& interaction = json_string(found, "interaction", file); interaction != expected["interaction"])
     throw error(errc::incompatible, "checkpoint: a model of another kind",
                 {{"file", file}, {"interaction", interaction}, {"expected", Model::interaction_type::name}});
@@ -127,12 +134,12 @@ void check_description(Model const& model, nlohmann::json const& state, std::str
 }
 
 template <class Trainer>
-void check_training(Trainer& run, manifest const& content, std::string const& file) {
+void check_training(Trainer& run, table_parts const& parts, manifest const& content, std::string const& file) {
   if (content.version < first_version_with_kinds)
     throw error(errc::incompatible, "checkpoint: its version does not name optimizers and policies; only its model can be read",
                 {{"file", file}, {"version", content.version}, {"expected", first_version_with_kinds}});
   auto const& found = json_object(content.state, "training", file);
-  auto const expected = describe_training(run);
+  auto const expected = describe_training(run, parts);
   check_list(found, expected, "tables", "training", file);
   auto const& theirs = json_string(found, "dense_optimizer", file);
   auto const& ours = json_string(expected, "dense_optimizer", file);
@@ -204,13 +211,14 @@ void save_checkpoint(host_exec const& exec, std::string const& directory, Traine
   manifest content{detail::checkpoint_format, detail::checkpoint_version, {}, {}};
   content.sections = extra(staged.path());
   content.sections.push_back(detail::write_dense(staged.path(), run));
-  content.sections.push_back(detail::write_tables(exec, staged.path(), run.model().tables()));
+  auto const parts = parts_of(run.model().tables());
+  content.sections.push_back({"tables.safetensors", write_table_file(exec, staged.path() + "/tables.safetensors", parts)});
   auto table_steps = nlohmann::json::array(), dense_steps = nlohmann::json::object();
-  for (auto const& table : run.model().tables()) table_steps.push_back(table.steps().value);
+  for (auto const& part : parts) table_steps.push_back(part->steps().value);
   for (auto const& [group, dense] : run.dense_states()) dense_steps[std::string(group)] = dense->steps().value;
   content.state = {{"step", state.step},
-                   {"model", detail::describe_model(run.model())},
-                   {"training", detail::describe_training(run)},
+                   {"model", detail::describe_model(run.model(), parts)},
+                   {"training", detail::describe_training(run, parts)},
                    {"options", state.options},
                    {"position", state.position},
                    {"table_steps", std::move(table_steps)},
@@ -267,10 +275,11 @@ inline open_checkpoint open_newest_checkpoint(std::string const& directory) {
 /// in a dense table, or a file cannot be read.
 template <class Model>
 void load_model(host_exec const& exec, open_checkpoint const& from, Model& model) {
-  detail::check_description(model, from.content.state, from.folder + "/manifest.json");
+  auto parts = parts_of(model.tables());
+  detail::check_description(model, parts, from.content.state, from.folder + "/manifest.json");
   safetensors_reader const dense(from.folder + "/dense.safetensors");
   detail::check_parameters(dense, model);
-  detail::tables_reader const tables(from.folder, model.tables(), false);
+  table_file_reader const tables(from.folder + "/tables.safetensors", parts, table_content::weights);
   detail::read_parameters(dense, model);
   tables.read(exec);
 }
@@ -285,23 +294,24 @@ void load_trainer(host_exec const& exec, open_checkpoint const& from, Trainer& r
   auto const file = from.folder + "/manifest.json";
   auto& model = run.model();
   auto const states = run.dense_states();
-  detail::check_description(model, from.content.state, file);
-  detail::check_training(run, from.content, file);
-  auto const table_steps = detail::read_table_steps(from.content.state, model.tables().size(), file);
+  auto parts = parts_of(model.tables());
+  detail::check_description(model, parts, from.content.state, file);
+  detail::check_training(run, parts, from.content, file);
+  auto const table_steps = detail::read_table_steps(from.content.state, parts.size(), file);
   std::vector<step_count> dense_steps;
   for (auto const& [group, state] : states)
     dense_steps.emplace_back(json_count(json_object(from.content.state, "dense_steps", file), group, file));
   safetensors_reader const dense(from.folder + "/dense.safetensors");
   detail::check_parameters(dense, model);
   for (auto const& [group, state] : states) dense.expect(detail::plane_tensor(group), safetensors_dtype::f32, {state->planes().size()});
-  detail::tables_reader const tables(from.folder, model.tables(), true);
+  table_file_reader const tables(from.folder + "/tables.safetensors", parts, table_content::all);
   detail::read_parameters(dense, model);
   tables.read(exec);
   for (std::size_t g = 0; g < states.size(); ++g) {
     dense.read(detail::plane_tensor(states[g].group), 0, states[g].state->planes());
     states[g].state->set_steps(dense_steps[g]);
   }
-  for (std::size_t t = 0; t < table_steps.size(); ++t) model.tables()[t].set_steps(table_steps[t]);
+  for (std::size_t t = 0; t < table_steps.size(); ++t) parts[t]->set_steps(table_steps[t]);
 }
 
 }  // namespace TESSERA_ABI

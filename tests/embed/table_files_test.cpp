@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-weight: 5
-#include <tessera/train/checkpoint_tables.hpp>
+#include <tessera/embed/table_files.hpp>
 
 #include <doctest/doctest.h>
 
@@ -77,8 +77,14 @@ std::vector<double> train_table(host_exec const& exec, Store& table, std::mt1993
 }
 
 template <class Store>
+void write_tables(host_exec const& exec, std::string const& folder, std::vector<Store>& tables) {
+  write_table_file(exec, folder + "/tables.safetensors", parts_of(tables));
+}
+
+template <class Store>
 void read_tables(host_exec const& exec, std::string const& folder, std::vector<Store>& tables, bool with_state) {
-  detail::tables_reader(folder, tables, with_state).read(exec);
+  auto parts = parts_of(tables);
+  table_file_reader(folder + "/tables.safetensors", parts, with_state ? table_content::all : table_content::weights).read(exec);
 }
 
 template <class Store>
@@ -98,7 +104,7 @@ void table_goes_on(std::int64_t most_rows, bool times) {
     }
   }
   temporary_folder folder;
-  detail::write_tables(exec, folder.path(), whole);
+  write_tables(exec, folder.path(), whole);
   auto resumed = tables<Store>(exec, limited(most_rows));
   read_tables(exec, folder.path(), resumed, true);
   for (std::size_t t = 0; t < 2; ++t) {
@@ -141,7 +147,7 @@ TEST_CASE_TEMPLATE("only rows that are held are written, more than one write at 
   serial_host host;
   auto const exec = host.exec();
   auto written = tables<hash_table<Element>>(exec, limited(1'000'000));
-  auto const count = 2 * detail::rows_per_write + 5;
+  auto const count = 2 * detail::table_rows_per_piece + 5;
   id_list ids, slots(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) ids.push_back(7 * i - 1000);
   written[0].locate(exec, ids, slots);
@@ -157,7 +163,7 @@ TEST_CASE_TEMPLATE("only rows that are held are written, more than one write at 
   auto const left = written[0].erase(exec, gone);
   CHECK(left == static_cast<std::int64_t>(gone.size()));
   temporary_folder folder;
-  detail::write_tables(exec, folder.path(), written);
+  write_tables(exec, folder.path(), written);
   safetensors_reader const file(folder.file("tables.safetensors"));
   CHECK(file.at("table.0.ids").shape == id_list{count - left});
   CHECK(file.find("table.0.clock") == nullptr);
@@ -183,7 +189,7 @@ TEST_CASE("elements are written in their own type, and another type is refused b
     using store_type = std::remove_cvref_t<decltype(store)>;
     temporary_folder folder;
     auto written = tables<store_type>(exec, options);
-    detail::write_tables(exec, folder.path(), written);
+    write_tables(exec, folder.path(), written);
     safetensors_reader const file(folder.file("tables.safetensors"));
     CHECK(name(file.at("table.0.weight").dtype) == dtype);
     CHECK(name(file.at("table.0.state").dtype) == "F32");
@@ -202,7 +208,7 @@ TEST_CASE("elements are written in their own type, and another type is refused b
       CHECK(e.value("expected") == "F32 [4, 3]");
       CHECK(e.value("found") == std::string(dtype) + " [4, 3]");
       temporary_folder of_floats;
-      detail::write_tables(exec, of_floats.path(), other);
+      write_tables(exec, of_floats.path(), other);
       auto const back = error_of([&] { read_tables(exec, of_floats.path(), same, true); });
       CHECK(back.code() == errc::incompatible);
       CHECK(back.value("tensor") == "table.0.weight");
@@ -231,7 +237,7 @@ TEST_CASE("rows that share a scale are written as their steps and the size of th
   }
   row_scale<scaled_int8>::covering(detail::float_infinity).write_to(written[0].row(1));
   temporary_folder folder;
-  detail::write_tables(exec, folder.path(), written);
+  write_tables(exec, folder.path(), written);
   {
     safetensors_reader const file(folder.file("tables.safetensors"));
     CHECK(name(file.at("table.0.weight").dtype) == "I8");
@@ -273,7 +279,7 @@ TEST_CASE("a table reads the rows of a table of other policies, and begins with 
   for (auto& table : written)
     for (int batch = 0; batch < 30; ++batch) train_table(exec, table, random, false);
   temporary_folder folder;
-  detail::write_tables(exec, folder.path(), written);
+  write_tables(exec, folder.path(), written);
   auto const reads = [&](auto read) {
     read_tables(exec, folder.path(), read, false);
     for (std::size_t t = 0; t < 2; ++t) {
@@ -301,7 +307,7 @@ TEST_CASE("a table whose clock is past the checkpoint's is not set back") {
   auto written = tables<hash_table<float, admit_all, evict_lru>>(exec, limited(30));
   written[0].set_time(100);
   temporary_folder folder;
-  detail::write_tables(exec, folder.path(), written);
+  write_tables(exec, folder.path(), written);
   auto read = tables<hash_table<float, admit_all, evict_lru>>(exec, limited(30));
   read[0].set_time(101);
   auto const e = error_of([&] { read_tables(exec, folder.path(), read, true); });
@@ -324,7 +330,7 @@ TEST_CASE_TEMPLATE("a table that may hold fewer rows refuses before any table ch
     written[1].locate(exec, id_list{id}, vector_view<std::int64_t>(slots).slice(0, 1));
   }
   temporary_folder folder;
-  detail::write_tables(exec, folder.path(), written);
+  write_tables(exec, folder.path(), written);
   for (bool const with_state : {false, true}) {
     auto read = tables<Store>(exec, limited(2));
     auto const e = error_of([&] { read_tables(exec, folder.path(), read, with_state); });

@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/row_formats.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/admission.hpp>
+#include <tessera/embed/eviction.hpp>
+#include <tessera/embed/row_store.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+
+/// What numbers a plane of rows is made of.
+enum class plane_type : std::uint8_t { f32, f16, bf16, f8_e4m3, f8_e5m2, i8, i64 };
+
+/// Bytes of one.
+constexpr std::int64_t size_of(plane_type type) noexcept {
+  switch (type) {
+    case plane_type::f32: return 4;
+    case plane_type::f16:
+    case plane_type::bf16: return 2;
+    case plane_type::i64: return 8;
+    default: return 1;
+  }
+}
+
+/// Which of what a table keeps of each row.
+enum class row_plane : std::uint8_t {
+  weights,  ///< (dim,), as they are stored
+  step,     ///< what one step of a weight is worth, where a row shares a scale
+  state,    ///< the optimizer's
+  use,      ///< what decides which row leaves
+};
+
+struct plane_shape {
+  plane_type type = plane_type::f32;
+  std::int64_t width = 0;  // of a row; 0: the table has none of it
+};
+
+/// What decides about a table's rows, by name. Empty: not known here.
+struct table_kind {
+  std::string_view optimizer, admission, eviction;
+};
+
+/// What lies here of one table, whatever its kind: all that a checkpoint keeps, a copy needs, or a check looks at. Rows are named by slots,
+/// bytes are those of the store. For one caller at a time, between steps.
+class table_part {
+ public:
+  table_part() = default;
+  table_part(table_part const&) = delete;
+  table_part& operator=(table_part const&) = delete;
+  virtual ~table_part() = default;
+
+  virtual table_options const& options() const noexcept = 0;
+  virtual table_kind kind() const noexcept = 0;
+  virtual bool slots_are_ids() const noexcept = 0;
+  virtual std::int64_t rows() const noexcept = 0;
+  virtual plane_shape shape(row_plane plane) const noexcept = 0;
+  virtual step_count steps() const noexcept = 0;
+  virtual void set_steps(step_count steps) noexcept = 0;
+
+  /// Slots and ids of all rows, (rows(),) each, in the order in which rows would leave.
+  virtual void list_rows(vector_view<std::int64_t> slots, vector_view<std::int64_t> ids) const = 0;
+  /// The slots of ids, which get a row where the table may give one, whoever was to be admitted; else -1.
+  virtual void place_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) = 0;
+  /// What a plane has of these rows, one after the other, to or from (slots * width * size_of(type),) bytes.
+  /// @throws tessera::error corrupt_file for a use that no row can have.
+  virtual void copy_out(row_plane plane, vector_view<std::int64_t const> slots, char* to) const = 0;
+  virtual void copy_in(host_exec const& exec, row_plane plane, vector_view<std::int64_t const> slots, char const* from) = 0;
+
+  /// Of a table whose policies look at time. @throws tessera::error invalid_argument for a clock that goes back.
+  virtual std::optional<table_clock> clock() const noexcept = 0;
+  virtual void set_clock(table_clock clock) = 0;
+  /// How often ids without rows were seen, (rows, words), where admission counts; words 0: it does not.
+  virtual std::int64_t sighting_words() const noexcept = 0;
+  virtual std::int64_t sightings() const noexcept = 0;
+  virtual void copy_sightings(matrix_view<std::int64_t> to) const = 0;
+  virtual void restore_sightings(host_exec const& exec, matrix_view<std::int64_t const> from) = 0;
+};
+
+using table_parts = std::vector<std::unique_ptr<table_part>>;
+
+namespace detail {
+
+template <row_element E>
+constexpr plane_type plane_type_of() noexcept {
+  if constexpr (std::is_same_v<E, float16>) return plane_type::f16;
+  if constexpr (std::is_same_v<E, bfloat16>) return plane_type::bf16;
+  if constexpr (std::is_same_v<E, float8_e4m3>) return plane_type::f8_e4m3;
+  if constexpr (std::is_same_v<E, float8_e5m2>) return plane_type::f8_e5m2;
+  if constexpr (std::is_same_v<E, scaled_int8>) return plane_type::i8;
+  return plane_type::f32;
+}
+
+template <class Store>
+constexpr bool has_policies() noexcept {
+  if constexpr (requires { Store::has_policies; }) return Store::has_policies;
+  return false;
+}
+
+// A store without policies gives every id its row and keeps it.
+template <class Store>
+struct policies_of {
+  using admission = admit_all;
+  using eviction = keep_all;
+};
+template <class Store>
+  requires requires {
+    typename Store::admission_policy;
+    typename Store::eviction_policy;
+  }
+struct policies_of<Store> {
+  using admission = typename Store::admission_policy;
+  using eviction = typename Store::eviction_policy;
+};
+
+/// The part that is all of a store.
+template <row_store Store>
+class store_part final : public table_part {
+  using element = typename Store::element;
+  using admission = typename policies_of<Store>::admission;
+  using eviction = typename policies_of<Store>::eviction;
+  using scale = row_scale<element>;
+  static constexpr bool remembers_use = has_policies<Store>() && eviction::saved_width > 0;
+  static constexpr bool remembers_sightings = has_policies<Store>() && admission::saved_width > 0;
+
+ public:
+  /// Refers to the store. `optimizer`: its name.
+  explicit store_part(Store& store, std::string_view optimizer = {}) noexcept : store_(&store), optimizer_(optimizer) {}
+
+  table_options const& options() const noexcept override { return store_->options(); }
+  table_kind kind() const noexcept override { return {optimizer_, admission::name, eviction::name}; }
+  bool slots_are_ids() const noexcept override { return Store::slots_are_ids; }
+  std::int64_t rows() const noexcept override { return store_->rows(); }
+  step_count steps() const noexcept override { return store_->steps(); }
+  void set_steps(step_count steps) noexcept override { store_->set_steps(steps); }
+
+  plane_shape shape(row_plane plane) const noexcept override {
+    switch (plane) {
+      case row_plane::weights: return {plane_type_of<element>(), store_->dim()};
+      case row_plane::step: return {plane_type::f32, scale::lead > 0 ? 1 : 0};
+      case row_plane::state: return {plane_type::f32, store_->state_layout().width(store_->dim())};
+      case row_plane::use: return {plane_type::i64, remembers_use ? eviction::saved_width : 0};
+    }
+    return {};
+  }
+
+  void list_rows(vector_view<std::int64_t> slots, vector_view<std::int64_t> ids) const override {
+    std::int64_t i = 0;
+    store_->for_each_row([&](std::int64_t slot, std::int64_t id) {
+      slots[i] = slot;
+      ids[i++] = id;
+    });
+  }
+
+  void place_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) override {
+    if constexpr (requires { store_->insert(exec, ids, slots); })
+      store_->insert(exec, ids, slots);
+    else
+      store_->locate(exec, ids, slots, {});
+  }
+
+  void copy_out(row_plane plane, vector_view<std::int64_t const> slots, char* to) const override {
+    auto const& store = *store_;
+    auto const bytes = row_bytes(plane);
+    for (auto const slot : slots) {
+      if (plane == row_plane::weights) std::memcpy(to, store.row(slot), bytes);
+      if (plane == row_plane::state) std::memcpy(to, store.state(slot), bytes);
+      if constexpr (scale::lead > 0)
+        if (plane == row_plane::step) {
+          auto const step = scale::of(store.row(slot)).step;
+          std::memcpy(to, &step, bytes);
+        }
+      if constexpr (remembers_use)
+        if (plane == row_plane::use) {
+          std::array<std::int64_t, eviction::saved_width> words{};
+          store.save_use(slot, words.data());
+          std::memcpy(to, words.data(), bytes);
+        }
+      to += bytes;
+    }
+  }
+
+  void copy_in(host_exec const& exec, row_plane plane, vector_view<std::int64_t const> slots, char const* from) override {
+    auto const bytes = row_bytes(plane);
+    for (auto const slot : slots) {
+      if (plane == row_plane::weights) std::memcpy(store_->row(slot), from, bytes);
+      if (plane == row_plane::state) std::memcpy(store_->state(slot), from, bytes);
+      if constexpr (scale::lead > 0)
+        if (plane == row_plane::step) {
+          float step = 0;
+          std::memcpy(&step, from, bytes);
+          scale{step}.write_to(store_->row(slot));
+        }
+      if constexpr (remembers_use)
+        if (plane == row_plane::use) {
+          std::array<std::int64_t, eviction::saved_width> words{};
+          std::memcpy(words.data(), from, bytes);
+          store_->restore_use(exec, slot, words.data());
+        }
+      from += bytes;
+    }
+  }
+
+  std::optional<table_clock> clock() const noexcept override {
+    if constexpr (has_policies<Store>())
+      return store_->clock();
+    else
+      return std::nullopt;
+  }
+  void set_clock([[maybe_unused]] table_clock clock) override {
+    if constexpr (has_policies<Store>()) store_->set_clock(clock);
+  }
+  std::int64_t sighting_words() const noexcept override { return remembers_sightings ? admission::saved_width : 0; }
+  std::int64_t sightings() const noexcept override {
+    if constexpr (remembers_sightings)
+      return store_->saved_sightings();
+    else
+      return 0;
+  }
+  void copy_sightings([[maybe_unused]] matrix_view<std::int64_t> to) const override {
+    if constexpr (remembers_sightings) std::as_const(*store_).save_sightings(to);
+  }
+  void restore_sightings([[maybe_unused]] host_exec const& exec, [[maybe_unused]] matrix_view<std::int64_t const> from) override {
+    if constexpr (remembers_sightings) store_->restore_sightings(exec, from);
+  }
+
+ private:
+  std::size_t row_bytes(row_plane plane) const noexcept {
+    auto const has = shape(plane);
+    return static_cast<std::size_t>(has.width * size_of(has.type));
+  }
+
+  Store* store_;
+  std::string_view optimizer_;
+};
+
+}  // namespace detail
+
+/// The parts that stores of one type are, a container of them, which outlives the parts.
+template <row_stores Tables>
+table_parts parts_of(Tables& tables) {
+  table_parts parts;
+  for (auto& table : vector_view<detail::element_in<Tables>>(tables))
+    parts.push_back(std::make_unique<detail::store_part<detail::element_in<Tables>>>(table));
+  return parts;
+}
+
+}  // namespace TESSERA_ABI
+}  // namespace tessera
