@@ -123,8 +123,10 @@
 #include <tessera/files/bar_chart.hpp>
 #include <tessera/files/chart_text.hpp>
 #include <tessera/files/html_page.hpp>
+#include <tessera/nn/any_gemm.hpp>
 #include <tessera/nn/attention_blocks.hpp>
 #include <tessera/nn/auc.hpp>
+#include <tessera/nn/batch_norm.hpp>
 #include <tessera/nn/binned_auc.hpp>
 #include <tessera/nn/calibration.hpp>
 #include <tessera/nn/cross_net.hpp>

@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "any_gemm_suite.hpp"
 #include "cross_net_suite.hpp"
 #include "gemm_host_suite.hpp"
 #include "mlp_suite.hpp"
@@ -25,6 +26,8 @@ TEST_CASE("gemm with a BLAS") { tessera_tests::gemm_suite<nn_host<blas_gemm>>();
 TEST_CASE("gemm with a BLAS on two threads") { tessera_tests::gemm_suite<nn_host<blas_gemm, tessera_tests::pool_host<2>>>(); }
 TEST_CASE("mlp with a BLAS") { tessera_tests::mlp_suite<nn_host<blas_gemm>>(); }
 TEST_CASE("cross_net with a BLAS on two threads") { tessera_tests::cross_net_suite<nn_host<blas_gemm, tessera_tests::pool_host<2>>>(); }
+
+TEST_CASE("any_gemm of a BLAS is that BLAS") { tessera_tests::any_gemm_is(blas_gemm{}); }
 
 TEST_CASE("gemm with a BLAS: 1, 2 and 4 threads give the same bits, and Eigen's products") { tessera_tests::gemm_same_bits<blas_gemm>(); }
 

@@ -6,6 +6,7 @@
 // ctest-weight: 2
 #include <tessera/nn/gemm_dnnl.hpp>
 
+#include "any_gemm_suite.hpp"
 #include "cross_net_suite.hpp"
 #include "gemm_host_suite.hpp"
 #include "mlp_suite.hpp"
@@ -60,6 +61,11 @@ TEST_CASE("gemm with oneDNN on two threads") { tessera_tests::gemm_suite<nn_host
 TEST_CASE("mlp with oneDNN") { tessera_tests::mlp_suite<nn_host<dnnl_fp32_gemm>>(); }
 TEST_CASE("cross_net with oneDNN on two threads") {
   tessera_tests::cross_net_suite<nn_host<dnnl_fp32_gemm, tessera_tests::pool_host<2>>>();
+}
+
+TEST_CASE("any_gemm of oneDNN is oneDNN") {
+  tessera_tests::any_gemm_is(dnnl_fp32_gemm{});
+  if (has_bf16()) tessera_tests::any_gemm_is(dnnl_bf16_gemm{});
 }
 
 TEST_CASE("gemm with oneDNN: 1, 2 and 4 threads give the same bits, and Eigen's products") {

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -208,6 +210,61 @@ class factorization {
   std::int64_t vectors_, dim_;
 };
 static_assert(feature_interaction<factorization>);
+
+/// No meeting before the top MLP, which reads the vectors side by side as they are. No parameters.
+class concatenation {
+ public:
+  struct options {};
+  struct saved {
+    std::int64_t samples = 0;
+  };
+  static constexpr std::string_view name = "concatenation";
+
+  concatenation(host_exec const&, options const&, std::int64_t vectors, std::int64_t dim, random_seed) noexcept : width_(vectors * dim) {}
+
+  std::int64_t output_width() const noexcept { return width_; }
+  vector_view<float> parameters() noexcept { return {}; }
+  vector_view<float const> parameters() const noexcept { return {}; }
+  std::vector<parameter_block> blocks(std::string_view) const { return {}; }
+  std::size_t bytes() const noexcept { return 0; }
+
+  /// @throws tessera::error shape_mismatch, as `backward`: nothing has been written.
+  template <execution Exec, gemm_policy Gemm>
+  void forward(Exec const& exec, Gemm const&, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
+    saved.samples = 0;
+    check("input", x, x.rows());
+    check("output", out, x.rows());
+    copy(exec, x, out);
+    saved.samples = x.rows();
+  }
+  template <execution Exec>
+  void add_to_logits(Exec const&, saved const&, vector_view<float>) const noexcept {}
+
+  template <execution Exec, gemm_policy Gemm>
+  void backward(Exec const& exec, Gemm const&, saved const& saved, matrix_view<float> out_gradient, vector_view<float const>,
+                vector_view<float>, matrix_view<float> x_gradient) const {
+    check("output's gradient", out_gradient, saved.samples);
+    check("input's gradient", x_gradient, saved.samples);
+    copy(exec, out_gradient, x_gradient);
+  }
+
+ private:
+  static constexpr std::int64_t samples_per_piece = 64;
+
+  template <class Exec>
+  static void copy(Exec const& exec, matrix_view<float const> from, matrix_view<float> to) {
+    for_each_index(exec, from.rows(), samples_per_piece, [=](std::int64_t s) { std::copy_n(from.row(s), from.columns(), to.row(s)); });
+  }
+  void check(char const* what, matrix_view<float const> m, std::int64_t samples) const {
+    if (m.rows() != samples || m.columns() != width_ || (m.rows() > 1 && m.stride() < m.columns()))
+      throw error(
+          errc::shape_mismatch, std::string("concatenation: shape of the ") + what,
+          {{"rows", m.rows()}, {"expected rows", samples}, {"columns", m.columns()}, {"expected columns", width_}, {"stride", m.stride()}});
+  }
+
+  std::int64_t width_;
+};
+static_assert(feature_interaction<concatenation>);
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
