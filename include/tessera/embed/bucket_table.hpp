@@ -79,7 +79,7 @@ class bucket_table {
       : options_(options), layout_(row_state_layout::of(optimizer)), last_(exec) {
     constexpr auto most = std::int64_t{1} << 37;  // 32 bits of the hash choose the bucket
     check_optimizer(optimizer);
-    detail::check_table_options("bucket_table", options, layout_);
+    detail::check_hashed_options("bucket_table", options, layout_);
     if (options.rows > most)
       throw error(errc::invalid_argument, "bucket_table: more rows than a table can have",
                   {{"table", options.id.value}, {"rows", options.rows}, {"most", most}});

@@ -198,7 +198,7 @@ class hash_table {
 
  private:
   static table_options const& checked_options(table_options const& options, row_state_layout layout) {
-    detail::check_table_options("hash_table", options, layout);
+    detail::check_hashed_options("hash_table", options, layout);
     return options;
   }
 

@@ -32,9 +32,13 @@ enum class row_status : std::uint8_t {
   out_of_range,  ///< the store can never hold it; slot -1
 };
 
-/// One embedding table. Initial weights are uniform in [-init_bound, init_bound), rounded to the nearest value that the store's elements
-/// have (where a row shares a scale: under that of init_bound), and depend on (seed, id, row id, element) alone: not on the kind of store, its
-/// size, or how it is cut over machines.
+/// One embedding table, or a shard of one: rows [first_row, first_row + rows) and columns [first_column, first_column + dim) of a larger table.
+/// Initial weights are uniform in [-init_bound, init_bound), rounded to the nearest value that the store's elements have (where a row shares a
+/// scale: under that of init_bound), and depend on (seed, id, row, column) of the whole table alone: not on the kind of store, its size, or
+/// how it is cut over machines. So do the random words by which a step rounds (`rounding_block`), so that shards take the steps of the whole
+/// table, bit for bit, under the same gradients, with two exceptions of shards of columns: optimizers that look at a whole row (of the
+/// library's the row-wise ones) see the shard's columns alone, and `scaled_int8` rows choose a scale for the shard's columns alone after
+/// their first step, which is never coarser than that of the whole row would be for the same weights.
 struct table_options {
   table_id id{};         // tables that share a seed must differ in it, or they start with the same rows
   std::int64_t dim = 0;  // elements a row, at least 1
@@ -46,11 +50,25 @@ struct table_options {
   // hashed: rows located in so many batches, with the current one, do not leave by themselves. Each training lookup counts as a batch: as many
   // as there are between a lookup and its backward, 2 where a step looks up the same tables twice.
   std::int64_t batches_in_flight = 1;
+  // Where ids are slots, they count from the shard's first row: 0 … rows - 1. Hashed tables take ids of the whole table: 0 there.
+  std::int64_t first_row = 0;
+  std::int64_t first_column = 0;  // a multiple of 4: as many columns share a block of random words, which the kernels of a shard draw whole
 };
+
+namespace detail {
+
+/// The random words for elements [4 * index, 4 * index + 4) of an id's row, by its row and columns in the whole table.
+TESSERA_HOST_DEVICE constexpr random_block row_block(random_seed seed, table_options const& table, std::int64_t id,
+                                                     std::int64_t index) noexcept {
+  return philox(seed, static_cast<std::uint64_t>(id) + static_cast<std::uint64_t>(table.first_row),
+                static_cast<std::uint32_t>(table.id.value), static_cast<std::uint32_t>(index + table.first_column / 4));
+}
+
+}  // namespace detail
 
 /// Elements [4 * index, 4 * index + 4) of an id's initial row.
 TESSERA_HOST_DEVICE constexpr random_block initial_row_block(table_options const& table, std::int64_t id, std::int64_t index) noexcept {
-  return philox(table.seed, static_cast<std::uint64_t>(id), static_cast<std::uint32_t>(table.id.value), static_cast<std::uint32_t>(index));
+  return detail::row_block(table.seed, table, id, index);
 }
 
 /// Calls f(i, value) for elements [first, last) of an id's initial row in order.
@@ -158,6 +176,20 @@ inline void check_table_options(char const* store, table_options const& options,
   if (options.batches_in_flight < 1) refuse("the current batch is in flight", "batches_in_flight", options.batches_in_flight);
   if (!(options.init_bound >= 0 && options.init_bound <= std::numeric_limits<float>::max()))
     refuse("init_bound needs to be finite and not negative", "init_bound", options.init_bound);
+  if (options.first_row < 0 || options.first_row > std::numeric_limits<std::int64_t>::max() - options.rows)
+    refuse("rows of a larger table are numbered from 0 and below 2^63", "first_row", options.first_row);
+  if (options.first_column < 0 || options.first_column > std::numeric_limits<std::int32_t>::max() - options.dim)
+    refuse("columns of a larger table are numbered from 0 and below 2^31", "first_column", options.first_column);
+  if (options.first_column % 4 != 0)
+    refuse("a table is cut by columns at multiples of 4, which share random words", "first_column", options.first_column);
+}
+
+/// Of a store whose ids are not slots.
+inline void check_hashed_options(char const* store, table_options const& options, row_state_layout layout) {
+  check_table_options(store, options, layout);
+  if (options.first_row != 0)
+    throw error(errc::invalid_argument, std::string(store) + ": ids are those of the whole table already: no first_row",
+                {{"table", options.id.value}, {"first_row", options.first_row}});
 }
 
 inline void check_locate_shapes(char const* call, std::int64_t ids, std::int64_t slots, std::int64_t statuses) {

@@ -24,11 +24,11 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 
 /// The random words that round elements [4 * index, 4 * index + 4) of a row to what it stores, where that is not float. They depend on
-/// (seed, step, table, id, element) alone: not on the kind of store, the optimizer, or who updates the row.
+/// (seed, step, table, row, column) of the whole table alone: not on the kind of store, the optimizer, or who updates the row.
 TESSERA_HOST_DEVICE constexpr random_block rounding_block(table_options const& table, step_count step, std::int64_t id,
                                                           std::int64_t index) noexcept {
   random_seed const of_step{table.seed.value ^ mix_bits(static_cast<std::uint64_t>(step.value))};
-  return philox(of_step, static_cast<std::uint64_t>(id), static_cast<std::uint32_t>(table.id.value), static_cast<std::uint32_t>(index));
+  return detail::row_block(of_step, table, id, index);
 }
 
 namespace detail {
