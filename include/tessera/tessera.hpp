@@ -80,6 +80,7 @@
 #include <tessera/embed/bucket_rows.hpp>
 #include <tessera/embed/bucket_table.hpp>
 #include <tessera/embed/canonical_sums.hpp>
+#include <tessera/embed/coalesce_row_gradients.hpp>
 #include <tessera/embed/deduplicated_lookup.hpp>
 #include <tessera/embed/deduplicated_lookup_backward.hpp>
 #include <tessera/embed/dense_table.hpp>
