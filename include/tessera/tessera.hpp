@@ -77,6 +77,7 @@
 #include <tessera/data/zipf.hpp>
 #include <tessera/embed/admission.hpp>
 #include <tessera/embed/bag_reader.hpp>
+#include <tessera/embed/borrowed_table.hpp>
 #include <tessera/embed/bucket_rows.hpp>
 #include <tessera/embed/bucket_table.hpp>
 #include <tessera/embed/canonical_sums.hpp>

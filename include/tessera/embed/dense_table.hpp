@@ -66,30 +66,24 @@ struct dense_table_impl<host_exec> {
   }
 };
 
-}  // namespace detail
+/// Rows in a buffer each.
+template <row_element Element, execution Exec>
+struct owned_memory {
+  static constexpr char const *store = "dense_table", *locate = "dense_table::locate", *find = "dense_table::find";
+  buffer<Element, Exec> weights;
+  buffer<float, Exec> states;
 
-/// A row for each id of 0 … rows - 1, in one array (rows, dim), of `scaled_int8` with gaps for the scales; optimizer states, always float, in
-/// another. Move-only.
-///
-/// On a device the rows lie where its execution's memory is: on it, or in pinned memory of the host, which it reads over the bus. What
-/// `weights`, `states`, `row` and `state` point at is the device's.
-template <row_element Element = float, execution Exec = host_exec>
-class dense_table {
+  std::size_t bytes() const noexcept { return weights.capacity_bytes() + states.capacity_bytes(); }
+};
+
+/// What a table of a row for each id is, but for whose memory the rows lie in and how they came there: `Memory` names the `store` and its
+/// calls, and has `weights` and `states`.
+template <row_element Element, execution Exec, class Memory>
+class rows_by_id {
  public:
   using element = Element;
   using execution_type = Exec;
   static constexpr bool slots_are_ids = true;
-
-  /// Allocates and initialises all rows, with state for this optimizer. @throws tessera::error invalid_argument, out_of_memory.
-  template <row_optimizer Optimizer>
-  dense_table(Exec const& exec, table_options const& options, Optimizer const& optimizer)
-      : options_(options), layout_(row_state_layout::of(optimizer)) {
-    check_optimizer(optimizer);
-    detail::check_table_options("dense_table", options, layout_);
-    weights_.resize(exec, options.rows * scale::extent(options.dim));
-    states_.resize(exec, options.rows * layout_.width(options.dim));
-    detail::dense_table_impl<Exec>::initialise(exec, device_rows(), layout_);
-  }
 
   /// What such a table will occupy, before it is built.
   static table_bytes bytes_for(table_options const& options, row_state_layout layout) noexcept {
@@ -97,7 +91,7 @@ class dense_table {
     return {.weights = rows * static_cast<std::size_t>(scale::extent(options.dim)) * sizeof(Element),
             .state = rows * static_cast<std::size_t>(layout.width(options.dim)) * sizeof(float)};
   }
-  std::size_t bytes() const noexcept { return weights_.capacity_bytes() + states_.capacity_bytes(); }
+  std::size_t bytes() const noexcept { return memory_.bytes(); }
 
   table_options const& options() const noexcept { return options_; }
   std::int64_t dim() const noexcept { return options_.dim; }
@@ -108,18 +102,20 @@ class dense_table {
   void set_steps(step_count steps) noexcept { steps_ = steps; }
 
   /// All rows, (rows, dim), and all states, (rows, state width).
-  matrix_view<Element> weights() noexcept { return {first_row(weights_.data()), rows(), dim(), scale::extent(dim())}; }
-  matrix_view<Element const> weights() const noexcept { return {first_row(weights_.data()), rows(), dim(), scale::extent(dim())}; }
-  matrix_view<float> states() noexcept { return {states_.data(), rows(), layout_.width(dim())}; }
-  matrix_view<float const> states() const noexcept { return {states_.data(), rows(), layout_.width(dim())}; }
+  matrix_view<Element> weights() noexcept { return {first_row(memory_.weights.data()), rows(), dim(), scale::extent(dim())}; }
+  matrix_view<Element const> weights() const noexcept { return {first_row(memory_.weights.data()), rows(), dim(), scale::extent(dim())}; }
+  matrix_view<float> states() noexcept { return {memory_.states.data(), rows(), layout_.width(dim())}; }
+  matrix_view<float const> states() const noexcept { return {memory_.states.data(), rows(), layout_.width(dim())}; }
 
-  Element* row(std::int64_t slot) noexcept(!checks_indices) { return detail::row_at(weights_.data(), checked_slot(slot), dim()); }
+  Element* row(std::int64_t slot) noexcept(!checks_indices) { return row_at(memory_.weights.data(), checked_slot(slot), dim()); }
   Element const* row(std::int64_t slot) const noexcept(!checks_indices) {
-    return detail::row_at(weights_.data(), checked_slot(slot), dim());
+    return row_at(memory_.weights.data(), checked_slot(slot), dim());
   }
-  float* state(std::int64_t slot) noexcept(!checks_indices) { return states_.data() + checked_slot(slot) * layout_.width(options_.dim); }
+  float* state(std::int64_t slot) noexcept(!checks_indices) {
+    return memory_.states.data() + checked_slot(slot) * layout_.width(options_.dim);
+  }
   float const* state(std::int64_t slot) const noexcept(!checks_indices) {
-    return states_.data() + checked_slot(slot) * layout_.width(options_.dim);
+    return memory_.states.data() + checked_slot(slot) * layout_.width(options_.dim);
   }
 
   template <class F>
@@ -131,12 +127,12 @@ class dense_table {
 
   void locate(Exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
               vector_view<row_status> statuses = {}) const {
-    detail::check_locate_shapes("dense_table::locate", ids.size(), slots.size(), statuses.size());
-    detail::dense_table_impl<Exec>::find(exec, device_rows(), ids, slots, statuses);
+    check_locate_shapes(Memory::locate, ids.size(), slots.size(), statuses.size());
+    dense_table_impl<Exec>::find(exec, device_rows(), ids, slots, statuses);
   }
   void find(Exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const {
-    detail::check_locate_shapes("dense_table::find", ids.size(), slots.size(), 0);
-    detail::dense_table_impl<Exec>::find(exec, device_rows(), ids, slots, {});
+    check_locate_shapes(Memory::find, ids.size(), slots.size(), 0);
+    dense_table_impl<Exec>::find(exec, device_rows(), ids, slots, {});
   }
 
   /// For kernels: the rows and states are to be written, whoever holds the table.
@@ -146,28 +142,57 @@ class dense_table {
     return {{rows.weights, rows.states, nullptr, row_bytes, rows.state_width, dim()}, options_.rows, nullptr, true, options_, steps_};
   }
   dense_rows<Element> device_rows() const noexcept {
-    return {const_cast<Element*>(weights_.data()), const_cast<float*>(states_.data()), options_, layout_.width(options_.dim), steps_};
+    return {const_cast<Element*>(memory_.weights.data()), const_cast<float*>(memory_.states.data()), options_, layout_.width(options_.dim),
+            steps_};
   }
 
- private:
+ protected:
   using scale = row_scale<Element>;
 
+  /// Without memory yet.
+  template <row_optimizer Optimizer>
+  rows_by_id(table_options const& options, Optimizer const& optimizer) : options_(options), layout_(row_state_layout::of(optimizer)) {
+    check_optimizer(optimizer);
+    check_table_options(Memory::store, options, layout_);
+  }
+
+  table_options options_;
+  row_state_layout layout_;
+  step_count steps_{};
+  Memory memory_;
+
+ private:
   std::int64_t checked_slot(std::int64_t slot) const noexcept(!checks_indices) {
-    if constexpr (checks_indices) detail::check_slot("dense_table", options_, slot, rows());
+    if constexpr (checks_indices) check_slot(Memory::store, options_, slot, rows());
     return slot;
   }
 
   // Null where there are none.
   template <class E>
   E* first_row(E* memory) const noexcept {
-    return memory == nullptr ? nullptr : detail::row_at(memory, 0, dim());
+    return memory == nullptr ? nullptr : row_at(memory, 0, dim());
   }
+};
 
-  table_options options_;
-  row_state_layout layout_;
-  step_count steps_{};
-  buffer<Element, Exec> weights_;
-  buffer<float, Exec> states_;
+}  // namespace detail
+
+/// A row for each id of 0 … rows - 1, in one array (rows, dim), of `scaled_int8` with gaps for the scales; optimizer states, always float, in
+/// another. Move-only.
+///
+/// On a device the rows lie where its execution's memory is: on it, or in pinned memory of the host, which it reads over the bus. What
+/// `weights`, `states`, `row` and `state` point at is the device's.
+template <row_element Element = float, execution Exec = host_exec>
+class dense_table : public detail::rows_by_id<Element, Exec, detail::owned_memory<Element, Exec>> {
+  using base = detail::rows_by_id<Element, Exec, detail::owned_memory<Element, Exec>>;
+
+ public:
+  /// Allocates and initialises all rows, with state for this optimizer. @throws tessera::error invalid_argument, out_of_memory.
+  template <row_optimizer Optimizer>
+  dense_table(Exec const& exec, table_options const& options, Optimizer const& optimizer) : base(options, optimizer) {
+    this->memory_.weights.resize(exec, options.rows * row_scale<Element>::extent(options.dim));
+    this->memory_.states.resize(exec, options.rows * this->layout_.width(options.dim));
+    detail::dense_table_impl<Exec>::initialise(exec, this->device_rows(), this->layout_);
+  }
 };
 static_assert(row_store<dense_table<>> && row_store<dense_table<float16>> && row_store<dense_table<scaled_int8>>);
 
