@@ -64,7 +64,7 @@ void check_gradient_lists(vector_view<Store const> tables, vector_view<row_gradi
 /// first. Changes no table.
 /// @post a row's gradients are summed in the order of their lists, within a list of their positions, by the chunks of the canonical order
 /// (`canonical_sum_chunk`): with one list a table, the bits of `sequence_lookup_gradients` for the same ids. The thread count changes nothing.
-/// Workspace: 40 bytes an id, 16 more where tables are hashed, and what the sort takes.
+/// Workspace: 32 bytes an id, 8 more where tables are hashed, and 8 an id of the tables sorted at once, from `exec`'s memory.
 /// @throws tessera::error shape_mismatch; out_of_range for a table, or for an id that a dense table has no row for, by list and position:
 /// `out` is as before then.
 /// Source: of the name, PyTorch's `torch.Tensor.coalesce` of a sparse gradient.
