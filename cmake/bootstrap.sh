@@ -11,7 +11,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 build_packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev doctest-dev libcli11-dev libbenchmark-dev"
 arrow_version=26.0.1
 fuzz_packages="clang libclang-rt-14-dev"
-ci_packages="$fuzz_packages ccache clang-format-14 libopenblas-dev libdnnl-dev"
+ci_packages="$fuzz_packages ccache clang-format-14 clang-tidy-14 libopenblas-dev libdnnl-dev"
 
 started_in=$PWD
 step="starting"
@@ -40,7 +40,7 @@ usage() {
   cat <<'EOF'
 usage: sh cmake/bootstrap.sh COMMAND
 
-  deps [ci]        install what is missing to build and test (ci: also ccache, clang, its sanitizers, clang-format, a BLAS, oneDNN); Apache Arrow goes into
+  deps [ci]        install what is missing to build and test (ci: also ccache, clang, its sanitizers, clang-format and clang-tidy, a BLAS, oneDNN); Apache Arrow goes into
                    build/arrow, by Python's pip
   quickstart       deps, configure, build the example trainer, train it on the data that comes with the source
   test             deps, configure, build, run all tests

@@ -13,6 +13,9 @@ tessera_check(layers_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_D
               -P "${PROJECT_SOURCE_DIR}/cmake/check_layers_selftest.cmake")
 tessera_check(umbrellas ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_umbrellas.cmake")
 tessera_check(format ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_format.cmake")
+tessera_check(tidy ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/tidy"
+              -D "SYSTEM_INCLUDES=$<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>"
+              -P "${PROJECT_SOURCE_DIR}/cmake/check_tidy.cmake")
 tessera_check(readme ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_readme.cmake")
 tessera_check(readme_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/readme_selftest"
               -P "${PROJECT_SOURCE_DIR}/cmake/check_readme_selftest.cmake")

@@ -31,8 +31,8 @@ using tessera::row_gradient_list;
 
 namespace {
 
-constexpr std::int64_t row_count = 50;
-std::vector<tessera::table_options> const arrival_tables = tables_of_dims({1, 16, 17, 130, 1030}, row_count);
+constexpr std::int64_t arrival_rows = 50;
+std::vector<tessera::table_options> const arrival_tables = tables_of_dims({1, 16, 17, 130, 1030}, arrival_rows);
 
 /// Lists with memory of their own, in which rows lie apart.
 class arrived_lists {
@@ -57,7 +57,7 @@ arrived_lists random_lists(std::mt19937_64& random, std::int64_t most_ids) {
   arrived_lists arrived;
   for (std::int64_t const table : {4, 0, 1, 0, 3, 1, 1}) {
     auto const count = tessera_tests::random_integers<std::int64_t>(random, 1, 0, most_ids)[0];
-    arrived.add(random, table, tessera_tests::random_integers<std::int64_t>(random, static_cast<std::size_t>(count), 0, row_count - 1),
+    arrived.add(random, table, tessera_tests::random_integers<std::int64_t>(random, static_cast<std::size_t>(count), 0, arrival_rows - 1),
                 arrival_tables[static_cast<std::size_t>(table)].dim);
   }
   arrived.add(random, 0, {}, 1);
@@ -67,12 +67,12 @@ arrived_lists random_lists(std::mt19937_64& random, std::int64_t most_ids) {
   return arrived;
 }
 
-/// So that every id of [0, row_count) has a row.
+/// So that every id of [0, arrival_rows) has a row.
 template <class Store>
 std::vector<Store> full_tables(tessera::host_exec const& exec, tessera::adagrad const& optimizer) {
   auto tables = make_tables<Store>(exec, arrival_tables, optimizer);
   std::vector<std::int64_t> ids;
-  for (std::int64_t id = row_count - 1; id >= 0; --id) ids.push_back(id);
+  for (std::int64_t id = arrival_rows - 1; id >= 0; --id) ids.push_back(id);
   for (auto& table : tables) locate(exec, table, ids);
   return tables;
 }
@@ -157,7 +157,7 @@ TEST_CASE_TEMPLATE("coalesce_row_gradients: one list a table has the bits of seq
     std::vector<tessera::feature_rows<>> keys;
     std::vector<matrix_view<float const>> gradients;
     for (std::int64_t table = 4; table >= 0; --table) {
-      auto const ids = tessera_tests::random_integers<std::int64_t>(random, table == 1 ? 5000 : 200, 0, table == 1 ? 2 : row_count - 1);
+      auto const ids = tessera_tests::random_integers<std::int64_t>(random, table == 1 ? 5000 : 200, 0, table == 1 ? 2 : arrival_rows - 1);
       arrived.add(random, table, ids, arrival_tables[static_cast<std::size_t>(table)].dim);
       features.push_back(table);
       std::vector<std::vector<std::int64_t>> rows{{}, {ids.begin(), ids.begin() + 7}, {ids.begin() + 7, ids.end()}};
@@ -187,7 +187,7 @@ TEST_CASE_TEMPLATE("coalesce_row_gradients: one list a table has the bits of seq
   }
   std::int64_t differ = 0;
   for (std::size_t t = 0; t < looked_up.size(); ++t)
-    for (std::int64_t slot = 0; slot < row_count; ++slot)
+    for (std::int64_t slot = 0; slot < arrival_rows; ++slot)
       differ += !same_bits(looked_up[t].row(slot), arriving[t].row(slot), looked_up[t].dim());
   CHECK(differ == 0);
 }
@@ -250,7 +250,7 @@ TEST_CASE("coalesce_row_gradients: what does not fit is refused by name, and cha
   auto const exec = host.exec();
   auto const tables = make_tables<tessera::dense_table<>>(exec, arrival_tables, tessera::sgd{});
   std::vector<float> const values(64, 2.0F);
-  std::vector<std::int64_t> const two{0, row_count - 1};
+  std::vector<std::int64_t> const two{0, arrival_rows - 1};
   for (std::int64_t const table : {-1, 5}) {
     auto const e = refused(exec, tables, {table, two, {values.data(), 2, 16}});
     CHECK(e.code() == errc::out_of_range);
@@ -264,12 +264,12 @@ TEST_CASE("coalesce_row_gradients: what does not fit is refused by name, and cha
     CHECK(e.value("rows") == std::to_string(matrix.rows()));
     CHECK(e.value("columns") == std::to_string(matrix.columns()));
   }
-  for (std::int64_t const id : {std::int64_t{-1}, row_count, smallest_id, largest_id}) {
+  for (std::int64_t const id : {std::int64_t{-1}, arrival_rows, smallest_id, largest_id}) {
     std::vector<std::int64_t> const ids{0, id};
     auto const e = refused(exec, tables, {1, ids, {values.data(), 2, 16}});
     CHECK(e.code() == errc::out_of_range);
     CHECK(e.value("id") == std::to_string(id));
     CHECK(e.value("position") == "1");
-    CHECK(e.value("rows") == std::to_string(row_count));
+    CHECK(e.value("rows") == std::to_string(arrival_rows));
   }
 }

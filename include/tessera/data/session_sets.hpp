@@ -18,7 +18,8 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 // Adds `count` features like the first, named prefix_0, …
-inline void add_features(std::vector<session_feature>& features, std::string const& prefix, std::int64_t count, session_feature like) {
+inline void add_features(std::vector<session_feature>& features, std::string const& prefix, std::int64_t count,
+                         session_feature const& like) {
   for (std::int64_t i = 0; i < count; ++i) {
     features.push_back(like);
     features.back().name = prefix + "_" + std::to_string(i);

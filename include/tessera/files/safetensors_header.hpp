@@ -167,6 +167,7 @@ inline safetensors_entry parse_safetensors_entry(std::string const& tensor, nloh
 // The format wants the tensors to cover the data without a hole or an overlap.
 inline void check_safetensors_cover(std::vector<safetensors_entry> const& entries, std::int64_t data_bytes, std::string const& file) {
   std::vector<safetensors_entry const*> by_offset;
+  by_offset.reserve(entries.size());
   for (auto const& e : entries) by_offset.push_back(&e);
   std::sort(by_offset.begin(), by_offset.end(),
             [](auto const* a, auto const* b) { return a->offset != b->offset ? a->offset < b->offset : a->bytes < b->bytes; });

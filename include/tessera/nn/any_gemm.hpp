@@ -42,8 +42,7 @@ class any_gemm {
 
   template <class Gemm>
   struct held final : any_policy {
-    template <class From>
-    explicit held(From&& from) : policy(std::forward<From>(from)) {}
+    explicit held(Gemm from) : policy(std::move(from)) {}
     void multiply(gemm_operand a, gemm_operand b, matrix_view<float> c, float* workspace) const override {
       policy.multiply(a, b, c, workspace);
     }

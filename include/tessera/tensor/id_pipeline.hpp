@@ -113,12 +113,10 @@ class id_pipeline {
   // Past the last step from I on that is of functions.
   template <std::size_t I>
   static constexpr std::size_t functions_end() {
-    if constexpr (I == sizeof...(Steps))
-      return I;
-    else if constexpr (of_rows<I>)
-      return I;
-    else
-      return functions_end<I + 1>();
+    if constexpr (I < sizeof...(Steps)) {
+      if constexpr (!of_rows<I>) return functions_end<I + 1>();
+    }
+    return I;
   }
 
   template <class Step>
