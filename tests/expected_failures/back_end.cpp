@@ -14,12 +14,6 @@
 #include <tessera/embed/row_transfer.hpp>
 #include <tessera/embed/sequence_lookup_backward.hpp>
 #include <tessera/embed/update_rows.hpp>
-#include <tessera/nn/dense_optimizer.hpp>
-#include <tessera/nn/dot_interaction.hpp>
-#include <tessera/nn/factorization_machine.hpp>
-#include <tessera/nn/gradient_clipping.hpp>
-#include <tessera/nn/linear.hpp>
-#include <tessera/nn/loss.hpp>
 #include <tessera/tensor/bucketize.hpp>
 #include <tessera/tensor/concat.hpp>
 #include <tessera/tensor/expand.hpp>
@@ -74,11 +68,6 @@ struct next_id {
   std::int64_t operator()(std::int64_t id) const { return id + 1; }
 };
 
-struct my_gemm {
-  void multiply(tessera::gemm_operand, tessera::gemm_operand, matrix, float*) const {}
-  std::int64_t workspace(std::int64_t, std::int64_t, std::int64_t) const { return 0; }
-};
-
 void use(my_exec const& exec) {
 #if CASE == 1
   tessera::for_each_index(exec, 1, 1, [](std::int64_t) {});
@@ -113,20 +102,6 @@ void use(my_exec const& exec) {
   tessera::update_rows(exec, any<tables>(), any<tessera::basic_row_gradients<my_exec>&>(), tessera::sgd{});
   // CASE == 2 says: read_rows, write_rows: no back end for this execution; for CUDA include <tessera/embed/row_transfer.cuh>
   tessera::read_rows(exec, any<tables>()[0], any<ids>(), any<matrix>(), any<matrix>());
-  // CASE == 2 says: dense_update: no back end for this execution; for CUDA include <tessera/nn/dense_optimizer.cuh>
-  tessera::dense_update(exec, any<floats>(), any<floats>(), any<tessera::dense_optimizer_state&>(), tessera::sgd{});
-  // CASE == 2 says: dot_interaction: no back end for this execution; for CUDA include <tessera/nn/dot_interaction.cuh>
-  tessera::dot_interaction(exec, any<gradients>(), any<matrix>());
-  // CASE == 2 says: factorization_machine: no back end for this execution; for CUDA include <tessera/nn/factorization_machine.cuh>
-  tessera::factorization_machine(exec, any<gradients>(), any<matrix>());
-  // CASE == 2 says: gemm: no back end for this execution; for CUDA include <tessera/nn/gemm.cuh>
-  tessera::gemm(exec, my_gemm{}, any<matrix>(), any<matrix>(), any<matrix>());
-  // CASE == 2 says: gradient clipping: no back end for this execution; for CUDA include <tessera/nn/gradient_clipping.cuh>
-  tessera::clip_values(exec, any<std::vector<floats>>(), 1.0F);
-  // CASE == 2 says: linear: no back end for this execution; for CUDA include <tessera/nn/linear.cuh>
-  tessera::linear_backward_parameters(exec, my_gemm{}, any<matrix>(), any<matrix>(), any<tessera::linear_view<float>>());
-  // CASE == 2 says: loss: no back end for this execution; for CUDA include <tessera/nn/loss.cuh>
-  tessera::bce_with_logits(exec, any<floats>(), any<floats>(), any<floats>());
   // CASE == 2 says: bucketize: no back end for this execution; for CUDA include <tessera/tensor/bucketize.cuh>
   tessera::bucketize(exec, any<batch>(), 2, tessera::hashed_buckets{});
   // CASE == 2 says: concat: no back end for this execution; for CUDA include <tessera/tensor/concat.cuh>

@@ -32,13 +32,13 @@ void loss_suite() {
   auto const compute = [&](auto const& loss, std::vector<float> const& predictions, std::vector<float> const& targets) {
     auto const there_p = harness.put(predictions), there_t = harness.put(targets);
     auto there_g = harness.put(std::vector<float>(predictions.size(), std::nanf("")));
-    auto const value = loss(harness.exec(), there_p, there_t, there_g);
+    auto const value = loss(harness.exec(), there_p, there_t, there_g, {});
     return outcome{value, harness.get(there_g)};
   };
   auto const in_place = [&](auto const& loss, std::vector<float> const& predictions, std::vector<float> const& targets) {
     auto there_p = harness.put(predictions);
     auto const there_t = harness.put(targets);
-    auto const value = loss(harness.exec(), there_p, there_t, there_p);
+    auto const value = loss(harness.exec(), there_p, there_t, there_p, {});
     return outcome{value, harness.get(there_p)};
   };
   auto const random_labels = [&](std::size_t n) {

@@ -107,8 +107,8 @@ class cross_net {
 
   /// y = cross_net(x): both (samples, width), any row strides, not overlapping. `saved` is what `backward` reads; y it does not. Of a forward
   /// that throws, no backward takes it. @throws tessera::error shape_mismatch.
-  template <execution Exec, gemm_policy Gemm>
-  void forward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, cross_saved& saved) const {
+  template <gemm_policy Gemm>
+  void forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, cross_saved& saved) const {
     cross_saved filled{x, std::move(saved.values)};
     saved.x = {};
     check(x.rows(), x, "input");
@@ -146,8 +146,8 @@ class cross_net {
   /// Gradients of the forward that filled `saved`. `gradient` (samples, width) is that of y and is overwritten, with nothing of use;
   /// `parameter_gradient`, laid out like `parameters()`, is overwritten; so is `x_gradient` (samples, width), unless it is empty: then it
   /// is not computed. The two matrices do not overlap. @throws tessera::error shape_mismatch.
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const& policy, cross_saved& saved, matrix_view<float> gradient,
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const& policy, cross_saved& saved, matrix_view<float> gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {
     check_backward(saved, gradient, parameter_gradient, x_gradient);
     bool const wants_x = x_gradient.rows() > 0;
@@ -188,8 +188,7 @@ class cross_net {
     return l == 0 ? saved.x : matrix_view<float const>(output(saved, l - 1));
   }
 
-  template <class Exec>
-  static void copy(Exec const& exec, matrix_view<float const> x, matrix_view<float> y) {
+  static void copy(host_exec const& exec, matrix_view<float const> x, matrix_view<float> y) {
     for_each_index(exec, x.rows(), rows_per_piece, [=](std::int64_t s) {
       for (std::int64_t c = 0; c < x.columns(); ++c) y(s, c) = x(s, c);
     });
@@ -197,8 +196,8 @@ class cross_net {
 
   // y = x_0 ∘ z + x. Turns the gradient of y into what x gets of it, as it is and through z, in place; what x_0 gets, gradient ∘ z, is added
   // up in x_gradient.
-  template <class Exec, class Gemm>
-  void backward_layer(Exec const& exec, Gemm const& policy, cross_saved& saved, std::int64_t l, matrix_view<float> gradient,
+  template <class Gemm>
+  void backward_layer(host_exec const& exec, Gemm const& policy, cross_saved& saved, std::int64_t l, matrix_view<float> gradient,
                       cross_layer_view<float> parameter_gradient, matrix_view<float> x_gradient, bool hands_on, float* scratch) const {
     auto const samples = saved.x.rows();
     matrix_view<float> const z_gradient(scratch, samples, width_), through(scratch + samples * width_, samples, width_);
@@ -223,9 +222,9 @@ class cross_net {
     }
   }
 
-  template <class Exec>
-  static void backward_product(Exec const& exec, matrix_view<float const> x, matrix_view<float const> z, matrix_view<float const> gradient,
-                               matrix_view<float> z_gradient, matrix_view<float> x_gradient, bool is_first) {
+  static void backward_product(host_exec const& exec, matrix_view<float const> x, matrix_view<float const> z,
+                               matrix_view<float const> gradient, matrix_view<float> z_gradient, matrix_view<float> x_gradient,
+                               bool is_first) {
     for_each_index(exec, x.rows(), rows_per_piece, [=](std::int64_t s) {
       for (std::int64_t c = 0; c < x.columns(); ++c) z_gradient(s, c) = gradient(s, c) * x(s, c);
       if (x_gradient.rows() == 0) return;

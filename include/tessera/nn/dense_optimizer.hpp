@@ -51,69 +51,58 @@ class dense_optimizer_state {
   step_count steps_{};
 };
 
+/// One optimizer step over a block of dense parameters: both blocks (n,), `state` built for n and this kind of optimizer; counts the step.
+/// @throws tessera::error shape_mismatch, incompatible for a state of another kind, invalid_argument as `check_optimizer`; then nothing has
+/// changed.
+template <dense_optimizer Optimizer>
+void dense_update(host_exec const& exec, vector_view<float> parameters, vector_view<float const> gradient, dense_optimizer_state& state,
+                  Optimizer const& optimizer);
+
 namespace detail {
 
-template <class Exec>
-struct dense_update_impl {
-  static_assert(dependent_false<Exec>, "dense_update: no back end for this execution; for CUDA include <tessera/nn/dense_optimizer.cuh>");
-};
+inline constexpr std::int64_t dense_update_piece = 1 << 14;
+inline constexpr int dense_update_tile = 64;
 
-template <>
-struct dense_update_impl<host_exec> {
-  static constexpr std::int64_t piece = 1 << 14;
-  static constexpr int tile = 64;
-
-  template <class Optimizer>
-  static void run(host_exec const& exec, vector_view<float> parameters, vector_view<float const> gradient, float* state,
-                  row_gradient const& row, Optimizer const& optimizer) {
-    auto const factor = optimizer.begin_row(nullptr, row);
-    auto const stride = parameters.size();
-    for_each_piece(exec, parameters.size(), piece, [&](std::int64_t first, std::int64_t last) {
-      float* const weight = parameters.data();
-      float const* const g = gradient.data();
-      auto const state_of = [=](std::int64_t i) { return Optimizer::element_state == 0 ? nullptr : state + i; };
-      for (; first + tile <= last; first += tile) update_tile(optimizer, weight + first, g + first, state_of(first), stride, factor);
-      for (; first < last; ++first)
-        optimizer.update(weight[first], state_of(first), stride, gradient_for(optimizer, g[first], weight[first]), factor);
-    });
-  }
-
-  // With the planes of state at a stride that the compiler knows: it cannot tell otherwise that they do not overlap, and gives up vectors.
-  template <class Optimizer, class Factor>
-  static void update_tile(Optimizer optimizer, float* __restrict weight, float const* __restrict gradient, float* __restrict state,
-                          std::int64_t stride, Factor factor) noexcept {
-    constexpr int states = Optimizer::element_state;
-    float planes[std::size_t{states > 0 ? states : 1} * tile];
-    for (int k = 0; k < states; ++k) std::copy_n(state + k * stride, tile, planes + k * tile);
-    for (int i = 0; i < tile; ++i) optimizer.update(weight[i], planes + i, tile, gradient_for(optimizer, gradient[i], weight[i]), factor);
-    for (int k = 0; k < states; ++k) std::copy_n(planes + k * tile, tile, state + k * stride);
-  }
-};
-
-struct dense_update_fn {
-  template <execution Exec, dense_optimizer Optimizer>
-  void operator()(Exec const& exec, vector_view<float> parameters, vector_view<float const> gradient, dense_optimizer_state& state,
-                  Optimizer const& optimizer) const {
-    if (gradient.size() != parameters.size() || state.parameters() != parameters.size() ||
-        state.planes().size() != parameters.size() * Optimizer::element_state)
-      throw error(errc::shape_mismatch, "dense_update: parameters, gradient and state do not fit together",
-                  {{"parameters", parameters.size()},
-                   {"gradient", gradient.size()},
-                   {"state floats", state.planes().size()},
-                   {"state floats expected", parameters.size() * Optimizer::element_state}});
-    check_optimizer_kind("dense_update", state.optimizer(), optimizer);
-    check_optimizer(optimizer);
-    state.set_steps(step_count{state.steps().value + 1});
-    dense_update_impl<Exec>::run(exec, parameters, gradient, state.planes().data(), {0, parameters.size(), state.steps()}, optimizer);
-  }
-};
+// With the planes of state at a stride that the compiler knows: it cannot tell otherwise that they do not overlap, and gives up vectors.
+template <class Optimizer, class Factor>
+inline void dense_update_one_tile(Optimizer optimizer, float* __restrict weight, float const* __restrict gradient, float* __restrict state,
+                                  std::int64_t stride, Factor factor) noexcept {
+  constexpr int states = Optimizer::element_state, tile = dense_update_tile;
+  float planes[std::size_t{states > 0 ? states : 1} * tile];
+  for (int k = 0; k < states; ++k) std::copy_n(state + k * stride, tile, planes + k * tile);
+  for (int i = 0; i < tile; ++i) optimizer.update(weight[i], planes + i, tile, gradient_for(optimizer, gradient[i], weight[i]), factor);
+  for (int k = 0; k < states; ++k) std::copy_n(planes + k * tile, tile, state + k * stride);
+}
 
 }  // namespace detail
 
-/// One optimizer step over a block of dense parameters. `dense_update(exec, parameters, gradient, state, optimizer)`: both blocks (n,),
-/// `state` built for n and this kind of optimizer; counts the step. @throws tessera::error shape_mismatch, incompatible for a state of another
-/// kind, invalid_argument as `check_optimizer`; then nothing has changed.
-inline constexpr detail::dense_update_fn dense_update{};
+template <dense_optimizer Optimizer>
+void dense_update(host_exec const& exec, vector_view<float> parameters, vector_view<float const> gradient, dense_optimizer_state& state,
+                  Optimizer const& optimizer) {
+  if (gradient.size() != parameters.size() || state.parameters() != parameters.size() ||
+      state.planes().size() != parameters.size() * Optimizer::element_state)
+    throw error(errc::shape_mismatch, "dense_update: parameters, gradient and state do not fit together",
+                {{"parameters", parameters.size()},
+                 {"gradient", gradient.size()},
+                 {"state floats", state.planes().size()},
+                 {"state floats expected", parameters.size() * Optimizer::element_state}});
+  detail::check_optimizer_kind("dense_update", state.optimizer(), optimizer);
+  check_optimizer(optimizer);
+  state.set_steps(step_count{state.steps().value + 1});
+  auto const stride = parameters.size();
+  auto const factor = optimizer.begin_row(nullptr, row_gradient{0, stride, state.steps()});
+  float* const planes = state.planes().data();
+  for_each_piece(exec, parameters.size(), detail::dense_update_piece, [&](std::int64_t first, std::int64_t last) {
+    constexpr int tile = detail::dense_update_tile;
+    float* const weight = parameters.data();
+    float const* const g = gradient.data();
+    auto const state_of = [=](std::int64_t i) { return Optimizer::element_state == 0 ? nullptr : planes + i; };
+    for (; first + tile <= last; first += tile)
+      detail::dense_update_one_tile(optimizer, weight + first, g + first, state_of(first), stride, factor);
+    for (; first < last; ++first)
+      optimizer.update(weight[first], state_of(first), stride, detail::gradient_for(optimizer, g[first], weight[first]), factor);
+  });
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -23,18 +23,24 @@ TESSERA_HOST_DEVICE constexpr std::int64_t dot_interaction_width(std::int64_t ve
   return dim + vectors * (vectors - 1) / 2;
 }
 
-namespace detail {
+/// DLRM's interaction: a sample's first vector, then the dot products of all pairs of its vectors, (1,0) (2,0) (2,1) (3,0) …
+/// Source: Naumov et al., "Deep learning recommendation model for personalization and recommendation systems", 2019.
+///
+/// `vectors`: blocks (samples, dim) whose rows do not overlap, wherever they lie; `out` (samples, dot_interaction_width(vectors, dim)).
+/// Sums in float, over the elements in order.
+/// @throws tessera::error invalid_argument for no vectors, shape_mismatch naming the block that does not fit.
+inline void dot_interaction(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> out);
 
-template <class Exec>
-struct dot_interaction_impl {
-  static_assert(dependent_false<Exec>,
-                "dot_interaction: no back end for this execution; for CUDA include <tessera/nn/dot_interaction.cuh>");
-};
+/// The gradients of all vectors, overwritten, from `gradient`, that of `out`. A vector that is not finite makes its own gradient NaN: zero
+/// times it is added. @throws as the forward.
+inline void dot_interaction_backward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors,
+                                     matrix_view<float const> gradient, vector_view<matrix_view<float> const> vector_gradients);
+
+namespace detail {
 
 // Both directions are sums of rows with weights, eight sums at once and a register of each: as many as two units that add take to never wait,
 // and what is loaded serves eight.
-template <>
-struct dot_interaction_impl<host_exec> {
+struct dot_interaction_kernels {
   static constexpr std::int64_t samples_per_piece = 64;
   static constexpr std::int64_t lanes = __BIGGEST_ALIGNMENT__ / sizeof(float), sums = 8;  // of a vector register
 
@@ -179,45 +185,26 @@ void check_interaction_vectors(char const* argument, vector_view<matrix_view<T> 
                    {"stride", vectors[v].stride()}});
 }
 
-struct dot_interaction_fn {
-  template <execution Exec>
-  void operator()(Exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> out) const {
-    if (vectors.empty()) throw error(errc::invalid_argument, "dot_interaction: no vectors", {});
-    check_interaction(vectors.size(), vectors[0].columns(), out);
-    check_interaction_vectors("vectors", vectors, out.rows(), vectors[0].columns());
-    dot_interaction_impl<Exec>::forward(exec, vectors, out);
-  }
-};
-
-struct dot_interaction_backward_fn {
-  template <execution Exec>
-  void operator()(Exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float const> gradient,
-                  vector_view<matrix_view<float> const> vector_gradients) const {
-    if (vectors.empty()) throw error(errc::invalid_argument, "dot_interaction: no vectors", {});
-    check_interaction(vectors.size(), vectors[0].columns(), gradient);
-    check_interaction_vectors("vectors", vectors, gradient.rows(), vectors[0].columns());
-    if (vector_gradients.size() != vectors.size())
-      throw error(errc::shape_mismatch, "dot_interaction: one gradient a vector",
-                  {{"vectors", vectors.size()}, {"gradients", vector_gradients.size()}});
-    check_interaction_vectors("vector_gradients", vector_gradients, gradient.rows(), vectors[0].columns());
-    dot_interaction_impl<Exec>::backward(exec, vectors, gradient, vector_gradients);
-  }
-};
-
 }  // namespace detail
 
-/// DLRM's interaction: a sample's first vector, then the dot products of all pairs of its vectors, (1,0) (2,0) (2,1) (3,0) …
-/// Source: Naumov et al., "Deep learning recommendation model for personalization and recommendation systems", 2019.
-///
-/// `dot_interaction(exec, vectors, out)`: `vectors`: blocks (samples, dim) whose rows do not overlap, wherever they lie; `out` (samples,
-/// dot_interaction_width(vectors, dim)). Sums in float, over the elements in order.
-/// @throws tessera::error invalid_argument for no vectors, shape_mismatch naming the block that does not fit.
-inline constexpr detail::dot_interaction_fn dot_interaction{};
+inline void dot_interaction(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> out) {
+  if (vectors.empty()) throw error(errc::invalid_argument, "dot_interaction: no vectors", {});
+  detail::check_interaction(vectors.size(), vectors[0].columns(), out);
+  detail::check_interaction_vectors("vectors", vectors, out.rows(), vectors[0].columns());
+  detail::dot_interaction_kernels::forward(exec, vectors, out);
+}
 
-/// The gradients of all vectors, overwritten. `dot_interaction_backward(exec, vectors, gradient of out, vector_gradients)`.
-/// A vector that is not finite makes its own gradient NaN: zero times it is added.
-/// @throws as the forward.
-inline constexpr detail::dot_interaction_backward_fn dot_interaction_backward{};
+inline void dot_interaction_backward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors,
+                                     matrix_view<float const> gradient, vector_view<matrix_view<float> const> vector_gradients) {
+  if (vectors.empty()) throw error(errc::invalid_argument, "dot_interaction: no vectors", {});
+  detail::check_interaction(vectors.size(), vectors[0].columns(), gradient);
+  detail::check_interaction_vectors("vectors", vectors, gradient.rows(), vectors[0].columns());
+  if (vector_gradients.size() != vectors.size())
+    throw error(errc::shape_mismatch, "dot_interaction: one gradient a vector",
+                {{"vectors", vectors.size()}, {"gradients", vector_gradients.size()}});
+  detail::check_interaction_vectors("vector_gradients", vector_gradients, gradient.rows(), vectors[0].columns());
+  detail::dot_interaction_kernels::backward(exec, vectors, gradient, vector_gradients);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -12,69 +12,34 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Adds a factorization machine's second-order term to each sample's logit: the sum over all pairs i < j of its vectors of <v_i, v_j>.
+/// Source: Rendle, "Factorization machines", ICDM 2010, equation 1; DeepFM (Guo et al., IJCAI 2017) adds it to an MLP's logit.
+///
+/// `vectors`: blocks (samples, dim) of any row stride, wherever they lie, at least one; `logits` (samples, 1), any row stride. Linear in the
+/// vectors like Rendle's half of (square of the sum - sum of the squares), but as the sum of <v_j, sum of the v_i before>, where nothing
+/// cancels. Sums in float; a sample's never depends on its batch.
+/// @throws tessera::error invalid_argument for no vectors, shape_mismatch.
+inline void factorization_machine(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> logits);
+
+/// Adds to the gradients of all vectors that of the term: slope * (sum of all vectors - v_i), the slope from `gradient`, that of the logits.
+/// Adds, since the same vectors feed other parts of a model, whose backward may have written before. The gradients do not overlap the
+/// vectors. @throws as the forward.
+inline void factorization_machine_backward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors,
+                                           matrix_view<float const> gradient, vector_view<matrix_view<float> const> vector_gradients);
+
 namespace detail {
 
-template <class Exec>
-struct factorization_machine_impl {
-  static_assert(dependent_false<Exec>,
-                "factorization_machine: no back end for this execution; for CUDA include <tessera/nn/factorization_machine.cuh>");
-};
+inline constexpr std::int64_t machine_samples_per_piece = 64;
+inline constexpr std::int64_t machine_lanes = 32;
 
-template <>
-struct factorization_machine_impl<host_exec> {
-  static constexpr std::int64_t samples_per_piece = 64;
-  static constexpr std::int64_t lanes = 32;
-
-  // Calls f(first, n) for the elements [first, first + n), `lanes` at a time: a constant where it can be, for the compiler to unroll.
-  template <class F>
-  static void for_each_stretch(std::int64_t dim, F const& f) {
-    std::int64_t first = 0;
-    for (; first + lanes <= dim; first += lanes) f(first, lanes);
-    if (first < dim) f(first, dim - first);
-  }
-
-  static void forward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> logits) {
-    for_each_piece(exec, logits.rows(), samples_per_piece, [&](std::int64_t begin, std::int64_t end) {
-      for (auto sample = begin; sample < end; ++sample) {
-        float products[lanes] = {};
-        for_each_stretch(vectors[0].columns(), [&](std::int64_t first, std::int64_t n) {
-          float before[lanes] = {};  // sum of the vectors so far
-          for (std::int64_t v = 0; v < vectors.size(); ++v) {
-            auto const* const value = vectors[v].row(sample) + first;
-            for (std::int64_t i = 0; i < n; ++i) {
-              products[i] = multiply_add(value[i], before[i], products[i]);
-              before[i] += value[i];
-            }
-          }
-        });
-        float term = 0;
-        for (auto const product : products) term += product;
-        logits(sample, 0) += term;
-      }
-    });
-  }
-
-  static void backward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float const> gradient,
-                       vector_view<matrix_view<float> const> vector_gradients) {
-    for_each_piece(exec, gradient.rows(), samples_per_piece, [&](std::int64_t begin, std::int64_t end) {
-      for (auto sample = begin; sample < end; ++sample) {
-        auto const slope = gradient(sample, 0);
-        for_each_stretch(vectors[0].columns(), [&](std::int64_t first, std::int64_t n) {
-          float sum[lanes] = {};
-          for (std::int64_t v = 0; v < vectors.size(); ++v) {
-            auto const* const value = vectors[v].row(sample) + first;
-            for (std::int64_t i = 0; i < n; ++i) sum[i] += value[i];
-          }
-          for (std::int64_t v = 0; v < vectors.size(); ++v) {
-            auto const* const value = vectors[v].row(sample) + first;
-            auto* const to = vector_gradients[v].row(sample) + first;
-            for (std::int64_t i = 0; i < n; ++i) to[i] = multiply_add(slope, sum[i] - value[i], to[i]);
-          }
-        });
-      }
-    });
-  }
-};
+// Calls f(first, n) for the elements [first, first + n), `lanes` at a time: a constant where it can be, for the compiler to unroll.
+template <class F>
+inline void for_each_stretch(std::int64_t dim, F const& f) {
+  constexpr auto lanes = machine_lanes;
+  std::int64_t first = 0;
+  for (; first + lanes <= dim; first += lanes) f(first, lanes);
+  if (first < dim) f(first, dim - first);
+}
 
 template <class T>
 void check_machine(vector_view<matrix_view<T> const> vectors, std::int64_t count, std::int64_t dim, matrix_view<float const> logits) {
@@ -92,41 +57,54 @@ void check_machine(vector_view<matrix_view<T> const> vectors, std::int64_t count
                    {"expected columns", dim}});
 }
 
-struct factorization_machine_fn {
-  template <execution Exec>
-  void operator()(Exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> logits) const {
-    if (vectors.empty()) throw error(errc::invalid_argument, "factorization_machine: no vectors", {});
-    check_machine(vectors, vectors.size(), vectors[0].columns(), logits);
-    factorization_machine_impl<Exec>::forward(exec, vectors, logits);
-  }
-};
-
-struct factorization_machine_backward_fn {
-  template <execution Exec>
-  void operator()(Exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float const> gradient,
-                  vector_view<matrix_view<float> const> vector_gradients) const {
-    if (vectors.empty()) throw error(errc::invalid_argument, "factorization_machine: no vectors", {});
-    check_machine(vectors, vectors.size(), vectors[0].columns(), gradient);
-    check_machine(vector_gradients, vectors.size(), vectors[0].columns(), gradient);
-    factorization_machine_impl<Exec>::backward(exec, vectors, gradient, vector_gradients);
-  }
-};
-
 }  // namespace detail
 
-/// Adds a factorization machine's second-order term to each sample's logit: the sum over all pairs i < j of its vectors of <v_i, v_j>.
-/// Source: Rendle, "Factorization machines", ICDM 2010, equation 1; DeepFM (Guo et al., IJCAI 2017) adds it to an MLP's logit.
-///
-/// `factorization_machine(exec, vectors, logits)`: `vectors`: blocks (samples, dim) of any row stride, wherever they lie, at least one;
-/// `logits` (samples, 1), any row stride. Linear in the vectors like Rendle's half of (square of the sum - sum of the squares), but as the
-/// sum of <v_j, sum of the v_i before>, where nothing cancels. Sums in float; a sample's never depends on its batch.
-/// @throws tessera::error invalid_argument for no vectors, shape_mismatch.
-inline constexpr detail::factorization_machine_fn factorization_machine{};
+inline void factorization_machine(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> logits) {
+  if (vectors.empty()) throw error(errc::invalid_argument, "factorization_machine: no vectors", {});
+  detail::check_machine(vectors, vectors.size(), vectors[0].columns(), logits);
+  for_each_piece(exec, logits.rows(), detail::machine_samples_per_piece, [&](std::int64_t begin, std::int64_t end) {
+    for (auto sample = begin; sample < end; ++sample) {
+      float products[detail::machine_lanes] = {};
+      detail::for_each_stretch(vectors[0].columns(), [&](std::int64_t first, std::int64_t n) {
+        float before[detail::machine_lanes] = {};  // sum of the vectors so far
+        for (std::int64_t v = 0; v < vectors.size(); ++v) {
+          auto const* const value = vectors[v].row(sample) + first;
+          for (std::int64_t i = 0; i < n; ++i) {
+            products[i] = multiply_add(value[i], before[i], products[i]);
+            before[i] += value[i];
+          }
+        }
+      });
+      float term = 0;
+      for (auto const product : products) term += product;
+      logits(sample, 0) += term;
+    }
+  });
+}
 
-/// Adds to the gradients of all vectors that of the term: slope * (sum of all vectors - v_i).
-/// `factorization_machine_backward(exec, vectors, gradient of logits, vector_gradients)`: adds, since the same vectors feed other parts of a
-/// model, whose backward may have written before. The gradients do not overlap the vectors. @throws as the forward.
-inline constexpr detail::factorization_machine_backward_fn factorization_machine_backward{};
+inline void factorization_machine_backward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors,
+                                           matrix_view<float const> gradient, vector_view<matrix_view<float> const> vector_gradients) {
+  if (vectors.empty()) throw error(errc::invalid_argument, "factorization_machine: no vectors", {});
+  detail::check_machine(vectors, vectors.size(), vectors[0].columns(), gradient);
+  detail::check_machine(vector_gradients, vectors.size(), vectors[0].columns(), gradient);
+  for_each_piece(exec, gradient.rows(), detail::machine_samples_per_piece, [&](std::int64_t begin, std::int64_t end) {
+    for (auto sample = begin; sample < end; ++sample) {
+      auto const slope = gradient(sample, 0);
+      detail::for_each_stretch(vectors[0].columns(), [&](std::int64_t first, std::int64_t n) {
+        float sum[detail::machine_lanes] = {};
+        for (std::int64_t v = 0; v < vectors.size(); ++v) {
+          auto const* const value = vectors[v].row(sample) + first;
+          for (std::int64_t i = 0; i < n; ++i) sum[i] += value[i];
+        }
+        for (std::int64_t v = 0; v < vectors.size(); ++v) {
+          auto const* const value = vectors[v].row(sample) + first;
+          auto* const to = vector_gradients[v].row(sample) + first;
+          for (std::int64_t i = 0; i < n; ++i) to[i] = multiply_add(slope, sum[i] - value[i], to[i]);
+        }
+      });
+    }
+  });
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

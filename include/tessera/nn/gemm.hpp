@@ -85,12 +85,15 @@ struct no_epilogue {
   void operator()(matrix_view<float>, std::int64_t, std::int64_t) const noexcept {}
 };
 
-namespace detail {
+/// c = a b, then `epilogue(tile of c, first row, first column)` on each finished tile while it is in the cache.
+///
+/// a (m, k), b (k, n), c (m, n), strides of a row or more; `transposed(m)` for a transposed factor. c overlaps neither a nor b. Workspace:
+/// one the policy asks for a thread, from `exec`'s memory. The thread count changes no bit.
+/// @throws tessera::error shape_mismatch for extents that do not fit, or a matrix whose rows overlap each other.
+template <gemm_policy Policy, class Epilogue = no_epilogue>
+void gemm(host_exec const& exec, Policy const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c, Epilogue const& epilogue = {});
 
-template <class Exec>
-struct gemm_impl {
-  static_assert(dependent_false<Exec>, "gemm: no back end for this execution; for CUDA include <tessera/nn/gemm.cuh>");
-};
+namespace detail {
 
 /// Workspaces that the threads of one region take in turn: at most 64, of which a free one is found without waiting unless more threads
 /// ask than the team said it has.
@@ -126,74 +129,54 @@ class workspace_slots {
   std::atomic<std::uint64_t> free_;
 };
 
-template <>
-struct gemm_impl<host_exec> {
-  // Of the tiles in the middle, along the two edges and in the corner.
-  template <class Policy>
-  static std::int64_t largest_workspace(Policy const& policy, gemm_tiling tile, gemm_tiling corner, std::int64_t k) {
-    std::int64_t const sizes[] = {policy.workspace(tile.rows, tile.columns, k), policy.workspace(tile.rows, corner.columns, k),
-                                  policy.workspace(corner.rows, tile.columns, k), policy.workspace(corner.rows, corner.columns, k)};
-    return *std::max_element(std::begin(sizes), std::end(sizes));
-  }
+// Of the tiles in the middle, along the two edges and in the corner.
+template <class Policy>
+std::int64_t largest_workspace(Policy const& policy, gemm_tiling tile, gemm_tiling corner, std::int64_t k) {
+  std::int64_t const sizes[] = {policy.workspace(tile.rows, tile.columns, k), policy.workspace(tile.rows, corner.columns, k),
+                                policy.workspace(corner.rows, tile.columns, k), policy.workspace(corner.rows, corner.columns, k)};
+  return *std::max_element(std::begin(sizes), std::end(sizes));
+}
 
-  template <class Policy, class Epilogue>
-  static void run(host_exec const& exec, Policy const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c,
-                  Epilogue const& epilogue) {
-    auto const k = a.columns();
-    auto const tile = gemm_tiling::of(c.rows(), c.columns(), k);
-    auto const tiles_down = divide_up(c.rows(), tile.rows), tiles_across = divide_up(c.columns(), tile.columns);
-    auto const tiles = tiles_down * tiles_across;
-    workspace_slots workspaces(
-        exec,
-        largest_workspace(policy, tile, {c.rows() - (tiles_down - 1) * tile.rows, c.columns() - (tiles_across - 1) * tile.columns}, k),
-        tiles);
-    exec.run(tiles, [&](std::int64_t t) {
-      auto const row = t / tiles_across * tile.rows;
-      auto const column = t % tiles_across * tile.columns;
-      auto const rows = std::min(tile.rows, c.rows() - row);
-      auto const columns = std::min(tile.columns, c.columns() - column);
-      auto const part = c.block(row, column, rows, columns);
-      workspaces.with(
-          [&](float* workspace) { policy.multiply(a.block(row, 0, rows, k), b.block(0, column, k, columns), part, workspace); });
-      epilogue(part, row, column);
-    });
-  }
-};
-
-struct gemm_fn {
-  template <execution Exec, gemm_policy Policy, class Epilogue = no_epilogue>
-  void operator()(Exec const& exec, Policy const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c,
-                  Epilogue const& epilogue = {}) const {
-    if (a.columns() != b.rows() || c.rows() != a.rows() || c.columns() != b.columns())
-      throw error(errc::shape_mismatch, "gemm: shapes do not fit",
-                  {{"a rows", a.rows()},
-                   {"a columns", a.columns()},
-                   {"b rows", b.rows()},
-                   {"b columns", b.columns()},
-                   {"c rows", c.rows()},
-                   {"c columns", c.columns()}});
-    check_stride("a", a.stored);
-    check_stride("b", b.stored);
-    check_stride("c", c);
-    if (c.rows() == 0 || c.columns() == 0) return;
-    gemm_impl<Exec>::run(exec, policy, a, b, c, epilogue);
-  }
-
- private:
-  static void check_stride(char const* matrix, matrix_view<float const> m) {
-    if (m.rows() > 1 && m.stride() < m.columns())
-      throw error(errc::shape_mismatch, "gemm: rows overlap", {{"matrix", matrix}, {"columns", m.columns()}, {"stride", m.stride()}});
-  }
-};
+inline void check_gemm_stride(char const* matrix, matrix_view<float const> m) {
+  if (m.rows() > 1 && m.stride() < m.columns())
+    throw error(errc::shape_mismatch, "gemm: rows overlap", {{"matrix", matrix}, {"columns", m.columns()}, {"stride", m.stride()}});
+}
 
 }  // namespace detail
 
-/// c = a b, then `epilogue(tile of c, first row, first column)` on each finished tile while it is in the cache.
-///
-/// `gemm(exec, policy, a, b, c, epilogue)`: a (m, k), b (k, n), c (m, n), strides of a row or more; `transposed(m)` for a transposed factor.
-/// c overlaps neither a nor b. Workspace: one the policy asks for a thread, from `exec`'s memory. The thread count changes no bit.
-/// @throws tessera::error shape_mismatch for extents that do not fit, or a matrix whose rows overlap each other.
-inline constexpr detail::gemm_fn gemm{};
+template <gemm_policy Policy, class Epilogue>
+void gemm(host_exec const& exec, Policy const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c, Epilogue const& epilogue) {
+  if (a.columns() != b.rows() || c.rows() != a.rows() || c.columns() != b.columns())
+    throw error(errc::shape_mismatch, "gemm: shapes do not fit",
+                {{"a rows", a.rows()},
+                 {"a columns", a.columns()},
+                 {"b rows", b.rows()},
+                 {"b columns", b.columns()},
+                 {"c rows", c.rows()},
+                 {"c columns", c.columns()}});
+  detail::check_gemm_stride("a", a.stored);
+  detail::check_gemm_stride("b", b.stored);
+  detail::check_gemm_stride("c", c);
+  if (c.rows() == 0 || c.columns() == 0) return;
+  auto const k = a.columns();
+  auto const tile = gemm_tiling::of(c.rows(), c.columns(), k);
+  auto const tiles_down = divide_up(c.rows(), tile.rows), tiles_across = divide_up(c.columns(), tile.columns);
+  auto const tiles = tiles_down * tiles_across;
+  detail::workspace_slots workspaces(
+      exec,
+      detail::largest_workspace(policy, tile, {c.rows() - (tiles_down - 1) * tile.rows, c.columns() - (tiles_across - 1) * tile.columns},
+                                k),
+      tiles);
+  exec.run(tiles, [&](std::int64_t t) {
+    auto const row = t / tiles_across * tile.rows;
+    auto const column = t % tiles_across * tile.columns;
+    auto const rows = std::min(tile.rows, c.rows() - row);
+    auto const columns = std::min(tile.columns, c.columns() - column);
+    auto const part = c.block(row, column, rows, columns);
+    workspaces.with([&](float* workspace) { policy.multiply(a.block(row, 0, rows, k), b.block(0, column, k, columns), part, workspace); });
+    epilogue(part, row, column);
+  });
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

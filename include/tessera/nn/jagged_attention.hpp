@@ -26,6 +26,31 @@ struct attention_options {
   float scale = 0;      // of the products of queries and keys; 0: 1 / sqrt(dim / heads)
 };
 
+/// Scaled dot-product attention within each row: of head h, out_i = sum over j of softmax_j(scale * q_i · k_j) v_j, j over the vectors of the
+/// row, or those up to i where it is causal. q, k, v and out are rows of the same lengths and dim, any strides, their offsets from anywhere;
+/// they may be columns of one matrix; out overlaps none. `log_sums` (heads, vectors), empty where no backward follows: the logarithm to
+/// base 2 of a vector's sum of e^score, by which the backward makes the probabilities again.
+///
+/// Keys go by in blocks, the largest score and the sum of a query running along (Source: Dao et al., "FlashAttention: fast and
+/// memory-efficient exact attention with IO-awareness", NeurIPS 2022, algorithm 1), so the memory is linear in the lengths: a workspace of a
+/// thread and one number a row. Long rows are cut over the threads. The bits of a row's result depend on that row alone.
+/// @throws tessera::error shape_mismatch, invalid_argument for heads that do not divide the dim or a scale that is not finite, out_of_range
+/// for offsets past the values.
+template <class Offset>
+void jagged_attention(host_exec const& exec, jagged_vectors_view<float const, Offset> q, detail::jagged_vectors_in<Offset> k,
+                      detail::jagged_vectors_in<Offset> v, attention_options const& options,
+                      std::type_identity_t<jagged_vectors_view<float, Offset>> out, matrix_view<float> log_sums = {});
+
+/// Gradients by q, k and v, overwritten, of the forward that wrote `out` and `log_sums`. They may be columns of one matrix; they overlap
+/// nothing that is read. Sums go in the order of the row whatever the threads. Errors as the forward.
+template <class Offset>
+void jagged_attention_backward(host_exec const& exec, jagged_vectors_view<float const, Offset> q, detail::jagged_vectors_in<Offset> k,
+                               detail::jagged_vectors_in<Offset> v, attention_options const& options, detail::jagged_vectors_in<Offset> out,
+                               matrix_view<float const> log_sums, detail::jagged_vectors_in<Offset> out_gradient,
+                               std::type_identity_t<jagged_vectors_view<float, Offset>> q_gradient,
+                               std::type_identity_t<jagged_vectors_view<float, Offset>> k_gradient,
+                               std::type_identity_t<jagged_vectors_view<float, Offset>> v_gradient);
+
 namespace detail {
 
 // All vectors of the rows, from the first row's on: vector i of row r is row begin_of(r) - begin_of(0) + i.
@@ -36,14 +61,7 @@ matrix_view<T> vectors_of(jagged_vectors_view<T, Offset> x) noexcept {
           x.values.stride()};
 }
 
-template <class Exec>
-struct jagged_attention_impl {
-  static_assert(dependent_false<Exec>,
-                "jagged_attention: no back end for this execution; for CUDA include <tessera/nn/jagged_attention.cuh>");
-};
-
-template <>
-struct jagged_attention_impl<host_exec> {
+struct jagged_attention_kernels {
   using blocks = attention_blocks;
   static constexpr std::int64_t whole_row = 256;          // longer rows may be cut for backwards, too
   static constexpr std::int64_t unit_overhead = 16;       // in keys
@@ -161,81 +179,58 @@ struct jagged_attention_impl<host_exec> {
   }
 };
 
-struct jagged_attention_checks {
-  template <class Exec, class Offset>
-  static void run(char const* call, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> q,
-                  jagged_vectors_view<float const, Offset> k, jagged_vectors_view<float const, Offset> v, attention_options const& options,
-                  matrix_view<float const> log_sums, bool may_lack) {
-    rows.sound("q", q);
-    rows.same("k", q, k);
-    rows.same("v", q, v);
-    if (options.heads < 1 || q.dim() < 1 || q.dim() % options.heads != 0)
-      throw error(errc::invalid_argument, std::string(call) + ": heads of one size", {{"heads", options.heads}, {"dim", q.dim()}});
-    if (!std::isfinite(options.scale))
-      throw error(errc::invalid_argument, std::string(call) + ": scale", {{"scale", static_cast<double>(options.scale)}});
-    if (may_lack && log_sums.data() == nullptr) return;
-    if (log_sums.rows() != options.heads || log_sums.columns() != q.size() || (log_sums.rows() > 1 && log_sums.stride() < q.size()))
-      throw error(errc::shape_mismatch, std::string(call) + ": log sums (heads, vectors) of another shape",
-                  {{"rows", log_sums.rows()},
-                   {"heads", options.heads},
-                   {"columns", log_sums.columns()},
-                   {"vectors", q.size()},
-                   {"stride", log_sums.stride()}});
-  }
-};
-
-struct jagged_attention_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_view<float const, Offset> q, jagged_vectors_in<Offset> k, jagged_vectors_in<Offset> v,
-                  attention_options const& options, std::type_identity_t<jagged_vectors_view<float, Offset>> out,
-                  matrix_view<float> log_sums = {}) const {
-    rows_check<Exec, Offset> rows(exec, "jagged_attention");
-    jagged_attention_checks::run("jagged_attention", rows, q, k, v, options, log_sums, true);
-    rows.same("out", q, out);
-    if (q.size() == 0) return;
-    jagged_attention_impl<Exec>::template forward<Offset>(exec, {q, k, v, options}, vectors_of(out), log_sums);
-  }
-};
-
-struct jagged_attention_backward_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_view<float const, Offset> q, jagged_vectors_in<Offset> k, jagged_vectors_in<Offset> v,
-                  attention_options const& options, jagged_vectors_in<Offset> out, matrix_view<float const> log_sums,
-                  jagged_vectors_in<Offset> out_gradient, std::type_identity_t<jagged_vectors_view<float, Offset>> q_gradient,
-                  std::type_identity_t<jagged_vectors_view<float, Offset>> k_gradient,
-                  std::type_identity_t<jagged_vectors_view<float, Offset>> v_gradient) const {
-    rows_check<Exec, Offset> rows(exec, "jagged_attention_backward");
-    jagged_attention_checks::run("jagged_attention_backward", rows, q, k, v, options, log_sums, false);
-    rows.same("out", q, out);
-    rows.same("out_gradient", q, out_gradient);
-    rows.same("q_gradient", q, q_gradient);
-    rows.same("k_gradient", q, k_gradient);
-    rows.same("v_gradient", q, v_gradient);
-    if (q.size() == 0) return;
-    jagged_attention_impl<Exec>::template backward<Offset>(exec, {q, k, v, options}, vectors_of(out), log_sums, vectors_of(out_gradient),
-                                                           {vectors_of(q_gradient), vectors_of(k_gradient), vectors_of(v_gradient)});
-  }
-};
+template <class Offset>
+void check_jagged_attention(char const* call, jagged_vectors_view<float const, Offset> q, jagged_vectors_view<float const, Offset> k,
+                            jagged_vectors_view<float const, Offset> v, attention_options const& options, matrix_view<float const> log_sums,
+                            bool may_lack) {
+  check_jagged_vectors(call, "q", q);
+  check_same_rows(call, "k", q, k);
+  check_same_rows(call, "v", q, v);
+  if (options.heads < 1 || q.dim() < 1 || q.dim() % options.heads != 0)
+    throw error(errc::invalid_argument, std::string(call) + ": heads of one size", {{"heads", options.heads}, {"dim", q.dim()}});
+  if (!std::isfinite(options.scale))
+    throw error(errc::invalid_argument, std::string(call) + ": scale", {{"scale", static_cast<double>(options.scale)}});
+  if (may_lack && log_sums.data() == nullptr) return;
+  if (log_sums.rows() != options.heads || log_sums.columns() != q.size() || (log_sums.rows() > 1 && log_sums.stride() < q.size()))
+    throw error(errc::shape_mismatch, std::string(call) + ": log sums (heads, vectors) of another shape",
+                {{"rows", log_sums.rows()},
+                 {"heads", options.heads},
+                 {"columns", log_sums.columns()},
+                 {"vectors", q.size()},
+                 {"stride", log_sums.stride()}});
+}
 
 }  // namespace detail
 
-/// Scaled dot-product attention within each row: of head h, out_i = sum over j of softmax_j(scale * q_i · k_j) v_j, j over the vectors of the
-/// row, or those up to i where it is causal. `jagged_attention(exec, q, k, v, options, out, log_sums)`: q, k, v and out are rows of the same
-/// lengths and dim, any strides, their offsets from anywhere; they may be columns of one matrix; out overlaps none. `log_sums` (heads,
-/// vectors), empty where no backward follows: the logarithm to base 2 of a vector's sum of e^score, by which the backward makes the
-/// probabilities again.
-///
-/// Keys go by in blocks, the largest score and the sum of a query running along (Source: Dao et al., "FlashAttention: fast and
-/// memory-efficient exact attention with IO-awareness", NeurIPS 2022, algorithm 1), so the memory is linear in the lengths: a workspace of a
-/// thread and one number a row. Long rows are cut over the threads. The bits of a row's result depend on that row alone.
-/// @throws tessera::error shape_mismatch, invalid_argument for heads that do not divide the dim or a scale that is not finite, out_of_range
-/// for offsets past the values.
-inline constexpr detail::jagged_attention_fn jagged_attention{};
+template <class Offset>
+void jagged_attention(host_exec const& exec, jagged_vectors_view<float const, Offset> q, detail::jagged_vectors_in<Offset> k,
+                      detail::jagged_vectors_in<Offset> v, attention_options const& options,
+                      std::type_identity_t<jagged_vectors_view<float, Offset>> out, matrix_view<float> log_sums) {
+  detail::check_jagged_attention("jagged_attention", q, k, v, options, log_sums, true);
+  detail::check_same_rows("jagged_attention", "out", q, out);
+  if (q.size() == 0) return;
+  detail::jagged_attention_kernels::forward<Offset>(exec, {q, k, v, options}, detail::vectors_of(out), log_sums);
+}
 
-/// Gradients by q, k and v, overwritten: `jagged_attention_backward(exec, q, k, v, options, out, log_sums, gradient of out, q_gradient,
-/// k_gradient, v_gradient)`, of the forward that wrote out and log_sums. The gradients may be columns of one matrix; they overlap nothing
-/// that is read. Sums go in the order of the row whatever the threads. Errors as the forward.
-inline constexpr detail::jagged_attention_backward_fn jagged_attention_backward{};
+template <class Offset>
+void jagged_attention_backward(host_exec const& exec, jagged_vectors_view<float const, Offset> q, detail::jagged_vectors_in<Offset> k,
+                               detail::jagged_vectors_in<Offset> v, attention_options const& options, detail::jagged_vectors_in<Offset> out,
+                               matrix_view<float const> log_sums, detail::jagged_vectors_in<Offset> out_gradient,
+                               std::type_identity_t<jagged_vectors_view<float, Offset>> q_gradient,
+                               std::type_identity_t<jagged_vectors_view<float, Offset>> k_gradient,
+                               std::type_identity_t<jagged_vectors_view<float, Offset>> v_gradient) {
+  auto const check = [&](char const* which, auto other) { detail::check_same_rows("jagged_attention_backward", which, q, other); };
+  detail::check_jagged_attention("jagged_attention_backward", q, k, v, options, log_sums, false);
+  check("out", out);
+  check("out_gradient", out_gradient);
+  check("q_gradient", q_gradient);
+  check("k_gradient", k_gradient);
+  check("v_gradient", v_gradient);
+  if (q.size() == 0) return;
+  using detail::vectors_of;
+  detail::jagged_attention_kernels::backward<Offset>(exec, {q, k, v, options}, vectors_of(out), log_sums, vectors_of(out_gradient),
+                                                     {vectors_of(q_gradient), vectors_of(k_gradient), vectors_of(v_gradient)});
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

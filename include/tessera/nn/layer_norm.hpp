@@ -31,15 +31,25 @@ struct row_statistics {
   vector_view<T> mean, reciprocal_deviation;
 };
 
+/// y = gain * (x - mean) / sqrt(variance + 1e-5) + bias, mean and variance of each row (Source: Ba, Kiros, Hinton, "Layer normalization",
+/// 2016). x and y (rows, dim), any row strides, y may be x; `statistics`, empty where no backward follows, gets what that reads.
+/// @throws tessera::error shape_mismatch, for rows of y or a gradient that overlap, too, as all here.
+inline void layer_norm(host_exec const& exec, matrix_view<float const> x, layer_norm_view<float const> parameters, matrix_view<float> y,
+                       row_statistics<float> statistics = {});
+
+/// The same y once more, to the bit, from the statistics.
+inline void layer_norm_again(host_exec const& exec, matrix_view<float const> x, layer_norm_view<float const> parameters,
+                             row_statistics<float const> statistics, matrix_view<float> y);
+
+/// Gradients of that forward, overwritten; `x_gradient` may be `gradient`. Those of the parameters are summed by 128 rows, then over those
+/// sums in order.
+inline void layer_norm_backward(host_exec const& exec, matrix_view<float const> x, layer_norm_view<float const> parameters,
+                                row_statistics<float const> statistics, matrix_view<float const> gradient,
+                                layer_norm_view<float> parameter_gradient, matrix_view<float> x_gradient);
+
 namespace detail {
 
-template <class Exec>
-struct layer_norm_impl {
-  static_assert(dependent_false<Exec>, "layer_norm: no back end for this execution; for CUDA include <tessera/nn/layer_norm.cuh>");
-};
-
-template <>
-struct layer_norm_impl<host_exec> {
+struct layer_norm_kernels {
   static constexpr std::int64_t rows_per_piece = 128;
   static constexpr std::int64_t columns_per_piece = 64;
 
@@ -177,58 +187,37 @@ struct layer_norm_checks {
   }
 };
 
-struct layer_norm_fn {
-  template <execution Exec>
-  void operator()(Exec const& exec, matrix_view<float const> x, layer_norm_view<float const> parameters, matrix_view<float> y,
-                  row_statistics<float> statistics = {}) const {
-    using checks = layer_norm_checks;
-    checks::parameters("layer_norm", x, parameters);
-    checks::same_shape("layer_norm", "y", x, y);
-    if (!statistics.mean.empty() || !statistics.reciprocal_deviation.empty()) checks::statistics("layer_norm", x, statistics);
-    layer_norm_impl<Exec>::forward(exec, x, parameters, y, statistics);
-  }
-};
-
-struct layer_norm_again_fn {
-  template <execution Exec>
-  void operator()(Exec const& exec, matrix_view<float const> x, layer_norm_view<float const> parameters,
-                  row_statistics<float const> statistics, matrix_view<float> y) const {
-    using checks = layer_norm_checks;
-    checks::parameters("layer_norm_again", x, parameters);
-    checks::statistics("layer_norm_again", x, statistics);
-    checks::same_shape("layer_norm_again", "y", x, y);
-    layer_norm_impl<Exec>::again(exec, x, parameters, statistics, y);
-  }
-};
-
-struct layer_norm_backward_fn {
-  template <execution Exec>
-  void operator()(Exec const& exec, matrix_view<float const> x, layer_norm_view<float const> parameters,
-                  row_statistics<float const> statistics, matrix_view<float const> gradient, layer_norm_view<float> parameter_gradient,
-                  matrix_view<float> x_gradient) const {
-    using checks = layer_norm_checks;
-    checks::parameters("layer_norm_backward", x, parameters);
-    checks::statistics("layer_norm_backward", x, statistics);
-    checks::same_shape("layer_norm_backward", "gradient", x, gradient);
-    checks::parameters("layer_norm_backward", x, parameter_gradient);
-    checks::same_shape("layer_norm_backward", "x_gradient", x, x_gradient);
-    layer_norm_impl<Exec>::backward(exec, x, parameters, statistics, gradient, parameter_gradient, x_gradient);
-  }
-};
-
 }  // namespace detail
 
-/// y = gain * (x - mean) / sqrt(variance + 1e-5) + bias, mean and variance of each row (Source: Ba, Kiros, Hinton, "Layer normalization",
-/// 2016). `layer_norm(exec, x, parameters, y, statistics)`: x and y (rows, dim), any row strides, y may be x; `statistics`, empty where no
-/// backward follows, gets what that reads. @throws tessera::error shape_mismatch, for rows of y or a gradient that overlap, too, as all here.
-inline constexpr detail::layer_norm_fn layer_norm{};
+inline void layer_norm(host_exec const& exec, matrix_view<float const> x, layer_norm_view<float const> parameters, matrix_view<float> y,
+                       row_statistics<float> statistics) {
+  using checks = detail::layer_norm_checks;
+  checks::parameters("layer_norm", x, parameters);
+  checks::same_shape("layer_norm", "y", x, y);
+  if (!statistics.mean.empty() || !statistics.reciprocal_deviation.empty()) checks::statistics("layer_norm", x, statistics);
+  detail::layer_norm_kernels::forward(exec, x, parameters, y, statistics);
+}
 
-/// The same y once more, to the bit, from the statistics: `layer_norm_again(exec, x, parameters, statistics, y)`.
-inline constexpr detail::layer_norm_again_fn layer_norm_again{};
+inline void layer_norm_again(host_exec const& exec, matrix_view<float const> x, layer_norm_view<float const> parameters,
+                             row_statistics<float const> statistics, matrix_view<float> y) {
+  using checks = detail::layer_norm_checks;
+  checks::parameters("layer_norm_again", x, parameters);
+  checks::statistics("layer_norm_again", x, statistics);
+  checks::same_shape("layer_norm_again", "y", x, y);
+  detail::layer_norm_kernels::again(exec, x, parameters, statistics, y);
+}
 
-/// Gradients of that forward, overwritten: `layer_norm_backward(exec, x, parameters, statistics, gradient, parameter_gradient, x_gradient)`;
-/// `x_gradient` may be `gradient`. Those of the parameters are summed by 128 rows, then over those sums in order.
-inline constexpr detail::layer_norm_backward_fn layer_norm_backward{};
+inline void layer_norm_backward(host_exec const& exec, matrix_view<float const> x, layer_norm_view<float const> parameters,
+                                row_statistics<float const> statistics, matrix_view<float const> gradient,
+                                layer_norm_view<float> parameter_gradient, matrix_view<float> x_gradient) {
+  using checks = detail::layer_norm_checks;
+  checks::parameters("layer_norm_backward", x, parameters);
+  checks::statistics("layer_norm_backward", x, statistics);
+  checks::same_shape("layer_norm_backward", "gradient", x, gradient);
+  checks::parameters("layer_norm_backward", x, parameter_gradient);
+  checks::same_shape("layer_norm_backward", "x_gradient", x, x_gradient);
+  detail::layer_norm_kernels::backward(exec, x, parameters, statistics, gradient, parameter_gradient, x_gradient);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

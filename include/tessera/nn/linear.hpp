@@ -32,35 +32,48 @@ struct linear_view {
   vector_view<T> bias;    // (out,)
 };
 
+/// y = activation(x weight^T + bias), bias and activation applied while each tile of y is in the cache. x (samples, in), y (samples, out),
+/// any row strides. @throws tessera::error shape_mismatch, as all here.
+template <gemm_policy Gemm>
+void linear_forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, linear_view<float const> layer, activation act,
+                    matrix_view<float> y);
+
+/// Gradients of a layer's parameters: weight = gradient^T x, bias = column sums of gradient, rows in order; both overwritten. `gradient`
+/// (samples, out) is that of the layer's output before its activation.
+template <gemm_policy Gemm>
+void linear_backward_parameters(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float const> gradient,
+                                linear_view<float> parameter_gradient);
+
+/// The gradient handed to the layer before: x_gradient = gradient weight, times the derivative of the activation that made x, which is
+/// read off x itself: x is read only when that is a ReLU.
+template <gemm_policy Gemm>
+void linear_backward_input(host_exec const& exec, Gemm const& policy, matrix_view<float const> gradient, linear_view<float const> layer,
+                           activation act_before, matrix_view<float const> x, matrix_view<float> x_gradient);
+
+/// Turns the gradient of y = relu(z) into that of z, in place; both (samples, columns).
+inline void relu_backward(host_exec const& exec, matrix_view<float const> y, matrix_view<float> gradient);
+
 namespace detail {
 
 inline constexpr std::int64_t bias_columns_per_piece = 64;
 inline constexpr std::int64_t relu_rows_per_piece = 256;
 inline constexpr std::int64_t initialised_rows_per_piece = 64;
 
-template <class Exec>
-struct column_sums_impl {
-  static_assert(dependent_false<Exec>, "linear: no back end for this execution; for CUDA include <tessera/nn/linear.cuh>");
-};
-
 // sums[c] = sum of column c, rows in order.
-template <>
-struct column_sums_impl<host_exec> {
-  static void run(host_exec const& exec, matrix_view<float const> m, vector_view<float> sums) {
-    for_each_piece(exec, m.columns(), bias_columns_per_piece, [&](std::int64_t first, std::int64_t last) {
-      auto const columns = last - first;
-      float sum[bias_columns_per_piece] = {};  // in registers where the piece is whole
-      for (std::int64_t r = 0; r < m.rows(); ++r) {
-        auto const* const row = m.row(r) + first;
-        if (columns == bias_columns_per_piece)
-          for (std::int64_t c = 0; c < bias_columns_per_piece; ++c) sum[c] += row[c];
-        else
-          for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[c];
-      }
-      std::copy_n(sum, columns, sums.data() + first);
-    });
-  }
-};
+inline void column_sums(host_exec const& exec, matrix_view<float const> m, vector_view<float> sums) {
+  for_each_piece(exec, m.columns(), bias_columns_per_piece, [&](std::int64_t first, std::int64_t last) {
+    auto const columns = last - first;
+    float sum[bias_columns_per_piece] = {};  // in registers where the piece is whole
+    for (std::int64_t r = 0; r < m.rows(); ++r) {
+      auto const* const row = m.row(r) + first;
+      if (columns == bias_columns_per_piece)
+        for (std::int64_t c = 0; c < bias_columns_per_piece; ++c) sum[c] += row[c];
+      else
+        for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[c];
+    }
+    std::copy_n(sum, columns, sums.data() + first);
+  });
+}
 
 // weight(r, c) uniform in ±sqrt(6 / fan), a function of the rest alone: `matrix` tells apart the matrices of one stream.
 inline void initialise_weight(host_exec const& exec, matrix_view<float> weight, std::int64_t fan, random_seed seed, std::uint32_t stream,
@@ -84,89 +97,62 @@ inline void check_linear(std::int64_t in, std::int64_t out, linear_view<float co
                  {"bias", layer.bias.size()}});
 }
 
-struct linear_forward_fn {
-  template <execution Exec, gemm_policy Gemm>
-  void operator()(Exec const& exec, Gemm const& policy, matrix_view<float const> x, linear_view<float const> layer, activation act,
-                  matrix_view<float> y) const {
-    check_choice("linear_forward", "activation", act, activation::relu);
-    check_linear(x.columns(), y.columns(), layer);
-    gemm(exec, policy, x, transposed(layer.weight), y, [&](matrix_view<float> tile, std::int64_t, std::int64_t column) {
-      auto const* const bias = layer.bias.data() + column;
-      for (std::int64_t r = 0; r < tile.rows(); ++r) {
-        auto* const row = tile.row(r);
-        if (act == activation::relu)
-          for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] = relu(row[c] + bias[c]);
-        else
-          for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] += bias[c];
-      }
-    });
-  }
-};
-
-struct linear_backward_parameters_fn {
-  template <execution Exec, gemm_policy Gemm>
-  void operator()(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float const> gradient,
-                  linear_view<float> parameter_gradient) const {
-    check_linear(x.columns(), gradient.columns(),
-                 {parameter_gradient.weight, {parameter_gradient.bias.data(), parameter_gradient.bias.size()}});
-    gemm(exec, policy, transposed(gradient), x, parameter_gradient.weight);
-    column_sums_impl<Exec>::run(exec, gradient, parameter_gradient.bias);
-  }
-};
-
-struct linear_backward_input_fn {
-  template <execution Exec, gemm_policy Gemm>
-  void operator()(Exec const& exec, Gemm const& policy, matrix_view<float const> gradient, linear_view<float const> layer,
-                  activation act_before, matrix_view<float const> x, matrix_view<float> x_gradient) const {
-    check_choice("linear_backward_input", "activation", act_before, activation::relu);
-    check_linear(x_gradient.columns(), gradient.columns(), layer);
-    if (act_before == activation::identity) return gemm(exec, policy, gradient, layer.weight, x_gradient);
-    if (x.rows() != x_gradient.rows() || x.columns() != x_gradient.columns())
-      throw error(
-          errc::shape_mismatch, "linear: the input and its gradient differ in shape",
-          {{"rows", x.rows()}, {"columns", x.columns()}, {"gradient rows", x_gradient.rows()}, {"gradient columns", x_gradient.columns()}});
-    gemm(exec, policy, gradient, layer.weight, x_gradient, [&](matrix_view<float> tile, std::int64_t first_row, std::int64_t first_column) {
-      for (std::int64_t r = 0; r < tile.rows(); ++r) {
-        auto* const row = tile.row(r);
-        auto const* const input = x.row(first_row + r) + first_column;
-        for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] = relu_gradient(input[c], row[c]);
-      }
-    });
-  }
-};
-
-struct relu_backward_fn {
-  template <execution Exec>
-  void operator()(Exec const& exec, matrix_view<float const> y, matrix_view<float> gradient) const {
-    if (y.rows() != gradient.rows() || y.columns() != gradient.columns())
-      throw error(
-          errc::shape_mismatch, "relu_backward: the output and its gradient differ in shape",
-          {{"rows", y.rows()}, {"columns", y.columns()}, {"gradient rows", gradient.rows()}, {"gradient columns", gradient.columns()}});
-    for_each_index(exec, y.rows(), relu_rows_per_piece, [=](std::int64_t r) {
-      for (std::int64_t c = 0; c < y.columns(); ++c) gradient(r, c) = relu_gradient(y(r, c), gradient(r, c));
-    });
-  }
-};
-
 }  // namespace detail
 
-/// y = activation(x weight^T + bias), bias and activation applied while each tile of y is in the cache.
-/// `linear_forward(exec, gemm policy, x, layer, activation, y)`: x (samples, in), y (samples, out), any row strides.
-/// @throws tessera::error shape_mismatch, as all here.
-inline constexpr detail::linear_forward_fn linear_forward{};
+template <gemm_policy Gemm>
+void linear_forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, linear_view<float const> layer, activation act,
+                    matrix_view<float> y) {
+  detail::check_choice("linear_forward", "activation", act, activation::relu);
+  detail::check_linear(x.columns(), y.columns(), layer);
+  gemm(exec, policy, x, transposed(layer.weight), y, [&](matrix_view<float> tile, std::int64_t, std::int64_t column) {
+    auto const* const bias = layer.bias.data() + column;
+    for (std::int64_t r = 0; r < tile.rows(); ++r) {
+      auto* const row = tile.row(r);
+      if (act == activation::relu)
+        for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] = relu(row[c] + bias[c]);
+      else
+        for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] += bias[c];
+    }
+  });
+}
 
-/// Gradients of a layer's parameters: weight = gradient^T x, bias = column sums of gradient, rows in order; both overwritten.
-/// `linear_backward_parameters(exec, gemm policy, x, gradient, parameter gradients)`: `gradient` (samples, out) is that of the layer's
-/// output before its activation.
-inline constexpr detail::linear_backward_parameters_fn linear_backward_parameters{};
+template <gemm_policy Gemm>
+void linear_backward_parameters(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float const> gradient,
+                                linear_view<float> parameter_gradient) {
+  detail::check_linear(x.columns(), gradient.columns(),
+                       {parameter_gradient.weight, {parameter_gradient.bias.data(), parameter_gradient.bias.size()}});
+  gemm(exec, policy, transposed(gradient), x, parameter_gradient.weight);
+  detail::column_sums(exec, gradient, parameter_gradient.bias);
+}
 
-/// The gradient handed to the layer before: x_gradient = gradient weight, times the derivative of the activation that made x, which is
-/// read off x itself.
-/// `linear_backward_input(exec, gemm policy, gradient, layer, activation before, x, x_gradient)`: x is read only when that is a ReLU.
-inline constexpr detail::linear_backward_input_fn linear_backward_input{};
+template <gemm_policy Gemm>
+void linear_backward_input(host_exec const& exec, Gemm const& policy, matrix_view<float const> gradient, linear_view<float const> layer,
+                           activation act_before, matrix_view<float const> x, matrix_view<float> x_gradient) {
+  detail::check_choice("linear_backward_input", "activation", act_before, activation::relu);
+  detail::check_linear(x_gradient.columns(), gradient.columns(), layer);
+  if (act_before == activation::identity) return gemm(exec, policy, gradient, layer.weight, x_gradient);
+  if (x.rows() != x_gradient.rows() || x.columns() != x_gradient.columns())
+    throw error(
+        errc::shape_mismatch, "linear: the input and its gradient differ in shape",
+        {{"rows", x.rows()}, {"columns", x.columns()}, {"gradient rows", x_gradient.rows()}, {"gradient columns", x_gradient.columns()}});
+  gemm(exec, policy, gradient, layer.weight, x_gradient, [&](matrix_view<float> tile, std::int64_t first_row, std::int64_t first_column) {
+    for (std::int64_t r = 0; r < tile.rows(); ++r) {
+      auto* const row = tile.row(r);
+      auto const* const input = x.row(first_row + r) + first_column;
+      for (std::int64_t c = 0; c < tile.columns(); ++c) row[c] = relu_gradient(input[c], row[c]);
+    }
+  });
+}
 
-/// Turns the gradient of y = relu(z) into that of z, in place. `relu_backward(exec, y, gradient)`: both (samples, columns).
-inline constexpr detail::relu_backward_fn relu_backward{};
+inline void relu_backward(host_exec const& exec, matrix_view<float const> y, matrix_view<float> gradient) {
+  if (y.rows() != gradient.rows() || y.columns() != gradient.columns())
+    throw error(
+        errc::shape_mismatch, "relu_backward: the output and its gradient differ in shape",
+        {{"rows", y.rows()}, {"columns", y.columns()}, {"gradient rows", gradient.rows()}, {"gradient columns", gradient.columns()}});
+  for_each_index(exec, y.rows(), detail::relu_rows_per_piece, [=](std::int64_t r) {
+    for (std::int64_t c = 0; c < y.columns(); ++c) gradient(r, c) = relu_gradient(y(r, c), gradient(r, c));
+  });
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -28,54 +28,73 @@ TESSERA_HOST_DEVICE inline double logistic_loss(double logit, double label) noex
   return fmax(logit, 0.0) - logit * label + log1p(exp(-fabs(logit)));
 }
 
+/// Mean binary cross entropy of sigmoid(logits), which is returned, and its gradient by the logits: (sigmoid(logit) - label) / n.
+///
+/// All (n,); labels in [0, 1]; `gradient` may be `logits`.
+/// `weights`, unless empty, make it the weighted mean: the sum of weight * loss, and each gradient times its weight, over the sum of the
+/// weights in place of n. Weights of 1 give the bits of none; a sample of weight 0 counts nothing, whatever its logit and label.
+/// Summed in double by fixed pieces. 0 for an empty batch or one without weight.
+/// @throws tessera::error shape_mismatch; invalid_argument naming the position of a weight that is negative or not finite, the sum of
+/// weights that is below the least normal float, but not 0, or above the largest, or the position of a label outside [0, 1] (NaN is) whose
+/// weight is not 0. Then nothing has been written.
+inline double bce_with_logits(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels,
+                              vector_view<float> gradient, vector_view<float const> weights = {});
+
+/// Mean squared error and its gradient 2 (prediction - target) / n; arguments, weights and errors as `bce_with_logits`, targets of any value.
+inline double mean_squared_error(host_exec const& exec, vector_view<float const> predictions, vector_view<float const> targets,
+                                 vector_view<float> gradient, vector_view<float const> weights = {});
+
+/// Binary cross entropies of several tasks that share their samples, and the gradient of their weighted sum. A label that is NaN is missing:
+/// it contributes nothing and counts nothing. Returns the sum of task weight * task loss.
+///
+/// Logits, labels and gradient (samples, tasks) of any row strides, `gradient` may be `logits`; `task_weights` (tasks,), empty for 1 each;
+/// `losses` (tasks,) become each task's mean over its labels, without its weight; 0 for a task without labels. A task's gradient is task
+/// weight * (sigmoid(logit) - label) / the number of its labels; with one task, no weight and no label missing, these are the bits of
+/// `bce_with_logits`. Summed in double by fixed pieces.
+/// @throws tessera::error shape_mismatch, invalid_argument for a task's weight that is negative or not finite, and for a label that is
+/// neither NaN nor in [0, 1], naming position and task. Then nothing has been written.
+inline double multi_task_bce(host_exec const& exec, matrix_view<float const> logits, matrix_view<float const> labels,
+                             vector_view<float const> task_weights, matrix_view<float> gradient, vector_view<double> losses);
+
+/// probabilities = sigmoid(logits); both (n,), may be the same memory. @throws tessera::error shape_mismatch.
+inline void sigmoid_forward(host_exec const& exec, vector_view<float const> logits, vector_view<float> probabilities);
+
+/// Turns the gradient by the probabilities into that by the logits, in place; both (n,). @throws tessera::error shape_mismatch.
+inline void sigmoid_backward(host_exec const& exec, vector_view<float const> probabilities, vector_view<float> gradient);
+
 namespace detail {
 
 inline constexpr std::int64_t loss_piece = 512;
 
 // At least 0, finite.
-TESSERA_HOST_DEVICE constexpr bool is_weight(float weight) noexcept { return weight >= 0 && weight <= std::numeric_limits<float>::max(); }
+constexpr bool is_weight(float weight) noexcept { return weight >= 0 && weight <= std::numeric_limits<float>::max(); }
 
-template <class Exec>
-struct elementwise_loss_impl {
-  static_assert(dependent_false<Exec>, "loss: no back end for this execution; for CUDA include <tessera/nn/loss.cuh>");
-};
+constexpr bool is_missing(float label) noexcept { return label != label; }
 
 // Sums `loss(i)` by fixed pieces, in double; `loss` also writes the gradient.
-template <>
-struct elementwise_loss_impl<host_exec> {
-  template <class Loss>
-  static double run(host_exec const& exec, std::int64_t n, Loss const& loss) {
-    buffer<double> sums(exec, divide_up(n, loss_piece));
-    for_each_piece(exec, n, loss_piece, [&](std::int64_t first, std::int64_t last) {
-      double sum = 0;
-      for (auto i = first; i < last; ++i) sum += loss(i);
-      sums[first / loss_piece] = sum;
-    });
-    double total = 0;
-    for (auto const sum : sums) total += sum;
-    return total;
-  }
+template <class Loss>
+double sum_losses(host_exec const& exec, std::int64_t n, Loss const& loss) {
+  buffer<double> sums(exec, divide_up(n, loss_piece));
+  for_each_piece(exec, n, loss_piece, [&](std::int64_t first, std::int64_t last) {
+    double sum = 0;
+    for (auto i = first; i < last; ++i) sum += loss(i);
+    sums[first / loss_piece] = sum;
+  });
+  double total = 0;
+  for (auto const sum : sums) total += sum;
+  return total;
+}
 
-  static double weight_sum(host_exec const& exec, char const* loss, vector_view<float const> weights) {
-    return run(exec, weights.size(), [=](std::int64_t i) {
-      if (!is_weight(weights[i]))
-        throw error(errc::invalid_argument, std::string(loss) + ": a weight that is negative or not finite",
-                    {{"position", i}, {"weight", weights[i]}});
-      return static_cast<double>(weights[i]);
-    });
-  }
-
-  // A sample that does not count may have any label.
-  template <class Counts>
-  static void check_labels(host_exec const& exec, char const* loss, matrix_view<float const> labels, Counts const& counts) {
-    for_each_index(exec, labels.rows(), loss_piece, [=](std::int64_t s) {
-      for (std::int64_t t = 0; t < labels.columns(); ++t)
-        if (counts(s, t) && !(labels(s, t) >= 0 && labels(s, t) <= 1))
-          throw error(errc::invalid_argument, std::string(loss) + ": a label outside [0, 1]",
-                      {{"position", s}, {"task", t}, {"label", labels(s, t)}});
-    });
-  }
-};
+// A sample that does not count may have any label.
+template <class Counts>
+void check_loss_labels(host_exec const& exec, char const* loss, matrix_view<float const> labels, Counts const& counts) {
+  for_each_index(exec, labels.rows(), loss_piece, [=](std::int64_t s) {
+    for (std::int64_t t = 0; t < labels.columns(); ++t)
+      if (counts(s, t) && !(labels(s, t) >= 0 && labels(s, t) <= 1))
+        throw error(errc::invalid_argument, std::string(loss) + ": a label outside [0, 1]",
+                    {{"position", s}, {"task", t}, {"label", labels(s, t)}});
+  });
+}
 
 inline void check_loss(char const* loss, std::int64_t predictions, std::int64_t targets, std::int64_t gradient) {
   if (predictions != targets || predictions != gradient)
@@ -84,12 +103,16 @@ inline void check_loss(char const* loss, std::int64_t predictions, std::int64_t 
 }
 
 // What a weighted mean divides by: the sum of the weights, n where there are none.
-template <class Exec>
-double weight_sum(Exec const& exec, char const* loss, vector_view<float const> weights, std::int64_t n) {
+inline double weight_sum(host_exec const& exec, char const* loss, vector_view<float const> weights, std::int64_t n) {
   if (weights.empty()) return static_cast<double>(n);
   if (weights.size() != n)
     throw error(errc::shape_mismatch, std::string(loss) + ": one weight a prediction", {{"weights", weights.size()}, {"predictions", n}});
-  auto const sum = elementwise_loss_impl<Exec>::weight_sum(exec, loss, weights);
+  auto const sum = sum_losses(exec, weights.size(), [=](std::int64_t i) {
+    if (!is_weight(weights[i]))
+      throw error(errc::invalid_argument, std::string(loss) + ": a weight that is negative or not finite",
+                  {{"position", i}, {"weight", weights[i]}});
+    return static_cast<double>(weights[i]);
+  });
   // Outside, one over it is infinite or 0 as a float.
   constexpr auto least = static_cast<double>(std::numeric_limits<float>::min()),
                  most = static_cast<double>(std::numeric_limits<float>::max());
@@ -100,7 +123,7 @@ double weight_sum(Exec const& exec, char const* loss, vector_view<float const> w
 }
 
 // One prediction's part of a weighted cross entropy, and its gradient. A weight of 0 silences even a logit or label that is not finite.
-TESSERA_HOST_DEVICE inline double weighted_bce(float logit, float label, float weight, float scale, float& gradient) noexcept {
+inline double weighted_bce(float logit, float label, float weight, float scale, float& gradient) noexcept {
   if (weight == 0) {
     gradient = 0;
     return 0;
@@ -110,7 +133,7 @@ TESSERA_HOST_DEVICE inline double weighted_bce(float logit, float label, float w
   return static_cast<double>(weight) * loss;
 }
 
-TESSERA_HOST_DEVICE inline double weighted_square(float prediction, float target, float weight, float scale, float& gradient) noexcept {
+inline double weighted_square(float prediction, float target, float weight, float scale, float& gradient) noexcept {
   if (weight == 0) {
     gradient = 0;
     return 0;
@@ -120,129 +143,79 @@ TESSERA_HOST_DEVICE inline double weighted_square(float prediction, float target
   return static_cast<double>(weight) * (static_cast<double>(difference) * static_cast<double>(difference));
 }
 
-struct bce_with_logits_fn {
-  template <execution Exec>
-  double operator()(Exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float> gradient,
-                    vector_view<float const> weights = {}) const {
-    check_loss("bce_with_logits", logits.size(), labels.size(), gradient.size());
-    auto const total = weight_sum(exec, "bce_with_logits", weights, logits.size());
-    elementwise_loss_impl<Exec>::check_labels(exec, "bce_with_logits", {labels.data(), labels.size(), 1},
-                                              [=](std::int64_t i, std::int64_t) { return weights.empty() || weights[i] != 0; });
-    float const scale = 1.0F / static_cast<float>(total);
-    auto const sum = elementwise_loss_impl<Exec>::run(exec, logits.size(), [=](std::int64_t i) {
-      return weighted_bce(logits[i], labels[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
-    });
-    return total > 0 ? sum / total : 0;
-  }
-};
-
-struct mean_squared_error_fn {
-  template <execution Exec>
-  double operator()(Exec const& exec, vector_view<float const> predictions, vector_view<float const> targets, vector_view<float> gradient,
-                    vector_view<float const> weights = {}) const {
-    check_loss("mean_squared_error", predictions.size(), targets.size(), gradient.size());
-    auto const total = weight_sum(exec, "mean_squared_error", weights, predictions.size());
-    float const scale = 2.0F / static_cast<float>(total);
-    auto const sum = elementwise_loss_impl<Exec>::run(exec, predictions.size(), [=](std::int64_t i) {
-      return weighted_square(predictions[i], targets[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
-    });
-    return total > 0 ? sum / total : 0;
-  }
-};
-
-struct multi_task_bce_fn {
-  template <execution Exec>
-  double operator()(Exec const& exec, matrix_view<float const> logits, matrix_view<float const> labels,
-                    vector_view<float const> task_weights, matrix_view<float> gradient, vector_view<double> losses) const {
-    check(logits, labels, task_weights, gradient, losses);
-    elementwise_loss_impl<Exec>::check_labels(exec, "multi_task_bce", labels,
-                                              [=](std::int64_t s, std::int64_t t) { return !is_missing(labels(s, t)); });
-    auto const samples = logits.rows();
-    double total = 0;
-    for (std::int64_t t = 0; t < logits.columns(); ++t) {
-      auto const count =
-          elementwise_loss_impl<Exec>::run(exec, samples, [=](std::int64_t s) { return is_missing(labels(s, t)) ? 0.0 : 1.0; });
-      float const task_weight = task_weights.empty() ? 1.0F : task_weights[t];
-      float const scale = task_weight * (1.0F / static_cast<float>(count));
-      auto const sum = elementwise_loss_impl<Exec>::run(exec, samples, [=](std::int64_t s) {
-        return weighted_bce(logits(s, t), labels(s, t), is_missing(labels(s, t)) ? 0.0F : 1.0F, scale, gradient(s, t));
-      });
-      losses[t] = count > 0 ? sum / count : 0;
-      total += static_cast<double>(task_weight) * losses[t];
-    }
-    return total;
-  }
-
- private:
-  TESSERA_HOST_DEVICE static bool is_missing(float label) noexcept { return label != label; }
-
-  static void check(matrix_view<float const> logits, matrix_view<float const> labels, vector_view<float const> task_weights,
-                    matrix_view<float const> gradient, vector_view<double const> losses) {
-    for (auto const other : {labels, gradient})
-      if (other.rows() != logits.rows() || other.columns() != logits.columns())
-        throw error(
-            errc::shape_mismatch, "multi_task_bce: logits, labels and gradient differ in shape",
-            {{"logits rows", logits.rows()}, {"logits columns", logits.columns()}, {"rows", other.rows()}, {"columns", other.columns()}});
-    auto const tasks = logits.columns();
-    if (losses.size() != tasks || (!task_weights.empty() && task_weights.size() != tasks))
-      throw error(errc::shape_mismatch, "multi_task_bce: one weight and one loss a task",
-                  {{"tasks", tasks}, {"weights", task_weights.size()}, {"losses", losses.size()}});
-    for (std::int64_t t = 0; t < task_weights.size(); ++t)
-      if (!is_weight(task_weights[t]))
-        throw error(errc::invalid_argument, "multi_task_bce: a task's weight that is negative or not finite",
-                    {{"task", t}, {"weight", task_weights[t]}});
-  }
-};
-
-struct sigmoid_forward_fn {
-  template <execution Exec>
-  void operator()(Exec const& exec, vector_view<float const> logits, vector_view<float> probabilities) const {
-    check_loss("sigmoid_forward", logits.size(), probabilities.size(), logits.size());
-    for_each_index(exec, logits.size(), loss_piece, [=](std::int64_t i) { probabilities[i] = sigmoid(logits[i]); });
-  }
-};
-
-struct sigmoid_backward_fn {
-  template <execution Exec>
-  void operator()(Exec const& exec, vector_view<float const> probabilities, vector_view<float> gradient) const {
-    check_loss("sigmoid_backward", probabilities.size(), gradient.size(), gradient.size());
-    for_each_index(exec, gradient.size(), loss_piece, [=](std::int64_t i) { gradient[i] *= probabilities[i] * (1.0F - probabilities[i]); });
-  }
-};
+inline void check_multi_task(matrix_view<float const> logits, matrix_view<float const> labels, vector_view<float const> task_weights,
+                             matrix_view<float const> gradient, vector_view<double const> losses) {
+  for (auto const other : {labels, gradient})
+    if (other.rows() != logits.rows() || other.columns() != logits.columns())
+      throw error(
+          errc::shape_mismatch, "multi_task_bce: logits, labels and gradient differ in shape",
+          {{"logits rows", logits.rows()}, {"logits columns", logits.columns()}, {"rows", other.rows()}, {"columns", other.columns()}});
+  auto const tasks = logits.columns();
+  if (losses.size() != tasks || (!task_weights.empty() && task_weights.size() != tasks))
+    throw error(errc::shape_mismatch, "multi_task_bce: one weight and one loss a task",
+                {{"tasks", tasks}, {"weights", task_weights.size()}, {"losses", losses.size()}});
+  for (std::int64_t t = 0; t < task_weights.size(); ++t)
+    if (!is_weight(task_weights[t]))
+      throw error(errc::invalid_argument, "multi_task_bce: a task's weight that is negative or not finite",
+                  {{"task", t}, {"weight", task_weights[t]}});
+}
 
 }  // namespace detail
 
-/// Mean binary cross entropy of sigmoid(logits), and its gradient by the logits: (sigmoid(logit) - label) / n.
-///
-/// `bce_with_logits(exec, logits, labels, gradient, weights = {}) -> mean loss`: all (n,); labels in [0, 1]; `gradient` may be `logits`.
-/// `weights`, unless empty, make it the weighted mean: the sum of weight * loss, and each gradient times its weight, over the sum of the
-/// weights in place of n. Weights of 1 give the bits of none; a sample of weight 0 counts nothing, whatever its logit and label.
-/// Summed in double by fixed pieces. 0 for an empty batch or one without weight.
-/// @throws tessera::error shape_mismatch; invalid_argument naming the position of a weight that is negative or not finite, the sum of
-/// weights that is below the least normal float, but not 0, or above the largest, or the position of a label outside [0, 1] (NaN is) whose
-/// weight is not 0. Then nothing has been written.
-inline constexpr detail::bce_with_logits_fn bce_with_logits{};
+inline double bce_with_logits(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels,
+                              vector_view<float> gradient, vector_view<float const> weights) {
+  detail::check_loss("bce_with_logits", logits.size(), labels.size(), gradient.size());
+  auto const total = detail::weight_sum(exec, "bce_with_logits", weights, logits.size());
+  detail::check_loss_labels(exec, "bce_with_logits", {labels.data(), labels.size(), 1},
+                            [=](std::int64_t i, std::int64_t) { return weights.empty() || weights[i] != 0; });
+  float const scale = 1.0F / static_cast<float>(total);
+  auto const sum = detail::sum_losses(exec, logits.size(), [=](std::int64_t i) {
+    return detail::weighted_bce(logits[i], labels[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
+  });
+  return total > 0 ? sum / total : 0;
+}
 
-/// Mean squared error and its gradient 2 (prediction - target) / n; arguments, weights and errors as `bce_with_logits`, targets of any value.
-inline constexpr detail::mean_squared_error_fn mean_squared_error{};
+inline double mean_squared_error(host_exec const& exec, vector_view<float const> predictions, vector_view<float const> targets,
+                                 vector_view<float> gradient, vector_view<float const> weights) {
+  detail::check_loss("mean_squared_error", predictions.size(), targets.size(), gradient.size());
+  auto const total = detail::weight_sum(exec, "mean_squared_error", weights, predictions.size());
+  float const scale = 2.0F / static_cast<float>(total);
+  auto const sum = detail::sum_losses(exec, predictions.size(), [=](std::int64_t i) {
+    return detail::weighted_square(predictions[i], targets[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
+  });
+  return total > 0 ? sum / total : 0;
+}
 
-/// Binary cross entropies of several tasks that share their samples, and the gradient of their weighted sum. A label that is NaN is missing:
-/// it contributes nothing and counts nothing.
-///
-/// `multi_task_bce(exec, logits, labels, task_weights, gradient, losses) -> sum of task weight * task loss`: logits, labels and gradient
-/// (samples, tasks) of any row strides, `gradient` may be `logits`; `task_weights` (tasks,), empty for 1 each, on the host; `losses`
-/// (tasks,), on the host, become each task's mean over its labels, without its weight; 0 for a task without labels. A task's gradient is
-/// task weight * (sigmoid(logit) - label) / the number of its labels; with one task, no weight and no label missing, these are the bits of
-/// `bce_with_logits`. Summed in double by fixed pieces.
-/// @throws tessera::error shape_mismatch, invalid_argument for a task's weight that is negative or not finite, and for a label that is
-/// neither NaN nor in [0, 1], naming position and task. Then nothing has been written.
-inline constexpr detail::multi_task_bce_fn multi_task_bce{};
+inline double multi_task_bce(host_exec const& exec, matrix_view<float const> logits, matrix_view<float const> labels,
+                             vector_view<float const> task_weights, matrix_view<float> gradient, vector_view<double> losses) {
+  detail::check_multi_task(logits, labels, task_weights, gradient, losses);
+  detail::check_loss_labels(exec, "multi_task_bce", labels,
+                            [=](std::int64_t s, std::int64_t t) { return !detail::is_missing(labels(s, t)); });
+  auto const samples = logits.rows();
+  double total = 0;
+  for (std::int64_t t = 0; t < logits.columns(); ++t) {
+    auto const count = detail::sum_losses(exec, samples, [=](std::int64_t s) { return detail::is_missing(labels(s, t)) ? 0.0 : 1.0; });
+    float const task_weight = task_weights.empty() ? 1.0F : task_weights[t];
+    float const scale = task_weight * (1.0F / static_cast<float>(count));
+    auto const sum = detail::sum_losses(exec, samples, [=](std::int64_t s) {
+      return detail::weighted_bce(logits(s, t), labels(s, t), detail::is_missing(labels(s, t)) ? 0.0F : 1.0F, scale, gradient(s, t));
+    });
+    losses[t] = count > 0 ? sum / count : 0;
+    total += static_cast<double>(task_weight) * losses[t];
+  }
+  return total;
+}
 
-/// probabilities = sigmoid(logits); both (n,), may be the same memory. @throws tessera::error shape_mismatch.
-inline constexpr detail::sigmoid_forward_fn sigmoid_forward{};
+inline void sigmoid_forward(host_exec const& exec, vector_view<float const> logits, vector_view<float> probabilities) {
+  detail::check_loss("sigmoid_forward", logits.size(), probabilities.size(), logits.size());
+  for_each_index(exec, logits.size(), detail::loss_piece, [=](std::int64_t i) { probabilities[i] = sigmoid(logits[i]); });
+}
 
-/// Turns the gradient by the probabilities into that by the logits, in place; both (n,). @throws tessera::error shape_mismatch.
-inline constexpr detail::sigmoid_backward_fn sigmoid_backward{};
+inline void sigmoid_backward(host_exec const& exec, vector_view<float const> probabilities, vector_view<float> gradient) {
+  detail::check_loss("sigmoid_backward", probabilities.size(), gradient.size(), gradient.size());
+  for_each_index(exec, gradient.size(), detail::loss_piece,
+                 [=](std::int64_t i) { gradient[i] *= probabilities[i] * (1.0F - probabilities[i]); });
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

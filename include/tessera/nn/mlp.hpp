@@ -108,8 +108,8 @@ class mlp {
 
   /// y = mlp(x): x (samples, input width), y (samples, output width), any row strides. `saved` is what `backward` reads; of a forward that
   /// throws, no backward takes it. @throws tessera::error shape_mismatch.
-  template <execution Exec, gemm_policy Gemm>
-  void forward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, mlp_saved& saved) const {
+  template <gemm_policy Gemm>
+  void forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, mlp_saved& saved) const {
     saved.x = saved.y = {};
     saved.hidden.resize(exec, x.rows() * hidden_width());
     forward(exec, policy, x, y, saved.hidden.view());
@@ -120,9 +120,9 @@ class mlp {
   /// Gradients of the forward that filled `saved`. `gradient` (samples, output width) is that of y and is overwritten with that of the
   /// last layer before its activation; `parameter_gradient`, laid out like `parameters()`, is overwritten; so is `x_gradient`
   /// (samples, input width), unless it is empty: then it is not computed. @throws tessera::error shape_mismatch: nothing has been written.
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const& policy, mlp_saved& saved, matrix_view<float> gradient, vector_view<float> parameter_gradient,
-                matrix_view<float> x_gradient = {}) const {
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const& policy, mlp_saved& saved, matrix_view<float> gradient,
+                vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {
     backward(exec, policy, saved.x, saved.y, saved.hidden.view(), gradient, parameter_gradient, x_gradient);
   }
 
@@ -134,8 +134,9 @@ class mlp {
   }
 
   /// `forward` with what it saves in the caller's `hidden` (samples * hidden_width(),). @throws tessera::error shape_mismatch.
-  template <execution Exec, gemm_policy Gemm>
-  void forward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, vector_view<float> hidden) const {
+  template <gemm_policy Gemm>
+  void forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y,
+               vector_view<float> hidden) const {
     check_saved(x, y, hidden);
     auto from = x;
     for (std::int64_t l = 0; l < layers(); ++l) {
@@ -146,9 +147,10 @@ class mlp {
   }
 
   /// `backward` of that forward. @throws tessera::error shape_mismatch.
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float const> y, vector_view<float> hidden,
-                matrix_view<float> gradient, vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float const> y,
+                vector_view<float> hidden, matrix_view<float> gradient, vector_view<float> parameter_gradient,
+                matrix_view<float> x_gradient = {}) const {
     if (parameter_gradient.size() != parameters_.size())
       throw error(errc::shape_mismatch, "mlp: gradient block", {{"size", parameter_gradient.size()}, {"parameters", parameters_.size()}});
     check_saved(x, y, hidden);

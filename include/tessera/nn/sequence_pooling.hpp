@@ -19,6 +19,16 @@ inline namespace TESSERA_ABI {
 /// How the vectors of a sequence become one; of a row of length 0 become zeros.
 enum class sequence_pooling : std::uint8_t { mean, sum, last };
 
+/// One vector a row: out (rows, dim). Sums in float, in order. @throws tessera::error shape_mismatch, out_of_range for offsets past the
+/// values, invalid_argument for a mode that is none.
+template <class Offset>
+void pool_sequences(host_exec const& exec, jagged_vectors_view<float const, Offset> in, sequence_pooling mode, matrix_view<float> out);
+
+/// The gradient by the vectors, overwritten, from that of what was pooled.
+template <class Offset>
+void pool_sequences_backward(host_exec const& exec, matrix_view<float const> gradient, sequence_pooling mode,
+                             jagged_vectors_view<float, Offset> in_gradient);
+
 namespace detail {
 
 inline constexpr std::int64_t pooled_rows_per_piece = 64;
@@ -36,49 +46,39 @@ inline void check_pool_sequences(char const* call, std::int64_t rows, std::int64
                 {{"matrix rows", pooled.rows()}, {"rows", rows}, {"columns", pooled.columns()}, {"dim", dim}, {"stride", pooled.stride()}});
 }
 
-struct pool_sequences_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_view<float const, Offset> in, sequence_pooling mode, matrix_view<float> out) const {
-    check_sequence_pooling("pool_sequences", mode);
-    if (mode != sequence_pooling::last) return pool_segments(exec, in, as_segments(mode), out);
-    check_jagged_vectors("pool_sequences", "in", in);
-    check_pool_sequences("pool_sequences", in.rows, in.dim(), out);
-    for_each_index(exec, in.rows, pooled_rows_per_piece, [=](std::int64_t row) {
-      if (in.length(row) == 0)
-        std::fill_n(out.row(row), out.columns(), 0.0F);
-      else
-        std::copy_n(in.values.row(in.end_of(row) - 1), out.columns(), out.row(row));
-    });
-  }
-};
-
-struct pool_sequences_backward_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, matrix_view<float const> gradient, sequence_pooling mode,
-                  jagged_vectors_view<float, Offset> in_gradient) const {
-    check_sequence_pooling("pool_sequences_backward", mode);
-    if (mode != sequence_pooling::last)
-      return pool_segments_backward(exec, jagged_vectors_view<float const, Offset>(in_gradient), as_segments(mode), gradient, in_gradient);
-    check_jagged_vectors("pool_sequences_backward", "in_gradient", in_gradient);
-    check_pool_sequences("pool_sequences_backward", in_gradient.rows, in_gradient.dim(), gradient);
-    for_each_index(exec, in_gradient.rows, pooled_rows_per_piece, [=](std::int64_t row) {
-      for (auto i = in_gradient.begin_of(row); i < in_gradient.end_of(row); ++i)
-        if (i + 1 < in_gradient.end_of(row))
-          std::fill_n(in_gradient.values.row(i), in_gradient.dim(), 0.0F);
-        else
-          std::copy_n(gradient.row(row), in_gradient.dim(), in_gradient.values.row(i));
-    });
-  }
-};
-
 }  // namespace detail
 
-/// One vector a row: `pool_sequences(exec, in, mode, out)`, out (rows, dim). Sums in float, in order. @throws tessera::error shape_mismatch,
-/// out_of_range for offsets past the values, invalid_argument for a mode that is none.
-inline constexpr detail::pool_sequences_fn pool_sequences{};
+template <class Offset>
+void pool_sequences(host_exec const& exec, jagged_vectors_view<float const, Offset> in, sequence_pooling mode, matrix_view<float> out) {
+  detail::check_sequence_pooling("pool_sequences", mode);
+  if (mode != sequence_pooling::last) return pool_segments(exec, in, detail::as_segments(mode), out);
+  detail::check_jagged_vectors("pool_sequences", "in", in);
+  detail::check_pool_sequences("pool_sequences", in.rows, in.dim(), out);
+  for_each_index(exec, in.rows, detail::pooled_rows_per_piece, [=](std::int64_t row) {
+    if (in.length(row) == 0)
+      std::fill_n(out.row(row), out.columns(), 0.0F);
+    else
+      std::copy_n(in.values.row(in.end_of(row) - 1), out.columns(), out.row(row));
+  });
+}
 
-/// The gradient by the vectors, overwritten, from that of what was pooled: `pool_sequences_backward(exec, gradient, mode, in_gradient)`.
-inline constexpr detail::pool_sequences_backward_fn pool_sequences_backward{};
+template <class Offset>
+void pool_sequences_backward(host_exec const& exec, matrix_view<float const> gradient, sequence_pooling mode,
+                             jagged_vectors_view<float, Offset> in_gradient) {
+  detail::check_sequence_pooling("pool_sequences_backward", mode);
+  if (mode != sequence_pooling::last)
+    return pool_segments_backward(exec, jagged_vectors_view<float const, Offset>(in_gradient), detail::as_segments(mode), gradient,
+                                  in_gradient);
+  detail::check_jagged_vectors("pool_sequences_backward", "in_gradient", in_gradient);
+  detail::check_pool_sequences("pool_sequences_backward", in_gradient.rows, in_gradient.dim(), gradient);
+  for_each_index(exec, in_gradient.rows, detail::pooled_rows_per_piece, [=](std::int64_t row) {
+    for (auto i = in_gradient.begin_of(row); i < in_gradient.end_of(row); ++i)
+      if (i + 1 < in_gradient.end_of(row))
+        std::fill_n(in_gradient.values.row(i), in_gradient.dim(), 0.0F);
+      else
+        std::copy_n(gradient.row(row), in_gradient.dim(), in_gradient.values.row(i));
+  });
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

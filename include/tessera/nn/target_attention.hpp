@@ -74,8 +74,8 @@ class target_attention {
   /// out (samples, dim): sample i has target `targets.row(i)` and row `inverse[i]` of `history`, or row i where `inverse` is empty; of a row
   /// of length 0 comes 0. `saved` is what `backward` reads: three numbers a sample. Of a forward that throws, no backward takes it.
   /// @throws tessera::error shape_mismatch, out_of_range for offsets past the values or a row that is none.
-  template <execution Exec, gemm_policy Gemm, class Offset>
-  void forward(Exec const& exec, Gemm const& policy, jagged_vectors_view<float const, Offset> history,
+  template <gemm_policy Gemm, class Offset>
+  void forward(host_exec const& exec, Gemm const& policy, jagged_vectors_view<float const, Offset> history,
                vector_view<std::int64_t const> inverse, matrix_view<float const> targets, matrix_view<float> out,
                target_attention_saved& saved) const {
     saved.order.clear();
@@ -104,8 +104,8 @@ class target_attention {
   /// `parameter_gradient`, laid out like `parameters()`, is overwritten; so are `target_gradient` (samples, dim) and `history_gradient`
   /// (vectors, dim), those from the first row's to the last's, unless they are empty. What samples add to a vector is added in their order.
   /// @throws tessera::error shape_mismatch: nothing has been written.
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const& policy, target_attention_saved& saved, matrix_view<float const> gradient,
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const& policy, target_attention_saved& saved, matrix_view<float const> gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> target_gradient = {},
                 matrix_view<float> history_gradient = {}) const {
     check_backward(saved, gradient, parameter_gradient, target_gradient, history_gradient);
@@ -132,7 +132,7 @@ class target_attention {
         first.weight(r, dim_ + c) = of_targets(r, c);
         first.weight(r, 2 * dim_ + c) = of_vectors(r, c) - of_targets(r, c);
       }
-    detail::column_sums_impl<Exec>::run(exec, space.sample_slopes, first.bias);
+    detail::column_sums(exec, space.sample_slopes, first.bias);
   }
 
  private:
@@ -201,8 +201,8 @@ class target_attention {
       return {both_combined.data() + which * width * both_combined.columns(), width, both_combined.columns()};
     }
 
-    template <class Exec, class Gemm>
-    void prepare(Exec const& exec, Gemm const& policy, target_attention const& owner, target_attention_saved const& saved) const {
+    template <class Gemm>
+    void prepare(host_exec const& exec, Gemm const& policy, target_attention const& owner, target_attention_saved const& saved) const {
       auto const first = owner.net_.layer(owner.parameters(), 0);
       auto const dim = owner.dim_;
       auto const of_vectors = combined(0), of_targets = combined(1);
@@ -228,8 +228,8 @@ class target_attention {
   matrix_view<float const> pair_weight() const noexcept { return net_.layer(parameters(), 0).weight.columns_from(3 * dim_, dim_); }
 
   /// The weights of a chunk's pairs into `space.scores`.
-  template <class Exec, class Gemm>
-  void score(Exec const& exec, Gemm const& policy, workspace const& space, detail::target_chunk const& chunk) const {
+  template <class Gemm>
+  void score(host_exec const& exec, Gemm const& policy, workspace const& space, detail::target_chunk const& chunk) const {
     auto const count = chunk.pairs();
     matrix_view<float> const products(space.products, count, dim_);
     chunk.for_each_pair(exec, [&](std::int64_t pair, std::int64_t place, std::int64_t vector) {
@@ -278,21 +278,20 @@ class target_attention {
     from = detail::opaque(from);
     for (std::int64_t c = 0; c < count; ++c) to[c] += from[c];
   }
-  template <class Exec>
-  static void clear(Exec const& exec, matrix_view<float> m) {
+  static void clear(host_exec const& exec, matrix_view<float> m) {
     for_each_index(exec, m.rows(), rows_per_piece, [=](std::int64_t r) { std::fill_n(m.row(r), m.columns(), 0.0F); });
   }
   /// sum += a b; `scratch` has the rows of `sum` at least.
-  template <class Exec, class Gemm>
-  static void add_product(Exec const& exec, Gemm const& policy, matrix_view<float const> a, matrix_view<float const> b,
+  template <class Gemm>
+  static void add_product(host_exec const& exec, Gemm const& policy, matrix_view<float const> a, matrix_view<float const> b,
                           matrix_view<float> scratch, matrix_view<float> sum) {
     gemm(exec, policy, a, b, scratch.rows_from(0, sum.rows()), [&](matrix_view<float> tile, std::int64_t first_row, std::int64_t column) {
       for (std::int64_t r = 0; r < tile.rows(); ++r) add(tile.row(r), tile.columns(), sum.row(first_row + r) + column);
     });
   }
 
-  template <class Exec, class Gemm>
-  void backward_chunk(Exec const& exec, Gemm const& policy, workspace const& space, detail::target_chunk const& chunk,
+  template <class Gemm>
+  void backward_chunk(host_exec const& exec, Gemm const& policy, workspace const& space, detail::target_chunk const& chunk,
                       matrix_view<float const> gradient, vector_view<float> parameter_gradient, matrix_view<float> target_gradient,
                       matrix_view<float> history_gradient) const {
     auto const count = chunk.pairs();

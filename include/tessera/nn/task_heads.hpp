@@ -88,8 +88,8 @@ class task_heads {
 
   /// y = the heads' logits of x: x (samples, input width), y (samples, tasks), any row strides. `saved` is what `backward` reads;
   /// of a forward that throws, no backward takes it. @throws tessera::error shape_mismatch.
-  template <execution Exec, gemm_policy Gemm>
-  void forward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, task_heads_saved& saved) const {
+  template <gemm_policy Gemm>
+  void forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, task_heads_saved& saved) const {
     saved.x = saved.y = {};
     check(x, y);
     saved.hidden.resize(exec, x.rows() * hidden_width());
@@ -106,8 +106,8 @@ class task_heads {
   /// Gradients of the forward that filled `saved`. `gradient` (samples, tasks) is that of y and may be overwritten; `parameter_gradient`,
   /// laid out like `parameters()`, is overwritten; so is `x_gradient` (samples, input width), with the sum over the tasks in their order,
   /// unless it is empty: then it is not computed. @throws tessera::error shape_mismatch.
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const& policy, task_heads_saved& saved, matrix_view<float> gradient,
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const& policy, task_heads_saved& saved, matrix_view<float> gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {
     check_backward(saved, gradient, parameter_gradient, x_gradient);
     bool const wants_x = x_gradient.rows() > 0;
@@ -137,8 +137,7 @@ class task_heads {
     return sum;
   }
 
-  template <class Exec>
-  static void add(Exec const& exec, matrix_view<float const> from, matrix_view<float> to) {
+  static void add(host_exec const& exec, matrix_view<float const> from, matrix_view<float> to) {
     for_each_index(exec, from.rows(), rows_per_piece, [=](std::int64_t s) {
       for (std::int64_t c = 0; c < from.columns(); ++c) to(s, c) += from(s, c);
     });

@@ -157,8 +157,8 @@ class transformer_encoder {
   /// out (rows, dim) = the pooled encoding of each row of x. `saved` is what `backward` reads; out it does not. Of a forward that throws, no
   /// backward takes it. @throws tessera::error shape_mismatch, and out_of_range for offsets past the values or a row longer than
   /// `max_length`.
-  template <execution Exec, gemm_policy Gemm, class Offset>
-  void forward(Exec const& exec, Gemm const& policy, jagged_vectors_view<float const, Offset> x, matrix_view<float> out,
+  template <gemm_policy Gemm, class Offset>
+  void forward(host_exec const& exec, Gemm const& policy, jagged_vectors_view<float const, Offset> x, matrix_view<float> out,
                transformer_saved& saved) const {
     saved.x = {};
     check(x, out);
@@ -168,8 +168,8 @@ class transformer_encoder {
   }
 
   /// The same out, to the bit, with nothing saved: what lasts for a layer alone is kept for a layer.
-  template <execution Exec, gemm_policy Gemm, class Offset>
-  void forward(Exec const& exec, Gemm const& policy, jagged_vectors_view<float const, Offset> x, matrix_view<float> out) const {
+  template <gemm_policy Gemm, class Offset>
+  void forward(host_exec const& exec, Gemm const& policy, jagged_vectors_view<float const, Offset> x, matrix_view<float> out) const {
     check(x, out);
     buffer<std::int64_t> offsets;
     buffer<float> values(exec, x.size() * (position_floats() + 6 * dim()));
@@ -179,8 +179,8 @@ class transformer_encoder {
   /// Gradients of the forward that filled `saved`. `gradient` (rows, dim) is that of out; `parameter_gradient`, laid out like `parameters()`,
   /// is overwritten; so are the vectors of `x_gradient` (vectors, dim), unless it is empty: those of x from its first row's to its last's,
   /// in order. @throws tessera::error shape_mismatch: nothing has been written.
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const& policy, transformer_saved& saved, matrix_view<float const> gradient,
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const& policy, transformer_saved& saved, matrix_view<float const> gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {
     check_backward(saved, gradient, parameter_gradient, x_gradient);
     auto const vectors = saved.x.rows();
@@ -296,8 +296,8 @@ class transformer_encoder {
     return constant(last_statistics_memory(values, vectors));
   }
 
-  template <class Exec, class Gemm, class Offset>
-  void run(Exec const& exec, Gemm const& policy, jagged_vectors_view<float const, Offset> x, matrix_view<float> out,
+  template <class Gemm, class Offset>
+  void run(host_exec const& exec, Gemm const& policy, jagged_vectors_view<float const, Offset> x, matrix_view<float> out,
            buffer<std::int64_t>& offsets, float* values, bool saves) const {
     auto const vectors = static_cast<std::int64_t>(x.size());
     offsets.resize(exec, x.rows + 1);
@@ -323,8 +323,7 @@ class transformer_encoder {
     pool_sequences(exec, rows.with_values(from), options_.pooling, out);
   }
 
-  template <class Exec>
-  void add_positions(Exec const& exec, jagged_vectors_view<float const> x, matrix_view<float> to) const {
+  void add_positions(host_exec const& exec, jagged_vectors_view<float const> x, matrix_view<float> to) const {
     auto const places = positions(parameters());
     for_each_index(exec, x.rows, std::int64_t{16}, [=](std::int64_t row) {
       for (auto i = x.begin_of(row); i < x.end_of(row); ++i) {
@@ -334,8 +333,7 @@ class transformer_encoder {
     });
   }
   // Rows in order.
-  template <class Exec>
-  static void sum_positions(Exec const& exec, jagged_vectors_view<float const> gradient, matrix_view<float> places) {
+  static void sum_positions(host_exec const& exec, jagged_vectors_view<float const> gradient, matrix_view<float> places) {
     for_each_index(exec, places.rows(), std::int64_t{1}, [=](std::int64_t place) {
       auto* const sum = places.row(place);
       std::fill_n(sum, places.columns(), 0.0F);

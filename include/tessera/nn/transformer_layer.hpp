@@ -55,8 +55,8 @@ struct transformer_layer {
   }
 
   /// to = from weight^T + bias + residual.
-  template <class Exec, class Gemm>
-  static void add_linear(Exec const& exec, Gemm const& policy, matrix_view<float const> from, linear_view<float const> layer,
+  template <class Gemm>
+  static void add_linear(host_exec const& exec, Gemm const& policy, matrix_view<float const> from, linear_view<float const> layer,
                          matrix_view<float const> residual, matrix_view<float> to) {
     gemm(exec, policy, from, transposed(layer.weight), to, [&](matrix_view<float> tile, std::int64_t first_row, std::int64_t first_column) {
       auto const* const bias = layer.bias.data() + first_column;
@@ -68,9 +68,9 @@ struct transformer_layer {
     });
   }
   /// sum += gradient weight; the product is left in `scratch`.
-  template <class Exec, class Gemm>
-  static void add_input_gradient(Exec const& exec, Gemm const& policy, matrix_view<float const> gradient, linear_view<float const> layer,
-                                 matrix_view<float> scratch, matrix_view<float> sum) {
+  template <class Gemm>
+  static void add_input_gradient(host_exec const& exec, Gemm const& policy, matrix_view<float const> gradient,
+                                 linear_view<float const> layer, matrix_view<float> scratch, matrix_view<float> sum) {
     gemm(exec, policy, gradient, layer.weight, scratch, [&](matrix_view<float> tile, std::int64_t first_row, std::int64_t first_column) {
       for (std::int64_t r = 0; r < tile.rows(); ++r) {
         auto* const to = sum.row(first_row + r) + first_column;
@@ -79,16 +79,15 @@ struct transformer_layer {
       }
     });
   }
-  template <class Exec>
-  static void add(Exec const& exec, matrix_view<float const> from, matrix_view<float> sum) {
+  static void add(host_exec const& exec, matrix_view<float const> from, matrix_view<float> sum) {
     for_each_index(exec, sum.rows(), std::int64_t{256}, [=](std::int64_t r) {
       for (std::int64_t c = 0; c < sum.columns(); ++c) sum(r, c) += from(r, c);
     });
   }
 
   /// The output: `end` where norms come first, else `out`, which may be x. `scratch` (vectors, dim).
-  template <class Exec, class Gemm>
-  matrix_view<float const> forward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, memory const& m,
+  template <class Gemm>
+  matrix_view<float const> forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, memory const& m,
                                    matrix_view<float> scratch, matrix_view<float> out) const {
     if (norm_first) layer_norm(exec, x, parameters.attention_norm, scratch, m.attention_statistics);
     linear_forward(exec, policy, norm_first ? matrix_view<float const>(scratch) : x, parameters.project, activation::identity, m.projected);
@@ -108,8 +107,8 @@ struct transformer_layer {
 
   /// Turns the gradient of the output into that of x, in place. `wide` (vectors, max(hidden, 3 dim)); `scratch` and `inner` (vectors, dim).
   /// `x_again()` makes x where it has not been kept; it may use `scratch`. `makes_hidden`: it has not been kept either.
-  template <class Exec, class Gemm, class XAgain>
-  void backward(Exec const& exec, Gemm const& policy, memory const& m, XAgain const& x_again, bool makes_hidden,
+  template <class Gemm, class XAgain>
+  void backward(host_exec const& exec, Gemm const& policy, memory const& m, XAgain const& x_again, bool makes_hidden,
                 matrix_view<float> gradient, transformer_layer_view<float> parameter_gradient, float* wide, matrix_view<float> scratch,
                 matrix_view<float> inner) const {
     auto const statistics = [](row_statistics<float> s) { return row_statistics<float const>{s.mean, s.reciprocal_deviation}; };
