@@ -220,7 +220,7 @@ TEST_CASE("tables of more rows than are written at once come back whole") {
   serial_exec host;
   temporary_folder folder;
   small_shape shape;
-  shape.rows = {2 * detail::rows_per_write + 1, detail::rows_per_write, 1};
+  shape.rows = {2 * detail::table_rows_per_piece + 1, detail::table_rows_per_piece, 1};
   adam_run<dense_table<>> writer(host.exec, {0.05F}, {0.01F}, shape);
   save(host.exec, folder.path(), writer, 1);
   adam_run<dense_table<>> reader(host.exec, {0.05F}, {0.01F}, shape, 1234);
