@@ -42,7 +42,8 @@ class any_gemm {
 
   template <class Gemm>
   struct held final : any_policy {
-    explicit held(Gemm from) : policy(std::move(from)) {}
+    explicit held(Gemm const& from) : policy(from) {}
+    explicit held(Gemm&& from) : policy(std::move(from)) {}
     void multiply(gemm_operand a, gemm_operand b, matrix_view<float> c, float* workspace) const override {
       policy.multiply(a, b, c, workspace);
     }
