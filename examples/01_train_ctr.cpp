@@ -103,10 +103,7 @@ void run_clicks(any_job base) {
   j.test.emplace(j.exec, std::vector<std::string>{s.test});  // the shorter first: what is wrong in it shows at once
   std::printf("test: %lld samples\n", static_cast<long long>(j.test->rows()));
   if (!s.eval_only) read_training_data(j);
-  if (s.row_format == "fp16") return run_job<tessera::float16>(j);
-  if (s.row_format == "bf16") return run_job<tessera::bfloat16>(j);
-  if (s.row_format == "int8") return run_job<tessera::scaled_int8>(j);
-  run_job<float>(j);
+  run_job(j);
 }
 
 void run(CLI::App& app, settings& s) {

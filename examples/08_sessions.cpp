@@ -15,7 +15,7 @@
 #include <tessera/tessera_files.hpp>
 #include <tessera/tessera_parquet.hpp>
 
-using session_dlrm = tessera::session_model<tessera::dense_table<>, tessera::eigen_gemm, tessera::dot_products, tessera::encoder_pooling>;
+using session_dlrm = tessera::click_model<tessera::local_tables, tessera::eigen_gemm, tessera::dot_products, tessera::encoder_pooling>;
 constexpr std::int64_t table_rows = 5000;
 constexpr tessera::rowwise_adagrad row_optimizer{.learning_rate = 0.02F};
 
@@ -33,15 +33,20 @@ tessera::session_clicks made_up_clicks(tessera::host_exec const& exec) {
   return {exec, options};
 }
 
-// As many tables as there are keys; the first two are of the histories.
-session_dlrm make_model(tessera::host_exec const& exec) {
-  std::vector<tessera::dense_table<>> tables;
-  for (std::int64_t t = 0; t < 4; ++t)
-    tables.emplace_back(exec, tessera::table_options{.id = tessera::table_id{t}, .dim = 16, .rows = table_rows, .init_bound = 0.1F},
-                        row_optimizer);
-  std::vector<tessera::sequence_group<tessera::encoder_pooling>> sequences;
-  sequences.emplace_back(std::vector<std::int64_t>{0, 1}, tessera::transformer_encoder_options{.layers = 1, .heads = 2, .hidden = 32});
-  return {exec, tessera::click_model_options(2, {32}, {32}), std::move(tables), std::move(sequences), {{.table = 2}, {.table = 3}}};
+// A table a key, in the order of a batch's keys. The histories are pooled together by a transformer, the others each by sum.
+session_dlrm make_model(tessera::host_exec const& exec, std::vector<std::string> const& keys) {
+  tessera::table_list tables;
+  std::vector<tessera::table_feature> features;
+  for (auto const& key : keys) {
+    tessera::table_options const options{.id = tessera::table_id{tables.size()}, .dim = 16, .rows = table_rows, .init_bound = 0.1F};
+    auto const table = tables.add(tessera::dense_table<>(exec, options, row_optimizer), row_optimizer);
+    features.push_back({.name = key, .table = table, .sequence = key == "history" || key == "places"});
+  }
+  return {exec,
+          {.dense_features = 2, .bottom_hidden = {32}, .top_hidden = {32}},
+          {std::move(tables), std::move(features)},
+          {},
+          {{{"history", "places"}, {.layers = 1, .heads = 2, .hidden = 32}}}};
 }
 
 int main() {
@@ -79,14 +84,14 @@ int main() {
   tessera::sample_reader_options options;
   options.batch_size = 256;
   options.groups = {{"history", "places"}, {"user"}};
-  tessera::id_pipeline const prepare(exec, tessera::group_keys(schema.sparse, options.groups).keys, tessera::truncate_ids{.most = 50},
-                                     tessera::hash_ids{.size = table_rows});
+  auto const keys = tessera::group_keys(schema.sparse, options.groups).keys;
+  tessera::id_pipeline const prepare(exec, keys, tessera::truncate_ids{.most = 50}, tessera::hash_ids{.size = table_rows});
   tessera::sample_reader held_out(exec, test, prepare, options);
   options.order = tessera::sample_order::sessions;  // shuffled as wholes
   tessera::sample_reader reader(exec, train, prepare, options);
 
-  auto model = make_model(exec);
-  tessera::trainer run(exec, model, row_optimizer, tessera::adam{.learning_rate = 0.001F});
+  auto model = make_model(exec, keys);
+  tessera::trainer run(exec, model, tessera::adam{.learning_rate = 0.001F});
   tessera::batch_view batch;
   for (int epoch = 1; epoch <= 3; ++epoch) {
     std::int64_t samples = 0, kept = 0;
@@ -100,7 +105,7 @@ int main() {
   }
 
   tessera::save_checkpoint(exec, folder + "checkpoints", run, {.step = reader.position().batch});
-  auto loaded = make_model(exec);
+  auto loaded = make_model(exec, keys);
   tessera::load_model(exec, tessera::open_newest_checkpoint(folder + "checkpoints"), loaded);
   std::printf("loaded: test auc %.4f\n", tessera::evaluate(exec, loaded, held_out).auc.value(exec));
 }

@@ -19,7 +19,7 @@
 namespace {
 
 using namespace tessera;
-using session_dlrm = session_model<dense_table<>, eigen_gemm, dot_products, encoder_pooling>;
+using session_dlrm = click_model<local_tables, eigen_gemm, dot_products, encoder_pooling>;
 
 struct settings {
   std::int64_t rows = 200'000, test_rows = 50'000, batch = 512, scale = 10, seeds = 5, epochs = 1;
@@ -28,27 +28,24 @@ struct settings {
 
 session_dlrm make_model(host_exec const& exec, session_clicks_options const& options, shared_gradients sums, std::uint64_t seed,
                         rowwise_adagrad const& optimizer) {
-  std::vector<dense_table<>> tables;
-  std::vector<sequence_group<encoder_pooling>> groups;
-  std::vector<pooled_feature> features;
+  table_list tables;
+  std::vector<session_dlrm::group_type> groups;
+  std::vector<table_feature> features;
   std::int64_t last = -1;
   for (auto const& feature : options.features) {
-    auto const table = static_cast<std::int64_t>(tables.size());
-    tables.emplace_back(
-        exec, table_options{.id = table_id(table), .dim = 16, .rows = feature.ids, .init_bound = 0.05F, .seed = random_seed(seed)},
-        optimizer);
-    if (feature.kind != session_feature_kind::sequence) {
-      features.push_back({table, pooling::mean});
-      continue;
-    }
-    if (groups.empty() || feature.group != last)
-      groups.emplace_back(std::vector<std::int64_t>{}, transformer_encoder_options{.layers = 1, .heads = 2, .hidden = 32});
+    table_options const shape{
+        .id = table_id(tables.size()), .dim = 16, .rows = feature.ids, .init_bound = 0.05F, .seed = random_seed(seed)};
+    bool const is_sequence = feature.kind == session_feature_kind::sequence;
+    auto const table = tables.add(dense_table<>(exec, shape, optimizer), optimizer);
+    features.push_back({.name = feature.name, .table = table, .sequence = is_sequence, .pooling = pooling::mean});
+    if (!is_sequence) continue;
+    if (groups.empty() || feature.group != last) groups.push_back({{}, {.layers = 1, .heads = 2, .hidden = 32}});
     last = feature.group;
-    groups.back().tables.push_back(table);
+    groups.back().outputs.push_back(feature.name);
   }
-  click_model_options shape(options.dense_features, {64}, {64, 32}, random_seed(seed));
-  shape.sums = sums;
-  return {exec, shape, std::move(tables), std::move(groups), std::move(features)};
+  click_model_options const shape{
+      .dense_features = options.dense_features, .bottom_hidden = {64}, .top_hidden = {64, 32}, .seed = random_seed(seed)};
+  return {exec, shape, {std::move(tables), std::move(features), {.sums = sums}}, {}, std::move(groups)};
 }
 
 // Test logits after training. `groups`: repeated rows of these are kept once.
@@ -60,7 +57,7 @@ std::vector<float> train(host_exec const& exec, settings const& s, session_click
   auto const step_exec = exec.with_memory(workspace);
   rowwise_adagrad const rows{.learning_rate = 0.03F};
   auto model = make_model(exec, options, sums, seed, rows);
-  trainer run(exec, model, rows, adam{.learning_rate = 1e-3F});
+  trainer run(exec, model, adam{.learning_rate = 1e-3F});
   sample_reader_options how;
   how.batch_size = s.batch;
   how.order = order;

@@ -70,15 +70,15 @@ struct click_batch {
 template <class Interaction, class Gemm>
 class click_step {
  public:
-  using model_type = tessera::click_model<tessera::dense_table<>, Gemm, Interaction>;
+  using model_type = tessera::click_model<tessera::local_tables, Gemm, Interaction>;
   static constexpr std::array stage_names{"lookup",       "bottom",           "interaction", "top",         "loss",
                                           "top_backward", "interaction_back", "bottom_back", "rows_update", "dense_update"};
 
   click_step(click_shape const& shape, std::int64_t samples, int threads, typename Interaction::options const& interaction)
       : machine_(threads),
-        model_(machine_.exec, tessera::click_model_options(shape.dense_features, shape.bottom, shape.top), tables(machine_.exec, shape),
-               features(shape), interaction),
-        trainer_(machine_.exec, model_, row_optimizer, dense_optimizer),
+        model_(machine_.exec, {.dense_features = shape.dense_features, .bottom_hidden = shape.bottom, .top_hidden = shape.top},
+               source(machine_.exec, shape), interaction),
+        trainer_(machine_.exec, model_, dense_optimizer),
         samples_(samples) {
     auto const bytes = samples * shape.ids_a_sample() * shape.dim * 4;
     for (std::int64_t b = 0; b < batches_past_cache(bytes); ++b) batches_.emplace_back(shape, samples, static_cast<std::uint64_t>(b));
@@ -91,7 +91,7 @@ class click_step {
   void step_by_stages(std::int64_t i, std::array<double, stage_names.size()>& seconds) {
     auto const& exec = machine_.step;
     auto const data = batch(i);
-    auto const vectors = 1 + model_.feature_count(), dim = model_.dim(), width = model_.interaction().output_width();
+    auto const vectors = model_.vector_count(), dim = model_.dim(), width = model_.interaction().output_width();
     vectors_.resize(exec, samples_ * vectors * dim);
     vector_gradients_.resize(exec, samples_ * vectors * dim);
     interacted_.resize(exec, samples_ * width);
@@ -120,7 +120,10 @@ class click_step {
       seconds[stage++] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     };
     Gemm const gemm{};
-    timed([&] { tessera::pooled_lookup(exec, model_.tables(), model_.features(), data.sparse, pooled, lookup_saved_); });
+    timed([&] {
+      model_.source().begin(exec, data, source_saved_);
+      model_.source().finish(exec, source_saved_, pooled);
+    });
     timed([&] { model_.bottom().forward(exec, gemm, data.dense, all.columns_from(0, dim), bottom_saved_); });
     timed([&] { model_.interaction().forward(exec, gemm, all, interacted, interaction_saved_); });
     timed([&] { model_.top().forward(exec, gemm, interacted, {logits_.data(), samples_, 1}, top_saved_); });
@@ -132,7 +135,8 @@ class click_step {
     });
     timed([&] { model_.bottom().backward(exec, gemm, bottom_saved_, all_gradients.columns_from(0, dim), of_bottom); });
     timed([&] {
-      tessera::pooled_lookup_backward(exec, model_.tables(), model_.features(), lookup_saved_, pooled_gradients, trainer_.row_optimizers());
+      model_.source().begin_backward(exec, source_saved_, pooled_gradients);
+      model_.source().finish_backward(exec, source_saved_);
     });
     timed([&] {
       std::int64_t first = 0;
@@ -168,23 +172,20 @@ class click_step {
   static constexpr tessera::rowwise_adagrad row_optimizer{.learning_rate = 0.01F};
   static constexpr tessera::sgd dense_optimizer{0.1F};
 
-  static std::vector<tessera::dense_table<>> tables(tessera::host_exec const& exec, click_shape const& shape) {
-    std::vector<tessera::dense_table<>> all;
-    for (std::size_t f = 0; f < shape.rows.size(); ++f)
-      all.emplace_back(
-          exec, tessera::table_options{.id = tessera::table_id{static_cast<std::int64_t>(f)}, .dim = shape.dim, .rows = shape.rows[f]},
-          row_optimizer);
-    return all;
-  }
-  static std::vector<tessera::pooled_feature> features(click_shape const& shape) {
-    std::vector<tessera::pooled_feature> all;
-    for (std::int64_t f = 0; f < shape.features(); ++f) all.push_back({.table = f});
-    return all;
+  static tessera::local_tables source(tessera::host_exec const& exec, click_shape const& shape) {
+    tessera::table_list tables;
+    std::vector<tessera::table_feature> features;
+    for (std::int64_t f = 0; f < shape.features(); ++f) {
+      tessera::table_options const options{.id = tessera::table_id{f}, .dim = shape.dim, .rows = shape.rows[static_cast<std::size_t>(f)]};
+      features.push_back(
+          {.name = std::to_string(f), .table = tables.add(tessera::dense_table<>(exec, options, row_optimizer), row_optimizer)});
+    }
+    return {std::move(tables), std::move(features)};
   }
 
   // Of the pairs' products, or of the cross layers' matrices.
   double interaction_flop() const {
-    auto const vectors = 1 + model_.feature_count();
+    auto const vectors = model_.vector_count();
     if constexpr (requires { model_.interaction().net(); })
       return static_cast<double>(model_.interaction().parameters().size() - model_.interaction().net().layers() * vectors * model_.dim()) *
              6;
@@ -196,12 +197,12 @@ class click_step {
 
   machine machine_;
   model_type model_;
-  tessera::trainer<model_type, tessera::rowwise_adagrad, tessera::sgd> trainer_;
+  tessera::trainer<model_type, tessera::sgd> trainer_;
   std::int64_t samples_;
   std::vector<click_batch> batches_;
   ceiling products_;
   tessera::buffer<float> vectors_, vector_gradients_, interacted_, interacted_gradients_, logits_, logit_gradients_, gradient_;
-  tessera::lookup_saved lookup_saved_;
+  tessera::local_tables_saved source_saved_;
   tessera::mlp_saved bottom_saved_, top_saved_;
   typename Interaction::saved interaction_saved_;
 };

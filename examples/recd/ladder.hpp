@@ -23,10 +23,10 @@ template <class Gemm>
 class tracked_trainer {
  public:
   tracked_trainer(tessera::host_exec const& exec, session_dlrm<Gemm>& model)
-      : exec_(exec.with_memory(tracked_)), trainer_(exec, model, row_optimizer, tessera::adam{.learning_rate = 1e-3F}) {}
+      : exec_(exec.with_memory(tracked_)), trainer_(exec, model, tessera::adam{.learning_rate = 1e-3F}) {}
 
   double step(tessera::batch_copy const& batch) { return trainer_.step(exec_, batch.view()); }
-  tessera::session_times& times() { return trainer_.saved().times; }
+  tessera::model_times& times() { return trainer_.saved().times; }
   /// Bytes in use at once so far, not those that the arena keeps.
   std::size_t peak_bytes() const { return tracked_.peak_bytes(); }
 
@@ -35,7 +35,7 @@ class tracked_trainer {
   tessera::arena<tessera::system_memory> workspace_{memory_};
   tessera::tracked_memory<tessera::arena<tessera::system_memory>> tracked_{workspace_};
   tessera::host_exec exec_;
-  tessera::trainer<session_dlrm<Gemm>, tessera::rowwise_adagrad, tessera::adam> trainer_;
+  tessera::trainer<session_dlrm<Gemm>, tessera::adam> trainer_;
 };
 
 /// Batches of a log, in memory.

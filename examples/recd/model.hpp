@@ -24,7 +24,7 @@ using float_products = tessera::eigen_gemm;
 #endif
 
 template <class Gemm>
-using session_dlrm = tessera::session_model<tessera::dense_table<>, Gemm, tessera::dot_products, tessera::encoder_pooling>;
+using session_dlrm = tessera::click_model<tessera::local_tables, Gemm, tessera::dot_products, tessera::encoder_pooling>;
 
 constexpr std::int64_t dim = 64, hidden = 128;  // of tables, and of the transformers' feed-forward
 constexpr tessera::rowwise_adagrad row_optimizer{.learning_rate = 0.02F};
@@ -34,28 +34,31 @@ constexpr tessera::rowwise_adagrad row_optimizer{.learning_rate = 0.02F};
 template <class Gemm>
 session_dlrm<Gemm> make_model(tessera::host_exec const& exec, tessera::session_clicks_options const& options, bool by_transformer,
                               std::vector<std::string> const& keys, tessera::pooled_rows rows) {
-  std::vector<tessera::dense_table<>> tables;
-  std::vector<tessera::sequence_group<tessera::encoder_pooling>> groups;
-  std::vector<tessera::pooled_feature> features;
+  tessera::table_list tables;
+  std::vector<typename session_dlrm<Gemm>::group_type> groups;
+  std::vector<tessera::table_feature> features;
   std::int64_t users = 0, last_group = -1;
   for (auto const& key : keys) {
     auto const feature = std::find_if(options.features.begin(), options.features.end(), [&](auto const& f) { return f.name == key; });
-    auto const table = static_cast<std::int64_t>(tables.size());
     tessera::table_options const shape{
-        .id = tessera::table_id(table), .dim = dim, .rows = feature->ids, .init_bound = 0.05F, .seed = tessera::random_seed(17)};
-    tables.emplace_back(exec, shape, row_optimizer);
-    if (by_transformer && feature->kind == tessera::session_feature_kind::sequence) {
-      if (groups.empty() || feature->group < 0 || feature->group != last_group)
-        groups.emplace_back(std::vector<std::int64_t>{}, tessera::transformer_encoder_options{.layers = 1, .heads = 2, .hidden = hidden});
-      last_group = feature->group;
-      groups.back().tables.push_back(table);
-    } else {
-      bool const is_largest = feature->kind == tessera::session_feature_kind::user && users++ % 2 == 1;
-      features.push_back({table, is_largest ? tessera::pooling::max : tessera::pooling::sum});
-    }
+        .id = tessera::table_id(tables.size()), .dim = dim, .rows = feature->ids, .init_bound = 0.05F, .seed = tessera::random_seed(17)};
+    auto const table = tables.add(tessera::dense_table<>(exec, shape, row_optimizer), row_optimizer);
+    bool const is_sequence = by_transformer && feature->kind == tessera::session_feature_kind::sequence;
+    bool const is_largest = !is_sequence && feature->kind == tessera::session_feature_kind::user && users++ % 2 == 1;
+    features.push_back(
+        {.name = key, .table = table, .sequence = is_sequence, .pooling = is_largest ? tessera::pooling::max : tessera::pooling::sum});
+    if (!is_sequence) continue;
+    if (groups.empty() || feature->group < 0 || feature->group != last_group)
+      groups.push_back({{}, {.layers = 1, .heads = 2, .hidden = hidden}});
+    last_group = feature->group;
+    groups.back().outputs.push_back(key);
   }
-  tessera::click_model_options const dense(options.dense_features, {512, 256}, {512, 256}, tessera::random_seed(17));
-  return {exec, dense, std::move(tables), std::move(groups), std::move(features), {}, rows};
+  tessera::click_model_options const dense{.dense_features = options.dense_features,
+                                           .bottom_hidden = {512, 256},
+                                           .top_hidden = {512, 256},
+                                           .seed = tessera::random_seed(17),
+                                           .rows = rows};
+  return {exec, dense, {std::move(tables), std::move(features)}, {}, std::move(groups)};
 }
 
 /// What a step on a batch goes through, where sequences are pooled once a row that the batch has.
@@ -65,7 +68,7 @@ amounts amounts_of(tessera::host_exec const& exec, session_dlrm<Gemm> const& mod
   amounts n;
   std::int64_t sequences = 0;  // keys
   for (auto const& group : model.sequence_groups()) {
-    auto const keys = static_cast<std::int64_t>(group.tables.size());
+    auto const keys = static_cast<std::int64_t>(group.outputs.size());
     for (std::int64_t row = 0; row < sparse.rows(sequences); ++row) {
       double length = 0;
       for (std::int64_t k = 0; k < keys; ++k) length += static_cast<double>(sparse.key(sequences + k).length(row));

@@ -31,10 +31,10 @@ tessera::bar_chart chart_of_stages(trainer_result const& of) {
   for (auto const& way : of.ways) {
     auto const scale = of.baseline().rate() / static_cast<double>(way.samples);
     names.push_back(way.name);
-    lookups.push_back((way.times.sequence_lookup + way.times.pooled_lookup) * scale);
+    lookups.push_back(way.times.lookup * scale);
     pooling.push_back(way.times.pooling * scale);
     dense.push_back(way.times.dense * scale);
-    updates.push_back((way.times.sequence_update + way.times.pooled_update) * scale);
+    updates.push_back(way.times.update * scale);
     rest.push_back(way.rest() * scale);
   }
   return {of.set,

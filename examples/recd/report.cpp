@@ -23,9 +23,8 @@ void print_stages(trainer_result const& set) {
   for (auto const& way : set.ways) {
     auto const& t = way.times;
     auto const each = [&](double seconds) { return a_thousand(seconds, way.samples); };
-    std::printf("%-14s %-12s ms a thousand samples: lookup %.0f pooling %.0f bags %.0f dense %.0f updates %.0f rest %.0f\n",
-                set.set.c_str(), way.name.c_str(), each(t.sequence_lookup), each(t.pooling), each(t.pooled_lookup), each(t.dense),
-                each(t.sequence_update + t.pooled_update), each(way.rest()));
+    std::printf("%-14s %-12s ms a thousand samples: lookup %.0f pooling %.0f dense %.0f updates %.0f rest %.0f\n", set.set.c_str(),
+                way.name.c_str(), each(t.lookup), each(t.pooling), each(t.dense), each(t.update), each(way.rest()));
   }
 }
 

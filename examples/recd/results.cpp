@@ -31,9 +31,10 @@ double seconds_of_stages(training_result const& way, amounts const& now) {
   auto const scaled = [](double seconds, double amount, double before) { return before > 0 ? seconds * amount / before : 0; };
   auto const of_sequences = [](amounts const& n) { return n.sequence_ids + 2 * n.sequence_rows; };
   auto const of_bags = [](amounts const& n) { return n.bag_ids + n.bag_vectors; };
-  return scaled(t.sequence_lookup, now.sequence_ids, then.sequence_ids) + scaled(t.pooling, now.products, then.products) +
-         scaled(t.sequence_update, of_sequences(now), of_sequences(then)) + scaled(t.pooled_lookup, of_bags(now), of_bags(then)) +
-         scaled(t.pooled_update, of_bags(now) + 2 * now.bag_rows, of_bags(then) + 2 * then.bag_rows);
+  auto const read = [&](amounts const& n) { return n.sequence_ids + of_bags(n); };
+  auto const updated = [&](amounts const& n) { return of_sequences(n) + of_bags(n) + 2 * n.bag_rows; };
+  return scaled(t.lookup, read(now), read(then)) + scaled(t.pooling, now.products, then.products) +
+         scaled(t.update, updated(now), updated(then));
 }
 
 }  // namespace
@@ -64,9 +65,7 @@ void trainer_result::check_losses(std::vector<std::string> const& names) const {
               std::min(of(names.front()).losses.size(), compared_steps));
 }
 
-double training_result::rest() const {
-  return seconds - times.sequence_lookup - times.pooling - times.pooled_lookup - times.dense - times.sequence_update - times.pooled_update;
-}
+double training_result::rest() const { return seconds - times.lookup - times.pooling - times.dense - times.update; }
 
 sharing trainer_result::expected(std::string const& name) const {
   auto const whole = seconds_of_stages(baseline(), baseline().work);

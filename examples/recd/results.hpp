@@ -12,7 +12,7 @@
 #include <tessera/data/session_sets.hpp>
 #include <tessera/data/session_statistics.hpp>
 #include <tessera/tessera.hpp>
-#include <tessera/train/session_parts.hpp>
+#include <tessera/train/click_model.hpp>
 
 namespace recd {
 
@@ -113,7 +113,7 @@ struct training_result {
   std::vector<double> losses;  // of each step before those that are timed
   memory_peak peak;
   amounts work, expanded;  // of all batches: as they are, and were every row a sample's
-  tessera::session_times times;
+  tessera::model_times times;
 
   double rate() const { return static_cast<double>(samples) / seconds; }
   /// Seconds of what is no stage of its own: loss, and the update of dense parameters.

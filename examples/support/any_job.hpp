@@ -41,24 +41,6 @@ struct any_job {
 /// Trains or tests what the settings ask for on Parquet files. In train_ctr/sessions.cpp, where that is built with Apache Arrow.
 void run_sessions(any_job base);
 
-/// A table number `tables.size()` more, with room for this optimizer's state beside each row.
-/// @throws tessera::error naming the options of its size where there is no memory for it.
-template <class Store>
-void add_table(any_job const& j, std::vector<Store>& tables, std::int64_t dim, std::int64_t rows, row_optimizer_choice const& choice) {
-  auto bound = 1 / std::sqrt(static_cast<float>(rows));
-  if (j.s.embedding_init != "rows") parse_number(j.s.embedding_init, bound);
-  tessera::table_id const id{static_cast<std::int64_t>(tables.size())};
-  tessera::with_optimizer(choice, [&](auto const& optimizer) {
-    tessera::check_optimizer(optimizer);  // so that nothing but the size is refused below
-    try {
-      tables.emplace_back(j.exec, tessera::table_options{id, dim, rows, bound, tessera::random_seed{j.s.seed}}, optimizer);
-    } catch (tessera::error const& e) {
-      throw tessera::error(e.code(), "option --hash-size, --vocabulary-limit or --embedding-dim: no memory for a table",
-                           {{"table", id.value}, {"rows", rows}, {"dim", dim}, {"reason", e.sentence()}});
-    }
-  });
-}
-
 template <class Interaction>
 typename Interaction::options interaction_options(settings const& s) {
   typename Interaction::options options;
@@ -68,12 +50,10 @@ typename Interaction::options interaction_options(settings const& s) {
 
 template <class Model>
 void print_model(Model const& model, std::int64_t dense_features) {
-  std::size_t bytes = 0;
-  for (auto const& table : model.tables()) bytes += table.bytes();
   std::printf("model: %s, %lld tables of dim %lld (%.2f MB with optimizer state), %lld dense parameters\n",
               dense_features == 0 ? "no dense features, no bottom MLP" : (std::to_string(dense_features) + " dense features").c_str(),
-              static_cast<long long>(model.tables().size()), static_cast<long long>(model.dim()), static_cast<double>(bytes) / 1e6,
-              static_cast<long long>(model.parameter_count()));
+              static_cast<long long>(model.source().table_count()), static_cast<long long>(model.dim()),
+              static_cast<double>(model.source().bytes()) / 1e6, static_cast<long long>(model.parameter_count()));
 }
 
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -115,43 +95,26 @@ inline void check_predictions(settings const& s, std::int64_t step, tessera::vec
   check_converges(s, step, "a prediction", std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); }));
 }
 
-/// Whether `value(row, column)` is a number for all of so many rows and columns.
-template <class Value>
-bool all_finite(tessera::host_exec const& exec, std::int64_t rows, std::int64_t columns, Value const& value) {
-  auto const rows_per_piece = std::max<std::int64_t>(1, (1 << 14) / std::max<std::int64_t>(1, columns));
-  std::atomic<bool> all = true;
-  tessera::for_each_index(exec, rows, rows_per_piece, [&](std::int64_t row) {
-    bool finite = true;
-    for (std::int64_t c = 0; c < columns; ++c) finite &= tessera::is_finite(value(row, c));
-    if (!finite) all = false;
-  });
-  return all;
-}
+/// Whether all of some numbers are finite.
+bool all_finite(tessera::host_exec const& exec, tessera::vector_view<float const> values);
+bool all_finite(tessera::host_exec const& exec, tessera::table_part const& table, tessera::row_plane plane);
 
 /// Checks all that a checkpoint keeps of a training run: a batch's predictions show neither rows of other ids nor optimizer states.
 /// @throws divergence as `check_converges`.
 template <class Job, class Trainer>
 void check_state(Job const& j, Trainer& run, std::int64_t step) {
-  auto const check = [&](std::string const& what, std::int64_t rows, std::int64_t columns, auto const& value) {
-    check_converges(j.s, step, what, all_finite(j.exec, rows, columns, value));
-  };
-  auto const& tables = std::as_const(run).model().tables();
-  for (std::size_t t = 0; t < tables.size(); ++t) {
-    auto const& table = tables[t];
+  using tessera::row_plane;
+  auto const parts = run.model().source().parts();
+  for (std::size_t t = 0; t < parts.size(); ++t) {
     auto const of_table = " of table " + j.table_name(static_cast<std::int64_t>(t));
-    using scale = tessera::row_scale<typename std::decay_t<decltype(table)>::element>;
-    check("a weight" + of_table, table.rows(), table.dim(), [&](std::int64_t slot, std::int64_t c) {
-      auto const* const row = table.row(slot);
-      return scale::of(row).value(row[c]);
-    });
-    auto const states = table.states();
-    check("an optimizer state" + of_table, states.rows(), states.columns(), [=](std::int64_t r, std::int64_t c) { return states(r, c); });
+    auto const& part = *parts[t];
+    check_converges(j.s, step, "a weight" + of_table,
+                    all_finite(j.exec, part, row_plane::step) && all_finite(j.exec, part, row_plane::weights));
+    check_converges(j.s, step, "an optimizer state" + of_table, all_finite(j.exec, part, row_plane::state));
   }
-  auto const check_dense = [&](std::string const& what, tessera::vector_view<float const> values) {
-    check(what, values.size(), 1, [=](std::int64_t i, std::int64_t) { return values[i]; });
-  };
-  for (auto const& group : run.model().groups()) check_dense("a dense parameter", group.values);
-  for (auto const& named : run.dense_states()) check_dense("an optimizer state of the dense parameters", named.state->planes());
+  for (auto const& group : run.model().groups()) check_converges(j.s, step, "a dense parameter", all_finite(j.exec, group.values));
+  for (auto const& named : run.dense_states())
+    check_converges(j.s, step, "an optimizer state of the dense parameters", all_finite(j.exec, named.state->planes()));
 }
 
 /// Tests the model as it is behind so many steps; the last time also writes predictions. `calibration`, where wanted, is that of this test.

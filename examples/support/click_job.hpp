@@ -12,6 +12,7 @@
 #include <tessera/tessera_files.hpp>
 
 #include "any_job.hpp"
+#include "tables.hpp"
 
 namespace examples {
 
@@ -42,26 +43,21 @@ struct click_job : any_job {
   Model make_model(row_optimizer_choice const& choice) const {
     using interaction = typename Model::interaction_type;
     bool const has_weights = std::is_same_v<interaction, tessera::factorization>;  // of first order, behind the factors
-    std::vector<typename Model::store> tables;
-    std::vector<tessera::pooled_feature> features;
+    tessera::table_list tables;
+    std::vector<tessera::table_feature> features;
     for (std::int64_t f = 0; f < preprocess->sparse_features(); ++f) {
-      add_table(*this, tables, s.embedding_dim + (has_weights ? 1 : 0), preprocess->id_count(f), choice);
-      features.push_back({.table = f});
+      auto const table = add_table(*this, tables, s.embedding_dim + (has_weights ? 1 : 0), preprocess->id_count(f), choice);
+      features.push_back({.name = preprocess->sparse_name(f), .table = table});
     }
     auto const dense = preprocess->dense_features();
-    Model model(exec, tessera::click_model_options(dense, s.bottom, s.top, tessera::random_seed{s.seed}), std::move(tables),
-                std::move(features), interaction_options<interaction>(s));
+    Model model(exec, {.dense_features = dense, .bottom_hidden = s.bottom, .top_hidden = s.top, .seed = tessera::random_seed{s.seed}},
+                {std::move(tables), std::move(features)}, interaction_options<interaction>(s));
     print_model(model, dense);
     return model;
   }
 };
 
-/// Trains or tests the model that the settings ask for, its rows made of `Element`. Instantiated in train_ctr/, a file each.
-template <class Element>
+/// Trains or tests the model that the settings ask for. In train_ctr/clicks.cpp.
 void run_job(click_job const& j);
-extern template void run_job<float>(click_job const&);
-extern template void run_job<tessera::float16>(click_job const&);
-extern template void run_job<tessera::bfloat16>(click_job const&);
-extern template void run_job<tessera::scaled_int8>(click_job const&);
 
 }  // namespace examples

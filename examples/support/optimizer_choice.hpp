@@ -41,6 +41,9 @@ inline dense_optimizer_choice choose_dense_optimizer(settings const& s) {
   return tessera::adam{s.lr};
 }
 
+/// Gives the optimizers of all tables, which are of this choice's kind, a rate. In train_ctr/tables.cpp.
+void set_row_learning_rate(tessera::local_tables& tables, row_optimizer_choice const& choice, float rate);
+
 /// Sets the rates of the step about to be taken.
 template <class Trainer>
 void set_learning_rates(settings const& s, Trainer& run, tessera::step_count step) {
@@ -50,11 +53,8 @@ void set_learning_rates(settings const& s, Trainer& run, tessera::step_count ste
   shape.start = s.decay_start;
   shape.steps = s.decay_steps;
   auto const share = tessera::warm_up{shape, s.warmup_steps}(step);
-  auto const set = [&](auto& choice, float rate) {
-    tessera::with_optimizer(choice, [&](auto& optimizer) { tessera::set_learning_rate(optimizer, share * rate); });
-  };
-  for (auto& of_table : run.row_optimizers()) set(of_table, s.embedding_lr);
-  set(run.dense_optimizer(), s.lr);
+  set_row_learning_rate(run.model().source(), choose_row_optimizer(s), share * s.embedding_lr);
+  tessera::with_optimizer(run.dense_optimizer(), [&](auto& optimizer) { tessera::set_learning_rate(optimizer, share * s.lr); });
 }
 
 }  // namespace examples

@@ -18,21 +18,14 @@
 
 namespace examples {
 
-/// The table that each key of a batch reads.
-template <class Model>
-std::vector<std::int64_t> tables_of_keys(Model const& model) {
-  if constexpr (requires { model.tables_of_keys(); }) return model.tables_of_keys();
-  std::vector<std::int64_t> tables;
-  for (auto const& feature : model.features()) tables.push_back(feature.table);
-  return tables;
-}
-
 /// How often each row of each table was read in training; of a batch whose repeated lists are there once, once a list.
 class access_counts {
  public:
   template <class Model>
-  explicit access_counts(Model const& model) : tables_(tables_of_keys(model)) {
-    for (auto const& table : model.tables()) counts_.emplace_back(static_cast<std::size_t>(table.rows()));
+  explicit access_counts(Model const& model) {
+    for (auto const& output : model.source().outputs()) tables_.push_back(output.table);  // one a key
+    for (std::int64_t t = 0; t < model.source().table_count(); ++t)
+      counts_.emplace_back(static_cast<std::size_t>(model.source().table(t).rows));
   }
 
   void add(tessera::batch_view const& batch) {
@@ -58,7 +51,7 @@ class access_counts {
 template <class Job, class Model>
 class report_page {
  public:
-  report_page(Job const& j, Model const& model) : j_(j), model_(model) {
+  report_page(Job const& j, Model& model) : j_(j), model_(model) {
     if (wanted()) accesses_.emplace(model);
   }
 
@@ -153,8 +146,9 @@ class report_page {
     std::vector<std::vector<std::string>> rows;
     std::vector<tessera::chart_series> skew;
     auto const percent = [](double part, double whole) { return whole > 0 ? text("%.1f %%", 100 * part / whole) : std::string("-"); };
-    for (std::size_t t = 0; t < model_.tables().size(); ++t) {
-      auto const& table = model_.tables()[t];
+    auto const parts = model_.source().parts();
+    for (std::size_t t = 0; t < parts.size(); ++t) {
+      auto const& table = *parts[t];
       auto const counts = accesses_->sorted(t);
       auto const reads = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
       auto const of_most_read = [&](double share) {
@@ -162,11 +156,15 @@ class report_page {
         return static_cast<double>(std::accumulate(counts.begin(), counts.begin() + most, std::int64_t{0}));
       };
       auto const never = std::count(counts.begin(), counts.end(), 0);
-      auto const bytes = Model::store::bytes_for(table.options(), table.state_layout());
+      auto const bytes_of = [&](tessera::row_plane plane) {
+        auto const shape = table.shape(plane);
+        return static_cast<std::size_t>(table.rows() * shape.width * tessera::size_of(shape.type));
+      };
+      auto const weights = bytes_of(tessera::row_plane::weights) + bytes_of(tessera::row_plane::step);
       auto const name = j_.table_name(static_cast<std::int64_t>(t));
-      rows.push_back({name, std::to_string(table.rows()), std::to_string(table.dim()), megabytes(bytes.weights), megabytes(bytes.state),
-                      std::to_string(reads), percent(of_most_read(0.01), static_cast<double>(reads)),
-                      percent(of_most_read(0.1), static_cast<double>(reads)),
+      rows.push_back({name, std::to_string(table.rows()), std::to_string(table.options().dim), megabytes(weights),
+                      megabytes(bytes_of(tessera::row_plane::state)), std::to_string(reads),
+                      percent(of_most_read(0.01), static_cast<double>(reads)), percent(of_most_read(0.1), static_cast<double>(reads)),
                       percent(static_cast<double>(never), static_cast<double>(counts.size()))});
       if (table.rows() >= 100 && reads > 0) skew.push_back(skew_line(name, counts, reads));
     }
@@ -203,7 +201,7 @@ class report_page {
   }
 
   Job const& j_;
-  Model const& model_;
+  Model& model_;
   std::optional<access_counts> accesses_;
   running_mean mean_loss_;
   curve train_loss_, train_auc_, test_loss_, test_auc_;

@@ -18,11 +18,11 @@
 #include <tessera/tensor/id_pipeline.hpp>
 #include <tessera/tessera_files.hpp>
 #include <tessera/train/pooling_choice.hpp>
-#include <tessera/train/session_model.hpp>
 
 #include "any_job.hpp"
 #include "session_log.hpp"
 #include "session_plan.hpp"
+#include "tables.hpp"
 
 namespace examples {
 
@@ -79,37 +79,42 @@ class session_job : public any_job {
     return {exec, test_, *ids_, std::move(options)};
   }
   template <class Model>
-  tessera::prepare_nothing ahead(Model const&) const {
-    return {};
+  tessera::sort_ahead<Model> ahead(Model const& model) const {
+    return tessera::sort_ahead(model);
   }
 
   std::vector<tessera::manifest_section> save_data(std::string const&) const { return {}; }
 
   template <class Model>
   Model make_model(row_optimizer_choice const& choice) const {
-    std::vector<typename Model::store> tables;
-    for (std::size_t t = 0; t < plan_.columns().size(); ++t) add_table(*this, tables, s.embedding_dim, table_rows(), choice);
-    std::vector<tessera::sequence_group<any_pooling>> groups;
-    std::int64_t table = 0;
+    tessera::table_list tables;
+    auto const columns = plan_.columns();
+    for (std::size_t t = 0; t < columns.size(); ++t) add_table(*this, tables, s.embedding_dim, table_rows(), choice);
+    std::vector<typename Model::group_type> groups;
+    column_list sequences;
     for (auto const& sequence : plan_.sequences) {
-      std::vector<std::int64_t> own(sequence.columns.size());
-      std::iota(own.begin(), own.end(), table);
-      table += static_cast<std::int64_t>(own.size());
       bool const attends = sequence.kind == session_plan::pooled_by::attention;
-      groups.emplace_back(std::move(own), pooling_options(attends), attends ? plan_.target : -1);
+      groups.push_back({sequence.columns, pooling_options(attends), attends ? plan_.bags[static_cast<std::size_t>(plan_.target)] : ""});
+      sequences.insert(sequences.end(), sequence.columns.begin(), sequence.columns.end());
     }
-    auto const first_bag = static_cast<std::size_t>(table);
-    std::vector<tessera::pooled_feature> features;
-    for (auto const pooling : plan_.poolings) features.push_back({table++, pooling});
-    std::vector<std::int64_t> bag_of_key;
-    auto const all = keys();
-    for (auto k = first_bag; k < all.size(); ++k)
-      bag_of_key.push_back(std::find(plan_.bags.begin(), plan_.bags.end(), all[k]) - plan_.bags.begin());
+    std::vector<tessera::table_feature> features;
+    for (auto const& key : keys()) {
+      auto const table = std::find(columns.begin(), columns.end(), key) - columns.begin();
+      auto const bag = std::find(plan_.bags.begin(), plan_.bags.end(), key);
+      auto const pooling =
+          bag == plan_.bags.end() ? tessera::pooling::sum : plan_.poolings[static_cast<std::size_t>(bag - plan_.bags.begin())];
+      features.push_back({.name = key, .table = table, .sequence = bag == plan_.bags.end(), .pooling = pooling});
+    }
     auto const dense = static_cast<std::int64_t>(schema().dense.size());
-    tessera::click_model_options options(dense, s.bottom, s.top, tessera::random_seed{s.seed});
-    options.sums = s.dedup_sums == "expanded" ? tessera::shared_gradients::expanded : tessera::shared_gradients::merged;
-    Model model(exec, options, std::move(tables), std::move(groups), std::move(features),
-                interaction_options<typename Model::interaction_type>(s), tessera::pooled_rows::distinct, std::move(bag_of_key));
+    auto const sums = s.dedup_sums == "expanded" ? tessera::shared_gradients::expanded : tessera::shared_gradients::merged;
+    Model model(exec,
+                {.dense_features = dense,
+                 .bottom_hidden = s.bottom,
+                 .top_hidden = s.top,
+                 .seed = tessera::random_seed{s.seed},
+                 .pooled = plan_.bags},
+                {std::move(tables), std::move(features), {.sums = sums}}, interaction_options<typename Model::interaction_type>(s),
+                std::move(groups));
     print_model(model, dense);
     return model;
   }

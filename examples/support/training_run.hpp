@@ -104,7 +104,7 @@ class training_report {
 
 /// Epochs from where the reader stands; the step of a batch read ahead takes what was sorted for it.
 template <class Model, class Job, class Trainer, class Reader>
-void train_epochs(Job const& j, tessera::host_exec const& step_exec, Model const& model, Trainer& run, Reader& reader) {
+void train_epochs(Job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, Reader& reader) {
   training_report report(j);
   report_page page(j, model);
   tessera::calibration_curve calibration;
@@ -197,7 +197,7 @@ void train(Job const& j) {
   tessera::arena workspace(memory);
   auto const rows = choose_row_optimizer(j.s);
   auto model = j.template make_model<Model>(rows);
-  tessera::trainer run(j.exec, model, rows, choose_dense_optimizer(j.s), {.clip_norm = j.s.clip_norm});
+  tessera::trainer run(j.exec, model, choose_dense_optimizer(j.s), {.clip_norm = j.s.clip_norm});
   auto reader = j.train_reader();
   if (j.start) resume(j, run, reader);
   if (j.s.threads < 2 || j.s.pipeline == "off") return train_epochs(j, j.exec.with_memory(workspace), model, run, reader);
@@ -210,14 +210,6 @@ void train(Job const& j) {
 template <class Model, class Job>
 void run_model(Job const& j) {
   j.s.eval_only ? evaluate_only<Model>(j) : train<Model>(j);
-}
-
-template <class Element>
-void run_job(click_job const& j) {
-  using store = tessera::dense_table<Element>;
-  if (j.s.model == "dcn") return run_model<tessera::dcn<store, TESSERA_TRAIN_GEMM>>(j);
-  if (j.s.model == "deepfm") return run_model<tessera::deepfm<store, TESSERA_TRAIN_GEMM>>(j);
-  run_model<tessera::dlrm<store, TESSERA_TRAIN_GEMM>>(j);
 }
 
 }  // namespace examples

@@ -10,8 +10,7 @@
 void examples::run_sessions(any_job base) {
   session_job const j(std::move(base));
   auto const run = [&](auto interaction) {
-    using model =
-        tessera::session_model<tessera::dense_table<float>, TESSERA_TRAIN_GEMM, typename decltype(interaction)::type, any_pooling>;
+    using model = tessera::click_model<tessera::local_tables, TESSERA_TRAIN_GEMM, typename decltype(interaction)::type, any_pooling>;
     run_model<model>(j);
   };
   if (j.s.model == "dcn") return run(std::type_identity<tessera::cross_layers>());

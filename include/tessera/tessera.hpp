@@ -197,9 +197,8 @@
 #include <tessera/train/feature_interaction.hpp>
 #include <tessera/train/pooling_choice.hpp>
 #include <tessera/train/progress.hpp>
-#include <tessera/train/session_model.hpp>
-#include <tessera/train/session_parts.hpp>
 #include <tessera/train/session_pooling.hpp>
 #include <tessera/train/session_sequences.hpp>
 #include <tessera/train/sort_ahead.hpp>
 #include <tessera/train/trainer.hpp>
+#include <tessera/train/vector_places.hpp>

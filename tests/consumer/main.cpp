@@ -24,14 +24,14 @@ int main() {
   tessera::serial_team team;
   tessera::system_memory memory;
   tessera::host_exec const exec(team, memory);
-  std::vector<tessera::dense_table<>> tables;
-  tables.emplace_back(exec, tessera::table_options{.dim = 4, .rows = 3, .init_bound = 0.5F}, tessera::sgd{});
-  tessera::dlrm<tessera::dense_table<>, tessera::eigen_gemm> model(exec, tessera::click_model_options(2, {3}, {3}), std::move(tables),
-                                                                   {{0}});
+  tessera::table_list tables;
+  tables.add(tessera::dense_table<>(exec, {.dim = 4, .rows = 3, .init_bound = 0.5F}, tessera::sgd{}), tessera::sgd{});
+  tessera::dlrm<tessera::local_tables, tessera::eigen_gemm> model(exec, {.dense_features = 2, .bottom_hidden = {3}, .top_hidden = {3}},
+                                                                  {std::move(tables), {{.name = "item"}}});
   auto const ids = tessera::keyed_jagged<>::from_rows(exec, {{"item", {{0, 2}, {}}}});
   std::vector<float> const dense{1, 2, 3, 4}, labels{0, 1};
   std::vector<std::int64_t> const samples{0, 1};
-  tessera::dlrm<tessera::dense_table<>, tessera::eigen_gemm>::saved_type saved;
+  tessera::dlrm<tessera::local_tables, tessera::eigen_gemm>::saved_type saved;
   auto const logits = model.predict(exec, {{dense.data(), 2, 2}, labels, ids.view(), samples}, saved);
   int status = std::isfinite(logits[0]) && other(exec) == 3 ? 0 : 1;
 #ifdef CONSUMER_FILES

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-#include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/local_tables.hpp>
+#include <tessera/nn/gemm_eigen.hpp>
 #include <tessera/train/click_model.hpp>
 
 struct my_interaction : tessera::dot_products {
@@ -13,4 +14,4 @@ struct my_interaction : tessera::dot_products {
 #endif
 };
 
-void use(tessera::click_model<tessera::dense_table<>, tessera::eigen_gemm, my_interaction>&);
+void use(tessera::click_model<tessera::local_tables, tessera::eigen_gemm, my_interaction>&);

@@ -3,12 +3,14 @@
 #include <variant>
 
 #include <tessera/core/optimizer_adaptors.hpp>
-#include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/local_tables.hpp>
+#include <tessera/nn/gemm_eigen.hpp>
+#include <tessera/train/click_model.hpp>
 #include <tessera/train/trainer.hpp>
 
-using model = tessera::dlrm<tessera::dense_table<>, tessera::eigen_gemm>;
-template <class RowOptimizer, class DenseOptimizer>
-using trainer = tessera::trainer<model, RowOptimizer, DenseOptimizer>;
+using model = tessera::dlrm<tessera::local_tables, tessera::eigen_gemm>;
+template <class DenseOptimizer>
+using trainer = tessera::trainer<model, DenseOptimizer>;
 
 struct without_update {
   static constexpr int row_state = 0;
@@ -16,16 +18,12 @@ struct without_update {
   float begin_row(float*, tessera::row_gradient const&) const { return 1; }
 };
 
-#if CASE == 1  // says: O::row_state
-void use(trainer<float, tessera::sgd>&);
-#elif CASE == 2  // says: o.update\(weight, state, stride, gradient
-void use(trainer<std::variant<tessera::sgd, without_update, tessera::adam>, tessera::sgd>&);
-#elif CASE == 3  // says: needs_no_row
-void use(trainer<tessera::sgd, tessera::rowwise_adagrad>&);
-#elif CASE == 4  // says: needs_no_row
-void use(trainer<tessera::sgd, std::variant<tessera::with_row_clipping<tessera::sgd>, tessera::sgd>>&);
-#elif CASE == 5  // says: o.update\(weight, state, stride, gradient
-void use(trainer<tessera::sgd, std::variant<tessera::sgd, without_update>>&);
+#if CASE == 1  // says: needs_no_row
+void use(trainer<tessera::rowwise_adagrad>&);
+#elif CASE == 2  // says: needs_no_row
+void use(trainer<std::variant<tessera::with_row_clipping<tessera::sgd>, tessera::sgd>>&);
+#elif CASE == 3  // says: o.update\(weight, state, stride, gradient
+void use(trainer<std::variant<tessera::sgd, without_update>>&);
 #else
-void use(trainer<std::variant<tessera::sgd, tessera::rowwise_adagrad>, std::variant<tessera::sgd, tessera::adam>>&);
+void use(trainer<std::variant<tessera::sgd, tessera::adam>>&);
 #endif

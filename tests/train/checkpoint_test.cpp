@@ -56,7 +56,8 @@ everything everything_of(Run& r) {
     found.optimizer.insert(found.optimizer.end(), s.state->planes().begin(), s.state->planes().end());
     found.steps.push_back(s.state->steps().value);
   }
-  for (auto const& table : r.model.tables()) {
+  for (auto const* const held : tables_of<typename Run::store_type>(r.model)) {
+    auto const& table = *held;
     auto& rows = found.rows.emplace_back();
     auto& states = found.states.emplace_back();
     for (std::int64_t slot = 0; slot < table.rows(); ++slot) {
@@ -87,12 +88,12 @@ std::vector<std::int64_t> steps_in(std::string const& directory) {
 }
 
 // Overwrites every row and state there is.
-template <class Store>
-void spoil(std::vector<Store>& tables) {
-  for (auto& table : tables)
-    for (std::int64_t slot = 0; slot < table.rows(); ++slot) {
-      std::fill_n(table.row(slot), table.dim(), 9.0F);
-      std::fill_n(table.state(slot), table.state_layout().width(table.dim()), 9.0F);
+template <class Run>
+void spoil(Run& r) {
+  for (auto* const table : tables_of<typename Run::store_type>(r.model))
+    for (std::int64_t slot = 0; slot < table->rows(); ++slot) {
+      std::fill_n(table->row(slot), table->dim(), 9.0F);
+      std::fill_n(table->state(slot), table->state_layout().width(table->dim()), 9.0F);
     }
 }
 
@@ -119,7 +120,7 @@ void goes_on(Rows const& rows, Dense const& dense) {
     CHECK(found.state.position == nlohmann::json{{"offset", 10 * cut}});
     // Other parameters to begin with: what is not read back would show.
     small_run<Store, Rows, Dense, Interaction> second(host.exec, rows, dense, small_shape(), 1234);
-    spoil(second.model.tables());
+    spoil(second);
     load_trainer(host.exec, found, second.run);
     second.train(host.exec, cut, end);
     CHECK(everything_of(second) == expected);
@@ -224,7 +225,7 @@ TEST_CASE("tables of more rows than are written at once come back whole") {
   adam_run<dense_table<>> writer(host.exec, {0.05F}, {0.01F}, shape);
   save(host.exec, folder.path(), writer, 1);
   adam_run<dense_table<>> reader(host.exec, {0.05F}, {0.01F}, shape, 1234);
-  spoil(reader.model.tables());
+  spoil(reader);
   load_trainer(host.exec, open_newest_checkpoint(folder.path()), reader.run);
   CHECK(everything_of(reader) == everything_of(writer));
   adam_run<hash_table<>> hashed(host.exec, {0.05F}, {0.01F}, shape);
@@ -360,7 +361,7 @@ TEST_CASE("a hashed table's checkpoint with an id that a dense table cannot hold
   adam_run<hash_table<>> writer(host.exec, {0.05F}, {0.01F});
   std::array<std::int64_t, 2> const ids{3, 300};
   std::array<std::int64_t, 2> slots{};
-  writer.model.tables()[2].locate(host.exec, ids, slots);
+  writer.table(2).locate(host.exec, ids, slots);
   save(host.exec, folder.path(), writer, 1);
   adam_run<dense_table<>> reader(host.exec, {0.05F}, {0.01F});
   auto const e = error_of([&] { load_trainer(host.exec, open_newest_checkpoint(folder.path()), reader.run); });
@@ -496,10 +497,10 @@ TEST_CASE("more rows than a table may hold are refused, and nothing has changed"
   adam_run<lru> writer(host.exec, {0.05F}, {0.01F});
   writer.train(host.exec, 0, 3);
   save(host.exec, folder.path(), writer, 3);
-  auto const rows = writer.model.tables()[2].rows();
+  auto const rows = writer.table(2).rows();
   small_shape shape;
   adam_run<lru> reader(host.exec, {0.05F}, {0.01F}, shape, 1234);
-  auto& last = reader.model.tables()[2];
+  auto& last = reader.table(2);
   auto options = last.options();
   options.rows = 0;
   options.most_rows = rows - 1;
@@ -731,7 +732,7 @@ TEST_CASE("a reader that knows nothing of us finds the parameters") {
   std::vector<float> const weight(layer.weight.data(), layer.weight.data() + 12 * 5);
   CHECK(floats("dense.safetensors", "bottom.0.weight", {12, 5}) == weight);
   CHECK(floats("dense.safetensors", "bottom.0.bias", {12}) == std::vector<float>(layer.bias.begin(), layer.bias.end()));
-  auto const& table = writer.model.tables()[1];
+  auto const& table = writer.table(1);
   std::vector<float> rows;
   for (std::int64_t slot = 0; slot < table.rows(); ++slot) rows.insert(rows.end(), table.row(slot), table.row(slot) + 8);
   CHECK(floats("tables.safetensors", "table.1.weight", {table.rows(), 8}) == rows);

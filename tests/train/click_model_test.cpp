@@ -20,11 +20,13 @@
 #include "../support/counting_memory.hpp"
 #include "../support/hosts.hpp"
 #include "click_batches.hpp"
+#include "local_source.hpp"
 
 namespace {
 
 using namespace tessera;
 using tessera_tests::serial_host;
+using tessera_tests::source_of;
 using json = nlohmann::json;
 
 void check_close(vector_view<float const> found, std::vector<float> const& expected) {
@@ -41,9 +43,9 @@ std::vector<float> flat(json const& values) {
 }
 
 template <class Store>
-void set_parameters(host_exec const& exec, dlrm<Store, eigen_gemm>& model, json const& from) {
+void set_parameters(host_exec const& exec, dlrm<local_tables, eigen_gemm>& model, json const& from) {
   for (std::size_t t = 0; t < 3; ++t) {
-    auto& table = model.tables()[t];
+    auto& table = model.source().store<Store>(static_cast<std::int64_t>(t));
     auto const rows = from["tables"][t];
     std::vector<std::int64_t> ids, slots(rows.size());
     for (std::size_t id = 0; id < rows.size(); ++id) ids.push_back(static_cast<std::int64_t>(id));
@@ -66,9 +68,9 @@ void set_parameters(host_exec const& exec, dlrm<Store, eigen_gemm>& model, json 
 }
 
 template <class Store>
-void check_parameters(host_exec const& exec, dlrm<Store, eigen_gemm>& model, json const& expected) {
+void check_parameters(host_exec const& exec, dlrm<local_tables, eigen_gemm>& model, json const& expected) {
   for (std::size_t t = 0; t < 3; ++t) {
-    auto& table = model.tables()[t];
+    auto& table = model.source().store<Store>(static_cast<std::int64_t>(t));
     for (std::size_t id = 0; id < expected["tables"][t].size(); ++id) {
       std::vector<std::int64_t> const ids{static_cast<std::int64_t>(id)};
       std::vector<std::int64_t> slots(1);
@@ -88,8 +90,8 @@ void check_parameters(host_exec const& exec, dlrm<Store, eigen_gemm>& model, jso
 }
 
 template <class Store>
-std::vector<Store> tables_of(host_exec const& exec, std::vector<std::int64_t> const& rows, std::int64_t dim, auto const& optimizer,
-                             random_seed seed) {
+std::vector<Store> made_tables(host_exec const& exec, std::vector<std::int64_t> const& rows, std::int64_t dim, auto const& optimizer,
+                               random_seed seed) {
   std::vector<Store> tables;
   for (std::size_t t = 0; t < rows.size(); ++t) {
     auto const id = static_cast<std::int64_t>(t);
@@ -106,13 +108,14 @@ void reproduces_the_debug_run() {
   system_memory memory;
   host_exec const exec(team, memory);
   sgd const rate{data["learning_rate"].get<float>()};
-  dlrm<Store, eigen_gemm> model(exec, click_model_options(4, {3}, {4, 2}), tables_of<Store>(exec, {4, 3, 2}, 2, rate, {}), {{0}, {1}, {2}});
-  set_parameters(exec, model, data["before"]);
+  dlrm<local_tables, eigen_gemm> model(exec, {4, {3}, {4, 2}},
+                                       source_of(made_tables<Store>(exec, {4, 3, 2}, 2, rate, {}), {{0}, {1}, {2}}, rate));
+  set_parameters<Store>(exec, model, data["before"]);
   auto const of_bottom = model.bottom().parameters().size(), of_top = model.top().parameters().size();
   REQUIRE(model.parameter_count() == of_bottom + of_top);
   dense_optimizer_state bottom_state(exec, of_bottom, rate), top_state(exec, of_top, rate);
   buffer<float> gradients(exec, model.parameter_count());
-  typename dlrm<Store, eigen_gemm>::saved_type saved;
+  dlrm<local_tables, eigen_gemm>::saved_type saved;
   for (auto const& given : data["batches"]) {
     std::vector<feature_rows<std::int64_t>> features;
     for (auto const& bags : given["ids"])
@@ -130,27 +133,28 @@ void reproduces_the_debug_run() {
     CHECK(std::abs(loss - given["loss"].get<double>()) < 2e-5);
     sigmoid_backward(exec, probabilities, gradient);
     model.backward(exec, saved, gradient, gradients.view());
-    model.update_rows(exec, saved, rate);
+    model.update_rows(exec, saved);
     dense_update(exec, model.bottom().parameters(), gradients.view().slice(0, of_bottom), bottom_state, rate);
     dense_update(exec, model.top().parameters(), gradients.view().slice(of_bottom, of_top), top_state, rate);
   }
-  check_parameters(exec, model, data["after"]);
+  check_parameters<Store>(exec, model, data["after"]);
 }
 
 // Trains on random clicks and returns every number that could differ: dense parameters, then predictions on ids seen and unseen.
 template <class Store, class Interaction>
 std::vector<float> trained(auto& team, std::int64_t steps, typename Interaction::options const& interaction,
                            trainer_options const& options) {
-  using model_type = click_model<Store, eigen_gemm, Interaction>;
+  using model_type = click_model<local_tables, eigen_gemm, Interaction>;
   system_memory memory;
   host_exec const exec(team, memory);
   arena workspace(memory);
   auto const step_exec = exec.with_memory(workspace);
   rowwise_adagrad const rows{0.05F};
   adam const dense{0.01F};
-  model_type model(exec, click_model_options(5, {32}, {24, 8}, random_seed{3}),
-                   tables_of<Store>(exec, {50, 7, 1000}, 12, rows, random_seed{5}), {{0}, {1, pooling::mean}, {2}, {0}}, interaction);
-  trainer run(exec, model, rows, dense, options);
+  model_type model(exec, {5, {32}, {24, 8}, random_seed{3}},
+                   source_of(made_tables<Store>(exec, {50, 7, 1000}, 12, rows, random_seed{5}), {{0}, {1, pooling::mean}, {2}, {0}}, rows),
+                   interaction);
+  trainer run(exec, model, dense, options);
   tessera_tests::click_batches clicks(5, {50, 7, 1000, 50}, random_seed{11});
   for (std::int64_t i = 0; i < steps; ++i) run.step(step_exec, clicks.next(exec, i % 3 == 2 ? 17 : 96));
   std::vector<float> result;
@@ -190,8 +194,8 @@ TEST_CASE("the number of threads and the kind of store change no bit of training
 TEST_CASE_TEMPLATE("the dense parameters are those of the groups, by name", Interaction, dot_products, cross_layers, factorization) {
   serial_host host;
   auto const exec = host.exec();
-  click_model<dense_table<>, eigen_gemm, Interaction> model(
-      exec, click_model_options(5, {7}, {6}), tables_of<dense_table<>>(exec, {3, 4}, 5, sgd{}, {}), {{0}, {1}, {1, pooling::mean}});
+  click_model<local_tables, eigen_gemm, Interaction> model(
+      exec, {5, {7}, {6}}, source_of(made_tables<dense_table<>>(exec, {3, 4}, 5, sgd{}, {}), {{0}, {1}, {1, pooling::mean}}, sgd{}));
   std::int64_t count = 0, in_blocks = 0;
   std::vector<std::string> names;
   for (auto const& group : model.groups()) {
@@ -210,32 +214,33 @@ TEST_CASE_TEMPLATE("the dense parameters are those of the groups, by name", Inte
   CHECK(count == model.parameter_count());
   CHECK(in_blocks == count);
   CHECK(model.groups()[1].values.empty() == !std::is_same_v<Interaction, cross_layers>);
-  CHECK(model.bytes() >= static_cast<std::size_t>(count) * sizeof(float) + model.tables()[0].bytes() + model.tables()[1].bytes());
+  CHECK(model.bytes() >= static_cast<std::size_t>(count) * sizeof(float) + model.source().bytes());
 }
 
 TEST_CASE("what makes no model is refused") {
   serial_host host;
   auto const exec = host.exec();
-  using model_type = deepfm<dense_table<>, eigen_gemm>;
-  click_model_options const options(5, {7}, {6});
+  using model_type = deepfm<local_tables, eigen_gemm>;
+  click_model_options const options{5, {7}, {6}};
   auto const refused = [&](std::vector<dense_table<>> tables, std::vector<pooled_feature> const& features, errc code) {
     try {
-      model_type const model(exec, options, std::move(tables), features);
+      model_type const model(exec, options, source_of(std::move(tables), features, sgd{}));
       FAIL("no error");
     } catch (error const& e) {
       CHECK(e.code() == code);
     }
   };
   refused({}, {}, errc::invalid_argument);
-  refused(tables_of<dense_table<>>(exec, {3, 4}, 5, sgd{}, {}), {{2}}, errc::out_of_range);
-  refused(tables_of<dense_table<>>(exec, {3, 4}, 5, sgd{}, {}), {{-1}}, errc::out_of_range);
-  refused(tables_of<dense_table<>>(exec, {3}, 1, sgd{}, {}), {{0}}, errc::invalid_argument);  // one factor and a weight at least
-  auto tables = tables_of<dense_table<>>(exec, {3}, 5, sgd{}, {});
-  tables.push_back(std::move(tables_of<dense_table<>>(exec, {3}, 5, sgd{}, {})[0]));
+  refused(made_tables<dense_table<>>(exec, {3, 4}, 5, sgd{}, {}), {{2}}, errc::out_of_range);
+  refused(made_tables<dense_table<>>(exec, {3, 4}, 5, sgd{}, {}), {{-1}}, errc::out_of_range);
+  refused(made_tables<dense_table<>>(exec, {3}, 1, sgd{}, {}), {{0}}, errc::invalid_argument);  // one factor and a weight at least
+  auto tables = made_tables<dense_table<>>(exec, {3}, 5, sgd{}, {});
+  tables.push_back(std::move(made_tables<dense_table<>>(exec, {3}, 5, sgd{}, {})[0]));
   refused(std::move(tables), {{0}, {1}}, errc::invalid_argument);  // two of one id
-  tables = tables_of<dense_table<>>(exec, {3, 3}, 5, sgd{}, {});
-  tables[1] = std::move(tables_of<dense_table<>>(exec, {3, 3}, 6, sgd{}, {})[1]);
+  tables = made_tables<dense_table<>>(exec, {3, 3}, 5, sgd{}, {});
+  tables[1] = std::move(made_tables<dense_table<>>(exec, {3, 3}, 6, sgd{}, {})[1]);
   refused(std::move(tables), {{0}, {1}}, errc::shape_mismatch);
-  CHECK_THROWS_AS((dcn<dense_table<>, eigen_gemm>(exec, options, tables_of<dense_table<>>(exec, {3}, 5, sgd{}, {}), {{0}}, {.rank = 11})),
+  CHECK_THROWS_AS((dcn<local_tables, eigen_gemm>(
+                      exec, options, source_of(made_tables<dense_table<>>(exec, {3}, 5, sgd{}, {}), {{0}}, sgd{}), {.rank = 11})),
                   error);
 }

@@ -64,7 +64,7 @@ TEST_CASE_TEMPLATE("an evaluation is that of the predictions, and changes nothin
     small_run<Store, rowwise_adagrad, adam> trained(exec, {0.05F}, {0.01F});
     trained.train(exec, 0, 3);
     std::vector<std::int64_t> rows_before;
-    for (auto const& table : trained.model.tables()) rows_before.push_back(table.rows());
+    for (std::size_t t = 0; t < 3; ++t) rows_before.push_back(trained.table(t).rows());
     auto const parameters_before = std::vector<float>(trained.model.top().parameters().begin(), trained.model.top().parameters().end());
 
     batch_list reader(exec, {30, 1, 64});
@@ -93,7 +93,7 @@ TEST_CASE_TEMPLATE("an evaluation is that of the predictions, and changes nothin
     CHECK(again.auc.value(exec) == result.auc.value(exec));
     CHECK(again.clicks.log_loss() == result.clicks.log_loss());
 
-    for (std::size_t t = 0; t < rows_before.size(); ++t) CHECK(trained.model.tables()[t].rows() == rows_before[t]);
+    for (std::size_t t = 0; t < rows_before.size(); ++t) CHECK(trained.table(t).rows() == rows_before[t]);
     CHECK(std::vector<float>(trained.model.top().parameters().begin(), trained.model.top().parameters().end()) == parameters_before);
     if (first_logits.empty()) first_logits = logits;
     CHECK(logits == first_logits);  // whatever the number of threads

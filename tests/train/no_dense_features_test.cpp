@@ -13,7 +13,6 @@
 #include <tessera/nn/gemm_eigen.hpp>
 #include <tessera/train/checkpoint.hpp>
 #include <tessera/train/click_model.hpp>
-#include <tessera/train/session_model.hpp>
 #include <tessera/train/trainer.hpp>
 
 #include "../support/hosts.hpp"
@@ -84,10 +83,14 @@ TEST_CASE("without dense features a single bag makes a model, and nothing at all
   auto shape = categories_alone();
   shape.rows = {30};
   auto const tables = [&] { return categorical_run<dot_products>::tables(exec, {0.05F}, shape); };
-  dlrm<dense_table<>, eigen_gemm> model(exec, click_model_options(0, {4}, {6}), tables(), {{0}});
+  auto const source = [&](std::vector<pooled_feature> const& features) {
+    return tessera_tests::source_of(tables(), features, rowwise_adagrad{.learning_rate = 0.05F});
+  };
+  dlrm<local_tables, eigen_gemm> model(exec, {0, {4}, {6}}, source({{0}}));
   tessera_tests::click_batches clicks(0, {30}, random_seed{5});
   tessera_tests::check_gradients(exec, model, clicks.next(exec, 10), std::vector<float>(10, 1.0F));
-  CHECK_THROWS_WITH_AS((dlrm<dense_table<>, eigen_gemm>(exec, click_model_options(0, {4}, {6}), tables(), {})),
+  CHECK_THROWS_WITH_AS((dlrm<local_tables, eigen_gemm>(exec, {0, {4}, {6}}, source({}))), doctest::Contains("no outputs"), error);
+  CHECK_THROWS_WITH_AS((dlrm<local_tables, eigen_gemm>(exec, {.bottom_hidden = {4}, .top_hidden = {6}, .dim = 3}, source({}))),
                        doctest::Contains("neither dense features nor lookups"), error);
 }
 
@@ -128,17 +131,19 @@ TEST_CASE("without dense features sequences and bags meet alone") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  std::vector<dense_table<>> tables;
+  table_list tables;
   for (std::int64_t t = 0; t < 5; ++t)
-    tables.emplace_back(exec, table_options{table_id{t}, tessera_tests::session_dim, tessera_tests::session_ids, 0.5F, random_seed{3}},
-                        sgd{});
+    tables.add(dense_table<>(exec, table_options{table_id{t}, tessera_tests::session_dim, tessera_tests::session_ids, 0.5F, random_seed{3}},
+                             sgd{}),
+               sgd{});
+  std::vector<table_feature> features;
+  for (std::int64_t key = 0; key < 3; ++key) features.push_back({.name = std::to_string(key), .table = key, .sequence = true});
+  features.push_back({.name = "3", .table = 3});
+  features.push_back({.name = "4", .table = 4, .pooling = pooling::max});
+  features.push_back({.name = "5", .table = 3, .pooling = pooling::mean});
   transformer_encoder_options const encoder{.layers = 1, .heads = 2, .hidden = 12};
-  std::vector<sequence_group<encoder_pooling>> groups;
-  groups.emplace_back(std::vector<std::int64_t>{0, 1}, encoder);
-  groups.emplace_back(std::vector<std::int64_t>{2}, encoder);
-  session_model<dense_table<>, eigen_gemm, dot_products, encoder_pooling> model(exec, click_model_options(0, {6}, {7}, random_seed{5}),
-                                                                                std::move(tables), std::move(groups),
-                                                                                {{3, pooling::sum}, {4, pooling::max}, {3, pooling::mean}});
+  click_model<local_tables, eigen_gemm, dot_products, encoder_pooling> model(
+      exec, {0, {6}, {7}, random_seed{5}}, {std::move(tables), std::move(features)}, {}, {{{"0", "1"}, encoder}, {{"2"}, encoder}});
   CHECK(model.vector_count() == 5);
   tessera_tests::session_batch const drawn(exec, random, 20, 3);
   auto batch = drawn.plain();

@@ -16,13 +16,14 @@
 #include <tessera/nn/gemm_eigen.hpp>
 #include <tessera/tensor/deduplicate.hpp>
 #include <tessera/train/checkpoint.hpp>
+#include <tessera/train/click_model.hpp>
 #include <tessera/train/pooling_choice.hpp>
-#include <tessera/train/session_model.hpp>
 #include <tessera/train/trainer.hpp>
 
 #include "../support/hosts.hpp"
 #include "../support/random.hpp"
 #include "../support/temporary_folder.hpp"
+#include "local_source.hpp"
 #include "session_support.hpp"
 
 namespace {
@@ -34,7 +35,7 @@ using tessera_tests::session_dim;
 
 using any_pooling = pooling_choice<encoder_pooling, target_pooling>;
 template <class Pooling>
-using pooling_model = session_model<dense_table<>, eigen_gemm, dot_products, Pooling>;
+using pooling_model = click_model<local_tables, eigen_gemm, dot_products, Pooling>;
 using any_model = pooling_model<any_pooling>;
 
 transformer_encoder_options small_encoder() { return {.layers = 1, .heads = 2, .hidden = 12}; }
@@ -45,31 +46,28 @@ target_attention_options small_attention(bool softmax = false) {
   return options;
 }
 
-// Keys 0 and 1 are one sequence, key 2 is another; keys 3, 4 and 5 are bags of tables 3, 4 and 5.
+// Outputs "0" and "1" are one sequence, "2" is another; "3", "4" and "5" are bags of tables 3, 4 and 5, and meet in this order, whatever that of
+// the keys that they are of.
 template <class Pooling>
 pooling_model<Pooling> make_pooling_model(host_exec const& exec, typename Pooling::options const& first,
                                           typename Pooling::options const& second, shared_gradients sums = shared_gradients::merged,
-                                          std::vector<std::int64_t> keys = {}) {
-  std::vector<dense_table<>> tables;
+                                          std::vector<std::int64_t> const& bags_of_keys = {0, 1, 2}) {
+  rowwise_adagrad const optimizer{.learning_rate = 0.05F};
+  table_list tables;
   for (std::int64_t t = 0; t < 6; ++t)
-    tables.emplace_back(
-        exec,
-        table_options{
-            .id = table_id{t}, .dim = session_dim, .rows = tessera_tests::session_ids, .init_bound = 0.5F, .seed = random_seed{3}},
-        rowwise_adagrad{});
-  std::vector<sequence_group<Pooling>> groups;
-  groups.emplace_back(std::vector<std::int64_t>{0, 1}, first, 2);
-  groups.emplace_back(std::vector<std::int64_t>{2}, second, 0);
-  click_model_options options(3, {6}, {7}, random_seed{5});
-  options.sums = sums;
-  return {exec,
-          options,
-          std::move(tables),
-          std::move(groups),
-          {{3, pooling::sum}, {4, pooling::max}, {5, pooling::mean}},
-          {},
-          pooled_rows::distinct,
-          std::move(keys)};
+    tables.add(
+        dense_table<>(
+            exec,
+            table_options{
+                .id = table_id{t}, .dim = session_dim, .rows = tessera_tests::session_ids, .init_bound = 0.5F, .seed = random_seed{3}},
+            optimizer),
+        optimizer);
+  auto const all = tessera_tests::named(3, {{3, pooling::sum}, {4, pooling::max}, {5, pooling::mean}});
+  std::vector<table_feature> features(all.begin(), all.begin() + 3);
+  for (auto const bag : bags_of_keys) features.push_back(all[static_cast<std::size_t>(3 + bag)]);
+  click_model_options const options{
+      .dense_features = 3, .bottom_hidden = {6}, .top_hidden = {7}, .seed = random_seed{5}, .pooled = {"3", "4", "5"}};
+  return {exec, options, {std::move(tables), std::move(features), {.sums = sums}}, {}, {{{"0", "1"}, first, "5"}, {{"2"}, second, "3"}}};
 }
 
 // Keys 0 and 1, key 2 and key 4 keep their lists for some samples. `reordered`: with key 4 before key 3, in a group of its own.
@@ -90,15 +88,16 @@ template <class Model>
 std::vector<float> contents_of(Model& model) {
   std::vector<float> all;
   for (auto const& group : model.groups()) all.insert(all.end(), group.values.begin(), group.values.end());
-  for (auto const& table : model.tables())
-    for (std::int64_t row = 0; row < tessera_tests::session_ids; ++row) all.insert(all.end(), table.row(row), table.row(row) + session_dim);
+  for (auto const* const table : tessera_tests::tables_of<dense_table<>>(model))
+    for (std::int64_t row = 0; row < tessera_tests::session_ids; ++row)
+      all.insert(all.end(), table->row(row), table->row(row) + session_dim);
   return all;
 }
 
 template <class Model>
 std::vector<float> trained_contents(host_exec const& exec, Model& model, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  trainer run(exec, model, rowwise_adagrad{.learning_rate = 0.05F}, adam{.learning_rate = 0.01F});
+  trainer run(exec, model, adam{.learning_rate = 0.01F});
   for (int step = 0; step < 3; ++step) {
     reordered_batch const batch(exec, random, 40);
     run.step(exec, batch.shared());
@@ -134,7 +133,6 @@ TEST_CASE("distinct rows train as expanded ones, whatever order the bags come in
   serial_host host;
   auto const exec = host.exec();
   std::mt19937_64 random(seed);
-  rowwise_adagrad const rows{.learning_rate = 0.05F};
   sgd const dense{.learning_rate = 0.05F};
   std::vector<std::int64_t> const swapped{1, 0, 2};
   for (bool const attends : {true, false}) {
@@ -144,7 +142,7 @@ TEST_CASE("distinct rows train as expanded ones, whatever order the bags come in
     auto plain = make_pooling_model<any_pooling>(exec, small_attention(), second),
          exact = make_pooling_model<any_pooling>(exec, small_attention(), second, shared_gradients::expanded, swapped),
          merged = make_pooling_model<any_pooling>(exec, small_attention(), second, shared_gradients::merged, swapped);
-    trainer of_plain(exec, plain, rows, dense), of_exact(exec, exact, rows, dense), of_merged(exec, merged, rows, dense);
+    trainer of_plain(exec, plain, dense), of_exact(exec, exact, dense), of_merged(exec, merged, dense);
     for (int step = 0; step < 4; ++step) {
       reordered_batch const batch(exec, random, step == 2 ? 1 : 60);
       auto const loss = of_plain.step(exec, batch.plain());
@@ -156,7 +154,7 @@ TEST_CASE("distinct rows train as expanded ones, whatever order the bags come in
     }
     CHECK(contents_of(exact) == contents_of(plain));
     CHECK(largest_difference(contents_of(merged), contents_of(plain)) < 2e-3);
-    CHECK(exact.tables_of_keys() == std::vector<std::int64_t>{0, 1, 2, 4, 3, 5});
+    CHECK(exact.pooled_outputs() == std::vector<std::int64_t>{4, 3, 5});
   }
 }
 
@@ -178,10 +176,9 @@ TEST_CASE("a checkpoint goes on with the same bits, and tells what it is of") {
   auto const exec = host.exec();
   std::mt19937_64 random(seed);
   tessera_tests::temporary_folder folder;
-  rowwise_adagrad const rows{.learning_rate = 0.05F};
   adam const dense{.learning_rate = 0.01F};
   auto model = make_pooling_model<any_pooling>(exec, small_encoder(), small_attention());
-  trainer run(exec, model, rows, dense);
+  trainer run(exec, model, dense);
   reordered_batch const before(exec, random, 30), after(exec, random, 30);
   run.step(exec, before.shared());
   save_checkpoint(exec, folder.path(), run, {.step = 1}, 1, [](std::string const&) { return std::vector<manifest_section>{}; });
@@ -189,7 +186,7 @@ TEST_CASE("a checkpoint goes on with the same bits, and tells what it is of") {
   run.step(exec, after.shared());
 
   auto resumed = make_pooling_model<any_pooling>(exec, small_encoder(), small_attention());
-  trainer again(exec, resumed, rows, dense);
+  trainer again(exec, resumed, dense);
   load_trainer(exec, from, again);
   again.step(exec, after.shared());
   CHECK(contents_of(resumed) == contents_of(model));
@@ -207,8 +204,11 @@ TEST_CASE("a checkpoint goes on with the same bits, and tells what it is of") {
       "field sequence_groups, number 1, pooling attention softmax=0, expected attention softmax=1");
   has(refusal(transformer_encoder_options{.layers = 1, .heads = 1, .hidden = 12}, small_attention()), "expected transformer heads=1");
   has(refusal(transformer_encoder_options{.layers = 1, .heads = 2, .hidden = 10}, small_attention()), "pooling.0");
-  click_model<dense_table<>, eigen_gemm, dot_products> clicks(exec, click_model_options(3, {6}, {7}, random_seed{5}),
-                                                              std::move(model.tables()), model.features());
+  table_list tables;
+  for (std::int64_t t = 0; t < 6; ++t) tables.add(dense_table<>(exec, model.source().table(t), rowwise_adagrad{}), rowwise_adagrad{});
+  click_model<local_tables, eigen_gemm, dot_products> clicks(
+      exec, {3, {6}, {7}, random_seed{5}},
+      {std::move(tables), tessera_tests::named(0, {{3, pooling::sum}, {4, pooling::max}, {5, pooling::mean}})});
   has(tessera_tests::error_of([&] { load_model(exec, from, clicks); }).what(), "sequence_groups");
 }
 
@@ -217,28 +217,19 @@ TEST_CASE("what does not fit is refused by name") {
   auto const exec = host.exec();
   std::mt19937_64 random(1);
   auto const refusal = [](auto const& call) { return std::string(tessera_tests::error_of(call).what()); };
-  CHECK(refusal([&] {
-          make_pooling_model<any_pooling>(exec, small_attention(), small_encoder(), shared_gradients::merged, {0, 1});
-        }) == "session_model: a key for each pooled feature (keys 2, features 3, feature 0)");
-  CHECK(refusal([&] {
-          make_pooling_model<any_pooling>(exec, small_attention(), small_encoder(), shared_gradients::merged, {0, 1, 1});
-        }) == "session_model: a key for each pooled feature (keys 3, features 3, feature 1)");
-  CHECK(refusal([&] {
-          make_pooling_model<any_pooling>(exec, small_attention(), small_encoder(), shared_gradients::merged, {0, 1, 3});
-        }) == "session_model: a key for each pooled feature (keys 3, features 3, feature 3)");
   // Only what reads a target needs one.
-  auto const with_target = [&](any_pooling::options const& options, std::int64_t target) {
-    std::vector<dense_table<>> tables;
+  auto const with_target = [&](any_pooling::options const& options, std::string const& target) {
+    table_list tables;
     for (std::int64_t t = 0; t < 2; ++t)
-      tables.emplace_back(exec, table_options{.id = table_id{t}, .dim = session_dim, .rows = tessera_tests::session_ids}, sgd{});
-    std::vector<sequence_group<any_pooling>> groups;
-    groups.emplace_back(std::vector<std::int64_t>{0}, options, target);
-    any_model(exec, click_model_options(3, {}, {}), std::move(tables), std::move(groups), {{1, pooling::sum}});
+      tables.add(dense_table<>(exec, table_options{.id = table_id{t}, .dim = session_dim, .rows = tessera_tests::session_ids}, sgd{}),
+                 sgd{});
+    any_model(exec, {.dense_features = 3}, {std::move(tables), tessera_tests::named(1, {{1, pooling::sum}})}, {},
+              {{{"0"}, options, target}});
   };
-  with_target(small_encoder(), -1);
-  with_target(small_attention(), 0);
-  CHECK(refusal([&] { with_target(small_attention(), -1); }) == "session_model: no such target (group 0, target -1, pooled features 1)");
-  CHECK(refusal([&] { with_target(small_attention(), 1); }) == "session_model: no such target (group 0, target 1, pooled features 1)");
+  with_target(small_encoder(), "");
+  with_target(small_attention(), "1");
+  CHECK(refusal([&] { with_target(small_attention(), ""); }) == "click_model: no such output (output , outputs 2)");
+  CHECK(refusal([&] { with_target(small_attention(), "0"); }) == "click_model: a target of a vector a sample (group 0, target 0)");
   // A backward takes what its own kind saved.
   any_pooling const one(exec, small_encoder(), session_dim, {}, 0), other(exec, small_attention(), session_dim, {}, 0);
   any_pooling::saved saved;
@@ -257,7 +248,7 @@ TEST_CASE("a step allocates nothing after the first ones") {
   std::mt19937_64 random(7);
   auto model = make_pooling_model<any_pooling>(host.exec(), small_encoder(), small_attention());
   {
-    trainer run(host.exec(), model, rowwise_adagrad{}, adam{});
+    trainer run(host.exec(), model, adam{});
     reordered_batch const batch(host.exec(), random, 40);
     run.step(exec, batch.shared());
     run.step(exec, batch.shared());

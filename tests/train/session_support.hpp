@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/embed/dense_table.hpp>
 #include <tessera/tensor/batch.hpp>
 #include <tessera/tensor/deduplicate.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
@@ -107,7 +108,7 @@ class difference_check {
       CHECK(of_rows.rows(t) > 0);
       for (std::int64_t r = 0; r < of_rows.rows(t); ++r) {
         auto const column = r % of_rows.values(t).columns();
-        (*this)(model.tables()[static_cast<std::size_t>(t)].row(of_rows.slots(t)[r])[column], of_rows.values(t)(r, column));
+        (*this)(model.source().template store<tessera::dense_table<>>(t).row(of_rows.slots(t)[r])[column], of_rows.values(t)(r, column));
       }
       conclude();
     }

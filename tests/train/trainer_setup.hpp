@@ -13,6 +13,7 @@
 #include <tessera/train/trainer.hpp>
 
 #include "click_batches.hpp"
+#include "local_source.hpp"
 
 namespace tessera_tests {
 
@@ -43,15 +44,16 @@ struct model_kind {
 /// A model and its trainer, which refers to it.
 template <class Store, class Rows, class Dense, class Interaction = tessera::dot_products>
 struct small_run {
-  using model_type = tessera::click_model<Store, tessera::eigen_gemm, Interaction>;
+  using store_type = Store;
+  using model_type = tessera::click_model<tessera::local_tables, tessera::eigen_gemm, Interaction>;
   model_type model;
-  tessera::trainer<model_type, Rows, Dense> run;
+  tessera::trainer<model_type, Dense> run;
 
   small_run(tessera::host_exec const& exec, Rows const& rows, Dense const& dense, small_shape const& shape = {}, std::uint64_t seed = 3,
             std::vector<tessera::pooled_feature> const& features = small_shape::features(), tessera::trainer_options const& options = {})
-      : model(exec, tessera::click_model_options(shape.dense_features, shape.bottom, shape.top, tessera::random_seed{seed}),
-              tables(exec, rows, shape), features),
-        run(exec, model, rows, dense, options) {}
+      : model(exec, {shape.dense_features, shape.bottom, shape.top, tessera::random_seed{seed}},
+              source_of(tables(exec, rows, shape), features, rows)),
+        run(exec, model, dense, options) {}
   small_run(small_run const&) = delete;
 
   static std::vector<Store> tables(tessera::host_exec const& exec, Rows const& rows, small_shape const& shape) {
@@ -65,6 +67,8 @@ struct small_run {
       });
     return result;
   }
+
+  Store& table(std::size_t t) { return model.source().template store<Store>(static_cast<std::int64_t>(t)); }
 
   /// Trains on batches [first, last) of the stream.
   void train(tessera::host_exec const& exec, std::int64_t first, std::int64_t last) {

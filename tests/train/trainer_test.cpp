@@ -219,15 +219,16 @@ struct reference_model {
   }
 };
 
-template <class Store>
-std::vector<std::vector<float>> rows_of(host_exec const& exec, std::vector<Store>& tables, small_shape const& shape) {
+template <class Run>
+std::vector<std::vector<float>> rows_of(host_exec const& exec, Run& trained, small_shape const& shape) {
   std::vector<std::vector<float>> result;
-  for (std::size_t t = 0; t < tables.size(); ++t) {
+  for (std::size_t t = 0; t < shape.rows.size(); ++t) {
     auto& rows = result.emplace_back();
+    auto& table = trained.table(t);
     for (std::int64_t id = 0; id < shape.rows[t]; ++id) {
       std::int64_t slot = 0;
-      tables[t].locate(exec, {&id, 1}, {&slot, 1});
-      rows.insert(rows.end(), tables[t].row(slot), tables[t].row(slot) + shape.dim);
+      table.locate(exec, {&id, 1}, {&slot, 1});
+      rows.insert(rows.end(), table.row(slot), table.row(slot) + shape.dim);
     }
   }
   return result;
@@ -283,11 +284,11 @@ TEST_CASE_TEMPLATE("all gradients are those of the loss", Kind, TESSERA_TEST_MOD
   auto clicks = shape.clicks();
   auto const batch = clicks.next(exec, 13);
   auto const dense_before = dense_of(model);
-  auto const rows_before = rows_of(exec, model.tables(), shape);
+  auto const rows_before = rows_of(exec, trained, shape);
   reference_model<Interaction> reference{shape, {dense_before.begin(), dense_before.end()}, {}};
   for (auto const& rows : rows_before) reference.rows.emplace_back(rows.begin(), rows.end());
 
-  typename click_model<Store, eigen_gemm, Interaction>::saved_type saved;
+  typename small_run<Store, sgd, sgd, Interaction>::model_type::saved_type saved;
   auto const logits = model.forward(exec, batch, saved);
   auto const expected_logits = reference.logits(batch);
   for (std::size_t i = 0; i < expected_logits.size(); ++i)
@@ -307,7 +308,7 @@ TEST_CASE_TEMPLATE("all gradients are those of the loss", Kind, TESSERA_TEST_MOD
   CHECK(largest > 0.001);
   CHECK(worst < 1e-6);
   largest = worst = 0;
-  auto const rows_after = rows_of(exec, model.tables(), shape);
+  auto const rows_after = rows_of(exec, trained, shape);
   for (std::size_t t = 0; t < rows_after.size(); ++t)
     for (std::size_t i = 0; i < rows_after[t].size(); ++i)
       compare(rows_before[t][i], rows_after[t][i], reference.slope(batch, reference.rows[t][i]));
@@ -348,7 +349,7 @@ TEST_CASE_TEMPLATE("several forwards may be in flight, and go back in any order"
   auto const run = [&](std::vector<std::size_t> const& order) {
     small_run<Store, sgd, sgd, Interaction> trained(exec, rate, rate);
     auto& model = trained.model;
-    std::vector<typename click_model<Store, eigen_gemm, Interaction>::saved_type> saved(2);
+    std::vector<typename small_run<Store, sgd, sgd, Interaction>::model_type::saved_type> saved(2);
     std::vector<std::vector<float>> slopes;
     for (std::size_t b = 0; b < 2; ++b) {
       auto const& batch = batches.views()[b];
@@ -359,9 +360,9 @@ TEST_CASE_TEMPLATE("several forwards may be in flight, and go back in any order"
     for (auto const b : order) {
       result.gradients[b].resize(static_cast<std::size_t>(model.parameter_count()));
       model.backward(exec, saved[b], slopes[b], result.gradients[b]);
-      model.update_rows(exec, saved[b], rate);
+      model.update_rows(exec, saved[b]);
     }
-    result.rows = rows_of(exec, model.tables(), shape);
+    result.rows = rows_of(exec, trained, shape);
     return result;
   };
   auto const neither = run({}), a = run({0}), b = run({1}), ab = run({0, 1}), ba = run({1, 0});
@@ -393,12 +394,12 @@ TEST_CASE("a batch that does not fit the model is refused before anything change
   small_run<hash_table<>, sgd, sgd> trained(exec, {}, {});
   small_shape wide;
   wide.dense_features = 6;
-  auto const rows_before = trained.model.tables()[0].rows();
+  auto const rows_before = trained.table(0).rows();
   auto clicks = wide.clicks();
   auto const batch = clicks.next(exec, 3);
   CHECK_THROWS_AS(trained.run.step(exec, batch), error);
-  CHECK(trained.model.tables()[0].rows() == rows_before);
-  CHECK(trained.model.tables()[0].steps().value == 0);
+  CHECK(trained.table(0).rows() == rows_before);
+  CHECK(trained.table(0).steps().value == 0);
 }
 
 namespace {
@@ -408,7 +409,7 @@ template <class Run>
 std::vector<double> change(host_exec const& exec, Run& trained, auto const& steps) {
   auto const all = [&] {
     auto numbers = dense_of(trained.model);
-    for (auto const& rows : rows_of(exec, trained.model.tables(), small_shape())) numbers.insert(numbers.end(), rows.begin(), rows.end());
+    for (auto const& rows : rows_of(exec, trained, small_shape())) numbers.insert(numbers.end(), rows.begin(), rows.end());
     return numbers;
   };
   auto const before = all();
@@ -455,11 +456,11 @@ TEST_CASE_TEMPLATE("accumulated gradients are the sum of the micro-batches' by t
   });
   CHECK(norm(expected) > 0.02);
   CHECK(distance(accumulated, expected) < 1e-5 * norm(expected));
-  for (auto const& table : trained.model.tables()) CHECK(table.steps().value == 1);
+  for (std::size_t t = 0; t < 3; ++t) CHECK(trained.table(t).steps().value == 1);
   for (auto const& state : trained.run.dense_states()) CHECK(state.state->steps().value == 1);
   // What has been used is gone: nothing to update with, and the next step is its batch's alone.
   CHECK(norm(change(exec, trained, [&](auto& run) { run.update(exec); })) == 0);
-  CHECK(trained.model.tables()[0].steps().value == 1);
+  CHECK(trained.table(0).steps().value == 1);
 }
 
 TEST_CASE_TEMPLATE("a step in two halves is the same bits", Kind, TESSERA_TEST_MODELS) {
@@ -473,7 +474,7 @@ TEST_CASE_TEMPLATE("a step in two halves is the same bits", Kind, TESSERA_TEST_M
     in_halves.run.update(exec);
   }
   CHECK(dense_of(in_halves.model) == dense_of(at_once.model));
-  CHECK(rows_of(exec, in_halves.model.tables(), small_shape()) == rows_of(exec, at_once.model.tables(), small_shape()));
+  CHECK(rows_of(exec, in_halves, small_shape()) == rows_of(exec, at_once, small_shape()));
 }
 
 TEST_CASE_TEMPLATE("gradients of dense parameters and rows together are clipped to a norm", Kind, TESSERA_TEST_MODELS) {
@@ -504,11 +505,14 @@ TEST_CASE_TEMPLATE("each table has a rate of its own, which may change between s
   using choice = std::variant<adagrad, sgd>;
   auto const rows_after = [&](auto const& optimizer, std::vector<float> const& rates) {
     small_run<Store, std::remove_cvref_t<decltype(optimizer)>, sgd> trained(exec, optimizer, unit);
-    auto& of_tables = trained.run.row_optimizers();
-    REQUIRE(of_tables.size() == 3);
-    for (std::size_t t = 0; t < rates.size(); ++t) with_optimizer(of_tables[t], [&](auto& o) { set_learning_rate(o, rates[t]); });
+    auto& source = trained.model.source();
+    REQUIRE(source.table_count() == 3);
+    for (std::size_t t = 0; t < rates.size(); ++t)
+      with_optimizer(optimizer, [&]<class Chosen>(Chosen const&) {
+        set_learning_rate(source.template optimizer<Chosen>(static_cast<std::int64_t>(t)), rates[t]);
+      });
     trained.run.step(exec, batches.views()[0]);
-    return rows_of(exec, trained.model.tables(), small_shape());
+    return rows_of(exec, trained, small_shape());
   };
   auto const still = rows_after(sgd{0.5F}, {0, 0, 0}), same = rows_after(sgd{0.5F}, {}), each = rows_after(sgd{0.5F}, {0.5F, 0, 1});
   CHECK(same[0] != still[0]);
@@ -521,29 +525,18 @@ TEST_CASE_TEMPLATE("each table has a rate of its own, which may change between s
   CHECK(rows_after(choice(sgd{0.5F}), {0.5F, 0, 1}) == each);
 }
 
-TEST_CASE("tables with optimizers of different kinds are refused") {
-  serial_host host;
-  auto const exec = host.exec();
-  held_batches const batches(exec, {5});
-  using choice = std::variant<adagrad, sgd>;
-  small_run<dense_table<>, choice, sgd> trained(exec, choice(sgd{}), unit);
-  trained.run.row_optimizers()[1] = adagrad{};
-  CHECK_THROWS_AS(trained.run.step(exec, batches.views()[0]), error);
-}
-
 TEST_CASE_TEMPLATE("options with which nothing is learned are refused, and nothing has changed", Kind, TESSERA_TEST_MODELS) {
   serial_host host;
   auto const exec = host.exec();
   held_batches const batches(exec, {20});
   auto const& batch = batches.views()[0];
   sgd_run<Kind> trained(exec, unit, unit);
-  using run = trainer<typename sgd_run<Kind>::model_type, sgd, sgd>;
+  using run = trainer<typename sgd_run<Kind>::model_type, sgd>;
   auto const nan = std::numeric_limits<float>::quiet_NaN();
-  CHECK_THROWS_AS(run(exec, trained.model, sgd{-1}, unit), error);
-  CHECK_THROWS_AS(run(exec, trained.model, unit, sgd{nan}), error);
+  CHECK_THROWS_AS(run(exec, trained.model, sgd{nan}), error);
 
   trained.run.step(exec, batch);  // ids have rows
-  auto const steps = trained.model.tables()[0].steps();
+  auto const steps = trained.table(0).steps();
   auto const refused = [&] {
     CHECK(norm(change(exec, trained, [&](auto& r) {
             CHECK_THROWS_AS(r.step(exec, batch), error);
@@ -551,14 +544,15 @@ TEST_CASE_TEMPLATE("options with which nothing is learned are refused, and nothi
             CHECK_THROWS_AS(r.update(exec), error);
           })) == 0);
     CHECK(trained.run.accumulated() > 0);
-    CHECK(trained.model.tables()[0].steps() == steps);
+    CHECK(trained.table(0).steps() == steps);
   };
   trained.run.dense_optimizer().learning_rate = nan;
   refused();
   trained.run.dense_optimizer().learning_rate = 1;
-  trained.run.row_optimizers()[2].learning_rate = -1;
+  auto& of_rows = trained.model.source().template optimizer<sgd>(2);
+  of_rows.learning_rate = -1;
   refused();
-  trained.run.row_optimizers()[2].learning_rate = 1;
+  of_rows.learning_rate = 1;
   CHECK(norm(change(exec, trained, [&](auto& r) { r.update(exec); })) > 0);
 
   for (float const share : {nan, -0.5F, std::numeric_limits<float>::infinity()}) {

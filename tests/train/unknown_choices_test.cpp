@@ -12,6 +12,7 @@
 #include <tessera/embed/deduplicated_lookup.hpp>
 #include <tessera/embed/deduplicated_lookup_backward.hpp>
 #include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/local_tables.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
 #include <tessera/embed/sequence_lookup.hpp>
@@ -25,7 +26,6 @@
 #include <tessera/tensor/pool_segments.hpp>
 #include <tessera/tensor/truncate_rows.hpp>
 #include <tessera/train/click_model.hpp>
-#include <tessera/train/session_model.hpp>
 
 #include "../support/hosts.hpp"
 
@@ -96,18 +96,17 @@ TEST_CASE("an order of sums that is none is refused, by a backward and by a mode
     tessera::deduplicated_lookup_backward(host.at, host.tables, features, saved, host.gradients, tessera::sgd{},
                                           tessera::deduplicated_backward_options{.sums = sums});
   });
-  tessera::click_model_options options(3, {4}, {4}, tessera::random_seed{1});
-  using model = tessera::session_model<tessera::dense_table<>, tessera::eigen_gemm, tessera::dot_products, tessera::target_pooling>;
-  auto const tables = [&] {
-    std::vector<tessera::dense_table<>> one;
-    one.emplace_back(host.at, tessera::table_options{tessera::table_id{0}, 4, 9}, tessera::sgd{});
-    return one;
+  auto const source = [&](tessera::shared_gradients order) {
+    tessera::table_list tables;
+    tables.add(tessera::dense_table<>(host.at, tessera::table_options{tessera::table_id{0}, 4, 9}, tessera::sgd{}), tessera::sgd{});
+    return tessera::local_tables(std::move(tables), {{.name = "one"}}, {.sums = order});
   };
-  auto const make = [&](tessera::pooled_rows rows) { model(host.at, options, tables(), {}, features, {}, rows); };
-  refuses_choice("rows", [&] { make(static_cast<tessera::pooled_rows>(unknown_choice)); });
-  options.sums = sums;
-  refuses_choice("sums", [&] { make(tessera::pooled_rows::distinct); });
-  refuses_choice("sums", [&] { tessera::dlrm<tessera::dense_table<>, tessera::eigen_gemm>(host.at, options, tables(), features); });
+  refuses_choice("sums", [&] { source(sums); });
+  refuses_choice("rows", [&] {
+    tessera::dlrm<tessera::local_tables, tessera::eigen_gemm>(
+        host.at, {.dense_features = 3, .rows = static_cast<tessera::pooled_rows>(unknown_choice)},
+        source(tessera::shared_gradients::merged));
+  });
 }
 
 TEST_CASE("operations on rows refuse choices that are none") {

@@ -9,6 +9,7 @@
 
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/pooling.hpp>
 #include <tessera/embed/table_part.hpp>
 #include <tessera/tensor/batch.hpp>
 
@@ -17,10 +18,13 @@ inline namespace TESSERA_ABI {
 
 /// A block of vectors that a source makes of a batch.
 struct embedding_output {
-  std::string name;        // of the feature, or of what several were made into
-  std::int64_t width = 0;  // floats of a vector
-  std::int64_t key = -1;   // of the batch, of which it is made; -1: of several
-  bool sequence = false;   // a vector for each id of the key's rows, one row after the other; else one for each sample
+  std::string name;                 // of the feature, or of what several were made into
+  std::int64_t width = 0;           // floats of a vector
+  std::int64_t key = -1;            // of the batch, of which it is made; -1: of several
+  bool sequence = false;            // a vector for each id of the key's rows, one row after the other; else one for each sample
+  bool expanded_gradients = false;  // of a sequence whose repeated rows are there once: gradients are those of each sample's row
+  std::int64_t table = -1;          // which of `parts()` it is read from, and how it is pooled, for checkpoints; -1: not known
+  tessera::pooling pooling = tessera::pooling::sum;
 };
 
 /// Where a model gets its vectors from. It owns rows, wherever they are, and updates them by its own optimizers. A model knows only its

@@ -87,7 +87,8 @@ class local_tables {
       : tables_(std::move(tables), std::move(features), options.lookup), options_(options) {
     detail::check_choice("local_tables", "sums", options.sums, shared_gradients::expanded);
     for (auto const& feature : tables_.features())
-      outputs_.push_back({feature.name, table(feature.table).dim, static_cast<std::int64_t>(outputs_.size()), feature.sequence});
+      outputs_.push_back({feature.name, table(feature.table).dim, static_cast<std::int64_t>(outputs_.size()), feature.sequence,
+                          feature.sequence && options.sums == shared_gradients::expanded, feature.table, feature.pooling});
   }
 
   vector_view<embedding_output const> outputs() const noexcept { return outputs_; }
@@ -134,8 +135,10 @@ class local_tables {
     std::swap(saved.order, prepared);
     prepared.clear();
     if (saved.order.ready() && !is_order_of(exec, saved.order, batch.sparse)) {
+      auto const values = saved.order.values();
       saved.clear();
-      throw error(errc::shape_mismatch, "local_tables::begin: prepared for another batch", {{"values", batch.sparse.size()}});
+      throw error(errc::shape_mismatch, "local_tables::begin: the order was prepared for another batch",
+                  {{"values", batch.sparse.size()}, {"values of the order", values}});
     }
   }
 

@@ -67,11 +67,6 @@ void read_parameters(safetensors_reader const& in, Model& model) {
   for (auto const& b : model.blocks()) in.read(b.name, 0, b.values);
 }
 
-template <class Model>
-concept pools_sequences = requires(Model const& model) {
-  model.sequence_groups();
-};
-
 // What is not in the tensors and yet decides what a model predicts.
 template <class Model>
 nlohmann::json describe_model(Model const& model, table_parts const& parts) {
@@ -80,12 +75,22 @@ nlohmann::json describe_model(Model const& model, table_parts const& parts) {
     auto const& table = part->options();
     tables.push_back({{"id", table.id.value}, {"init_bound", table.init_bound}, {"seed", table.seed.value}});
   }
-  for (auto const& feature : model.features()) features.push_back({{"table", feature.table}, {"pooling", name(feature.pooling)}});
+  auto const outputs = model.source().outputs();
+  auto const pooled = model.pooled_outputs();
+  for (auto const o : pooled) features.push_back({{"table", outputs[o].table}, {"pooling", name(outputs[o].pooling)}});
   nlohmann::json all{{"tables", std::move(tables)}, {"features", std::move(features)}, {"interaction", Model::interaction_type::name}};
-  if constexpr (pools_sequences<Model>) {
-    auto& groups = all["sequence_groups"] = nlohmann::json::array();
-    for (auto const& group : model.sequence_groups())
-      groups.push_back({{"tables", group.tables}, {"pooling", Model::pooling_type::describe(group.pooling)}, {"target", group.target}});
+  if (model.sequence_groups().empty()) return all;
+  auto const number_of = [&](std::string const& output) {
+    return std::find_if(outputs.begin(), outputs.end(), [&](auto const& o) { return o.name == output; }) - outputs.begin();
+  };
+  auto& groups = all["sequence_groups"] = nlohmann::json::array();
+  for (auto const& group : model.sequence_groups()) {
+    auto tables_of_group = nlohmann::json::array();
+    for (auto const& output : group.outputs) tables_of_group.push_back(outputs[number_of(output)].table);
+    auto const target = std::find(pooled.begin(), pooled.end(), number_of(group.target)) - pooled.begin();
+    groups.push_back({{"tables", std::move(tables_of_group)},
+                      {"pooling", Model::pooling_type::describe(group.pooling)},
+                      {"target", group.target.empty() ? -1 : target}});
   }
   return all;
 }
@@ -95,10 +100,10 @@ template <class Trainer>
 nlohmann::json describe_training(Trainer& run, table_parts const& parts) {
   auto const name = [](auto const& optimizer) { return optimizer_name_of(optimizer); };
   auto tables = nlohmann::json::array();
-  for (std::size_t t = 0; t < parts.size(); ++t)
-    tables.push_back({{"optimizer", with_optimizer(run.row_optimizers()[t], name)},
-                      {"admission", parts[t]->kind().admission},
-                      {"eviction", parts[t]->kind().eviction}});
+  for (auto const& part : parts) {
+    auto const kind = part->kind();
+    tables.push_back({{"optimizer", kind.optimizer}, {"admission", kind.admission}, {"eviction", kind.eviction}});
+  }
   return {{"tables", std::move(tables)}, {"dense_optimizer", with_optimizer(run.dense_optimizer(), name)}};
 }
 
@@ -126,7 +131,7 @@ void check_description(Model const& model, table_parts const& parts, nlohmann::j
     throw error(errc::incompatible, "checkpoint: a model of another kind",
                 {{"file", file}, {"interaction", interaction}, {"expected", Model::interaction_type::name}});
   for (char const* list : {"tables", "features"}) check_list(found, expected, list, "a model", file);
-  if constexpr (pools_sequences<Model>)
+  if (expected.contains("sequence_groups"))
     check_list(found, expected, "sequence_groups", "a model", file);
   else if (found.contains("sequence_groups"))
     throw error(errc::incompatible, "checkpoint: a model of another kind",
@@ -211,7 +216,7 @@ void save_checkpoint(host_exec const& exec, std::string const& directory, Traine
   manifest content{detail::checkpoint_format, detail::checkpoint_version, {}, {}};
   content.sections = extra(staged.path());
   content.sections.push_back(detail::write_dense(staged.path(), run));
-  auto const parts = parts_of(run.model().tables());
+  auto const parts = run.model().source().parts();
   content.sections.push_back({"tables.safetensors", write_table_file(exec, staged.path() + "/tables.safetensors", parts)});
   auto table_steps = nlohmann::json::array(), dense_steps = nlohmann::json::object();
   for (auto const& part : parts) table_steps.push_back(part->steps().value);
@@ -275,7 +280,7 @@ inline open_checkpoint open_newest_checkpoint(std::string const& directory) {
 /// in a dense table, or a file cannot be read.
 template <class Model>
 void load_model(host_exec const& exec, open_checkpoint const& from, Model& model) {
-  auto parts = parts_of(model.tables());
+  auto parts = model.source().parts();
   detail::check_description(model, parts, from.content.state, from.folder + "/manifest.json");
   safetensors_reader const dense(from.folder + "/dense.safetensors");
   detail::check_parameters(dense, model);
@@ -294,7 +299,7 @@ void load_trainer(host_exec const& exec, open_checkpoint const& from, Trainer& r
   auto const file = from.folder + "/manifest.json";
   auto& model = run.model();
   auto const states = run.dense_states();
-  auto parts = parts_of(model.tables());
+  auto parts = model.source().parts();
   detail::check_description(model, parts, from.content.state, file);
   detail::check_training(run, parts, from.content, file);
   auto const table_steps = detail::read_table_steps(from.content.state, parts.size(), file);

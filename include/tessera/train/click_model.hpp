@@ -3,70 +3,115 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/stopwatch.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/embed/deduplicated_lookup.hpp>
-#include <tessera/embed/deduplicated_lookup_backward.hpp>
-#include <tessera/embed/pooled_lookup.hpp>
-#include <tessera/embed/row_order.hpp>
-#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/embedding_source.hpp>
 #include <tessera/nn/gemm.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/parameters.hpp>
 #include <tessera/tensor/batch.hpp>
 #include <tessera/train/click_net.hpp>
 #include <tessera/train/feature_interaction.hpp>
+#include <tessera/train/session_pooling.hpp>
+#include <tessera/train/session_sequences.hpp>
+#include <tessera/train/vector_places.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What a click model's backward needs of its forward. The caller owns it, any number may be in flight; the batch must outlive it.
-template <feature_interaction Interaction>
-struct click_model_saved : click_net_saved<Interaction> {
-  deduplicated_saved lookup;
+/// A source with dense parameters of its own, which the trainer updates with the model's: `groups()` and `blocks()` as a model has them,
+/// `parameter_count()`, and `begin_backward(exec, saved, gradients, parameter_gradient)`, which overwrites the last, (parameter_count(),).
+template <class Source>
+concept owns_parameters = requires(Source& source, Source const& held) {
+  source.groups();
+  source.blocks();
+  { held.parameter_count() } -> std::same_as<std::int64_t>;
 };
 
-/// A model that predicts clicks. A bottom MLP makes a vector of the dense features, if there are any; embedding bags make one of each sparse
-/// feature. The interaction lets them meet, and a top MLP makes one logit of that. Holds parameters only. `Store`, `Gemm` and `Interaction`
-/// are policies. Move-only.
-template <row_store Store, gemm_policy Gemm, feature_interaction Interaction>
+/// Seconds that a model's steps took so far, by stage, forward and backward together.
+struct model_times {
+  double lookup = 0;   ///< the source's forward, and putting sequences together
+  double pooling = 0;  ///< of sequences
+  double dense = 0;    ///< bottom, interaction and top, and projections
+  double update = 0;   ///< the source's backward
+};
+
+/// What a click model's backward needs of its forward. The caller owns it, any number may be in flight; the batch must outlive it.
+template <embedding_source Source, feature_interaction Interaction, session_pooling Pooling>
+struct click_model_saved : click_net_saved<Interaction> {
+  typename Source::saved_type source;
+  buffer<matrix_view<float>> out;                    // of each output: where its vectors are
+  buffer<matrix_view<float const>> gradients;        // of each output
+  std::vector<detail::group_sequences> sequences;    // of each group
+  std::vector<typename Pooling::saved> pooled;       // of each group
+  buffer<float> projected_from, projected_gradient;  // vectors that are projected, and their gradients: one matrix (samples, width) each
+  std::vector<mlp_saved> projections;
+  model_times times;
+};
+
+/// A model that predicts clicks. A bottom MLP makes a vector of the dense features, if there are any; the source makes vectors of the sparse
+/// ones, of which sequences are pooled by group. The interaction lets all of them meet, bottom first, then groups, then the others, and a top
+/// MLP makes one logit of that. Without groups it is DLRM, DCN or DeepFM, by its interaction; with them, RecD's session model, which pools
+/// once a distinct row. It owns its source. Move-only.
+template <embedding_source Source, gemm_policy Gemm, feature_interaction Interaction, session_pooling Pooling = no_pooling>
 class click_model {
  public:
-  using store = Store;
+  using source_type = Source;
   using interaction_type = Interaction;
-  using saved_type = click_model_saved<Interaction>;
+  using pooling_type = Pooling;
+  using group_type = sequence_group<Pooling>;
+  using saved_type = click_model_saved<Source, Interaction, Pooling>;
 
-  /// Takes over the tables, all of one dim; `features` says for each key of a batch which table it reads and how it is pooled.
-  /// @throws tessera::error shape_mismatch, invalid_argument, out_of_range.
-  click_model(host_exec const& exec, click_model_options const& options, std::vector<Store> tables, std::vector<pooled_feature> features,
-              typename Interaction::options const& interaction = {}, Gemm policy = {})
-      : shared_gradients_(options.sums),
-        tables_(std::move(tables)),
-        features_(std::move(features)),
-        net_(exec, options, feature_count(), dim_of(tables_, features_), interaction, policy) {}
-
-  std::int64_t dim() const noexcept { return net_.dim(); }
-  std::int64_t feature_count() const noexcept { return static_cast<std::int64_t>(features_.size()); }
-  shared_gradients sums() const noexcept { return shared_gradients_; }
-  /// Of the tables with their optimizer states and of the dense parameters.
-  std::size_t bytes() const noexcept {
-    auto sum = net_.bytes();
-    for (auto const& table : tables_) sum += table.bytes();
-    return sum;
+  /// @throws tessera::error out_of_range for a name that no output has; invalid_argument for a sequence that no group pools, an output named
+  /// twice, keys of a group that do not follow one another; shape_mismatch for widths that differ and are not projected; and as its parts.
+  click_model(host_exec const& exec, click_model_options const& options, Source source,
+              typename Interaction::options const& interaction = {}, std::vector<group_type> groups = {}, Gemm policy = {})
+      : source_(std::move(source)),
+        groups_(std::move(groups)),
+        rows_(options.rows),
+        places_(source_.outputs(), groups_, options.pooled),
+        net_(exec, options, static_cast<std::int64_t>(places_.vectors.size()),
+             places_.dim(source_.outputs(), options.dim, options.projects), interaction, policy) {
+    detail::check_choice("click_model", "rows", options.rows, pooled_rows::expanded);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      poolings_.emplace_back(exec, groups_[g].pooling, places_.vectors[g].width, options.seed,
+                             static_cast<std::uint32_t>(first_pooling_stream + g));
+      part_names_.push_back("pooling." + std::to_string(g));
+    }
+    for (std::size_t v = 0; v < places_.vectors.size(); ++v) {
+      if (places_.vectors[v].width == dim()) continue;
+      places_.vectors[v].projection = static_cast<std::int64_t>(projections_.size());
+      places_.vectors[v].column = projected_columns_;
+      projected_columns_ += places_.vectors[v].width;
+      auto const stream = static_cast<std::uint32_t>(first_projection_stream + v);
+      projections_.emplace_back(exec, mlp_options({places_.vectors[v].width, dim()}, activation::identity, options.seed, stream));
+      part_names_.push_back("projection." + std::to_string(v));
+    }
   }
-  std::vector<Store>& tables() noexcept { return tables_; }
-  std::vector<Store> const& tables() const noexcept { return tables_; }
-  std::vector<pooled_feature> const& features() const noexcept { return features_; }
+  Source& source() noexcept { return source_; }
+  Source const& source() const noexcept { return source_; }
+  std::int64_t dim() const noexcept { return net_.dim(); }
+  /// Vectors that meet, with that of the bottom.
+  std::int64_t vector_count() const noexcept { return net_.vector_count(); }
+  std::vector<group_type> const& sequence_groups() const noexcept { return groups_; }
+  /// The outputs that meet as they are, by number, in their order.
+  std::vector<std::int64_t> pooled_outputs() const {
+    std::vector<std::int64_t> all;
+    for (auto v = groups_.size(); v < places_.vectors.size(); ++v) all.push_back(places_.vectors[v].output);
+    return all;
+  }
   /// @pre there are dense features.
   mlp& bottom() noexcept { return net_.bottom(); }
   mlp const& bottom() const noexcept { return net_.bottom(); }
@@ -74,100 +119,231 @@ class click_model {
   Interaction const& interaction() const noexcept { return net_.interaction(); }
   mlp& top() noexcept { return net_.top(); }
   mlp const& top() const noexcept { return net_.top(); }
-
-  /// The dense parameters, a block each of the bottom, the interaction and the top; the first two may be empty.
-  std::array<parameter_group, 3> groups() noexcept { return net_.groups(); }
-  /// Of all groups together.
-  std::int64_t parameter_count() const noexcept { return net_.parameter_count(); }
-  /// All dense parameters by name, for checkpoints.
-  std::vector<parameter_block> blocks() { return net_.blocks(); }
-
-  /// Logits of a batch, (samples,), for training: hashed tables give new ids a row. They live in `saved`.
-  /// @throws tessera::error shape_mismatch for a batch of another shape, and as `pooled_lookup`.
-  template <execution Exec>
-  vector_view<float> forward(Exec const& exec, batch_view const& batch, saved_type& saved) {
-    lay_out(exec, batch, saved);
-    auto const pooled = detail::vector_blocks(exec, net_.vectors(saved), net_.first_lookup(), feature_count(), dim(), dim());
-    deduplicated_lookup(exec, tables_, features_, batch.inverse_keyed(), pooled.view(), saved.lookup);
-    return net_.forward(exec, batch.dense, saved);
+  /// Of the source and of the dense parameters.
+  std::size_t bytes() const noexcept {
+    auto sum = net_.bytes() + source_.bytes();
+    for (auto const& pooling : poolings_) sum += pooling.bytes();
+    for (auto const& projection : projections_) sum += projection.bytes();
+    return sum;
   }
 
-  /// The same without changing the model: an id without a row reads as the row it would get. @throws as `forward`.
-  template <execution Exec>
-  vector_view<float> predict(Exec const& exec, batch_view const& batch, saved_type& saved) const {
+  /// The dense parameters, a block each of the bottom, the interaction, the top, every group's pooling and every projection, and those that
+  /// the source has; some may be empty.
+  std::vector<parameter_group> groups() {
+    auto const dense = net_.groups();
+    std::vector<parameter_group> all(dense.begin(), dense.end());
+    std::size_t part = 0;
+    for (auto& pooling : poolings_) all.push_back({part_names_[part++], pooling.parameters()});
+    for (auto& projection : projections_) all.push_back({part_names_[part++], projection.parameters()});
+    if constexpr (owns_parameters<Source>)
+      for (auto const& group : source_.groups()) all.push_back(group);
+    return all;
+  }
+  std::int64_t parameter_count() const {
+    auto sum = net_.parameter_count();
+    for (auto const& pooling : poolings_) sum += pooling.parameters().size();
+    for (auto const& projection : projections_) sum += projection.parameters().size();
+    if constexpr (owns_parameters<Source>) sum += source_.parameter_count();
+    return sum;
+  }
+  /// All dense parameters by name, for checkpoints.
+  std::vector<parameter_block> blocks() {
+    auto all = net_.blocks();
+    auto const add = [&](std::vector<parameter_block> some) { std::move(some.begin(), some.end(), std::back_inserter(all)); };
+    std::size_t part = 0;
+    for (auto& pooling : poolings_) add(pooling.blocks(part_names_[part++]));
+    for (auto& projection : projections_) add(projection.blocks(part_names_[part++]));
+    if constexpr (owns_parameters<Source>) add(source_.blocks());
+    return all;
+  }
+
+  /// Logits of a batch, (samples,), for training. They live in `saved`. `prepared`: what `source().prepare` made of the batch.
+  /// @throws tessera::error shape_mismatch for a batch of other dense features, or whose groups part the keys of a sequence group; and what the
+  /// source throws.
+  vector_view<float> forward(host_exec const& exec, batch_view const& batch, saved_type& saved) {
+    return forward(exec, batch, saved, [&] { source_.begin(exec, batch, saved.source); });
+  }
+  vector_view<float> forward(host_exec const& exec, batch_view const& batch, saved_type& saved, typename Source::prepared_type& prepared) {
+    return forward(exec, batch, saved, [&] { source_.begin(exec, batch, saved.source, prepared); });
+  }
+
+  /// The same without changing the model. @throws as `forward`.
+  vector_view<float> predict(host_exec const& exec, batch_view const& batch, saved_type& saved) const {
     lay_out(exec, batch, saved);
-    auto const pooled = detail::vector_blocks(exec, net_.vectors(saved), net_.first_lookup(), feature_count(), dim(), dim());
-    deduplicated_lookup(exec, tables_, features_, batch.inverse_keyed(), pooled.view());
+    source_.predict(exec, batch, saved.out.view());
+    for (auto& sequences : saved.sequences) sequences.put_together(exec);
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      poolings_[g].predict(exec, net_.policy(), saved.sequences[g].get(), target(saved, static_cast<std::int64_t>(g)),
+                           vector(saved, static_cast<std::int64_t>(g)));
+    project(exec, saved);
     return net_.forward(exec, batch.dense, saved);
   }
 
   /// Gradients of the forward that filled `saved`: of the dense parameters into `gradient` (parameter_count(),), group after group; of the
-  /// vectors into `saved`. `logit_gradient` (samples,) may be overwritten. @throws tessera::error shape_mismatch.
-  template <execution Exec>
-  void backward(Exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient) const {
-    detail::check_model_backward("click_model", saved.logits.size(), logit_gradient.size(), gradient.size(), parameter_count());
-    net_.backward(exec, saved, logit_gradient, gradient);
-  }
+  /// vectors to the source. `logit_gradient` (samples,) may be overwritten. @throws tessera::error shape_mismatch; invalid_argument for a second
+  /// backward of one forward.
+  void backward(host_exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient);
 
-  /// Hands over to `saved` what `sort_ahead` has made for its batch; `sorted` is then of no batch.
-  void use_order(saved_type& saved, row_order& sorted) const noexcept {
-    std::swap(saved.lookup.lookup.order, sorted);
-    sorted.clear();
+  /// Lets the source update its rows with the gradients that the backward left.
+  void update_rows(host_exec const& exec, saved_type& saved) {
+    stopwatch watch;
+    source_.finish_backward(exec, saved.source);
+    saved.times.update += watch.lap();
   }
-
-  /// Updates the rows that the forward read with the gradients that its backward left in `saved`; one optimizer for all tables, or a
-  /// container of one a table.
-  template <execution Exec, class RowOptimizers>
-  void update_rows(Exec const& exec, saved_type& saved, RowOptimizers const& optimizers) {
-    auto const gradients = pooled_gradients(exec, saved);
-    deduplicated_lookup_backward(exec, tables_, features_, saved.lookup, gradients.view(), optimizers, {shared_gradients_});
-  }
-
-  /// The gradients of these rows instead of the update, to be clipped, added up or sent.
-  template <execution Exec>
-  void gradients_of_rows(Exec const& exec, saved_type& saved, row_gradients& out) const {
-    auto const gradients = pooled_gradients(exec, saved);
-    deduplicated_lookup_gradients(exec, tables_, features_, saved.lookup, gradients.view(), out, {shared_gradients_});
+  /// The gradients of these rows instead of the update, to be clipped, added up or sent; then `source().apply`.
+  void gradients_of_rows(host_exec const& exec, saved_type& saved, typename Source::gradients_type& sum) const {
+    source_.gradients(exec, saved.source, sum);
   }
 
  private:
-  static std::int64_t dim_of(std::vector<Store> const& tables, std::vector<pooled_feature> const& features) {
-    auto const dim = detail::dim_of_tables("click_model", tables);
-    for (std::size_t f = 0; f < features.size(); ++f)
-      if (features[f].table < 0 || features[f].table >= static_cast<std::int64_t>(tables.size()))
-        throw error(errc::out_of_range, "click_model: no such table",
-                    {{"feature", f}, {"table", features[f].table}, {"tables", tables.size()}});
-    return dim;
+  static constexpr std::uint32_t first_pooling_stream = 16;  // behind those of bottom, top and interaction
+  static constexpr std::uint32_t first_projection_stream = 1 << 16;
+
+  static constexpr std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
+
+  embedding_output const& output(std::int64_t number) const noexcept { return source_.outputs()[number]; }
+  // Where vector v is before its projection, of all vectors or of all their gradients.
+  matrix_view<float> block(matrix_view<float> all, buffer<float>& projected, std::int64_t v) const {
+    auto const& of = places_.vectors[at(v)];
+    if (of.projection < 0) return all.columns_from((net_.first_lookup() + v) * dim(), dim());
+    return matrix_view<float>{projected.data(), all.rows(), projected_columns_}.columns_from(of.column, of.width);
+  }
+  matrix_view<float> vector(saved_type& saved, std::int64_t v) const { return block(net_.vectors(saved), saved.projected_from, v); }
+  matrix_view<float> vector_gradient(saved_type& saved, std::int64_t v) const {
+    return block(net_.vector_gradients(saved), saved.projected_gradient, v);
+  }
+  matrix_view<float> target(saved_type& saved, std::int64_t g) const {
+    auto const v = places_.groups[at(g)].target;
+    return v < 0 ? matrix_view<float>{} : vector(saved, v);
   }
 
-  template <execution Exec>
-  buffer<matrix_view<float const>> pooled_gradients(Exec const& exec, saved_type& saved) const {
-    return detail::vector_blocks(exec, matrix_view<float const>(net_.vector_gradients(saved)), net_.first_lookup(), feature_count(), dim(),
-                                 dim());
-  }
-
+  // Makes room for a batch, and says where each output goes.
   void lay_out(host_exec const& exec, batch_view const& batch, saved_type& saved) const {
-    detail::check_model_batch("click_model", batch.dense.columns(), net_.dense_features(), batch.sparse.keys, feature_count());
+    detail::check_model_batch("click_model", batch.dense.columns(), net_.dense_features(), batch.sparse.keys, places_.keys);
+    detail::check_groups("click_model", batch.inverse_keyed());
     net_.resize(exec, batch.samples(), saved);
+    saved.projected_from.resize(exec, batch.samples() * projected_columns_);
+    saved.out.resize(exec, source_.outputs().size());
+    saved.gradients.resize(exec, saved.out.size());
+    saved.sequences.resize(groups_.size());
+    saved.pooled.resize(groups_.size());
+    saved.projections.resize(projections_.size());
+    for (std::int64_t v = 0; v < static_cast<std::int64_t>(places_.vectors.size()); ++v)
+      if (places_.vectors[at(v)].output >= 0) saved.out[places_.vectors[at(v)].output] = vector(saved, v);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      auto const& of = places_.groups[g];
+      auto const keys = static_cast<std::int64_t>(of.outputs.size());
+      for (auto const& group : batch.groups)
+        if (group.first_key < of.first_key + keys && of.first_key < group.first_key + group.keys &&
+            (group.first_key != of.first_key || group.keys != keys))
+          throw error(errc::shape_mismatch, "click_model: the keys of a group are one group of the batch, or have a row a sample",
+                      {{"group", g}, {"first key", of.first_key}, {"keys", keys}});
+      bool const expands = rows_ == pooled_rows::expanded || output(of.outputs[0]).expanded_gradients;
+      buffer<matrix_view<float>> out(exec, keys);
+      saved.sequences[g].lay_out(exec, batch.sparse.slice_keys(of.first_key, keys), batch.inverse_keyed().inverse(of.first_key), expands,
+                                 places_.vectors[g].width, out.view());
+      for (std::int64_t i = 0; i < keys; ++i) saved.out[of.outputs[at(i)]] = out[i];
+    }
   }
 
-  shared_gradients shared_gradients_;
-  std::vector<Store> tables_;
-  std::vector<pooled_feature> features_;
+  template <class Begin>
+  vector_view<float> forward(host_exec const& exec, batch_view const& batch, saved_type& saved, Begin const& begin) {
+    lay_out(exec, batch, saved);
+    stopwatch watch;
+    begin();
+    source_.finish(exec, saved.source, saved.out.view());
+    for (auto& sequences : saved.sequences) sequences.put_together(exec);
+    saved.times.lookup += watch.lap();
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      poolings_[g].forward(exec, net_.policy(), saved.sequences[g].get(), target(saved, static_cast<std::int64_t>(g)),
+                           vector(saved, static_cast<std::int64_t>(g)), saved.pooled[g]);
+    saved.times.pooling += watch.lap();
+    project(exec, saved);
+    auto const logits = net_.forward(exec, batch.dense, saved);
+    saved.times.dense += watch.lap();
+    return logits;
+  }
+
+  void project(host_exec const& exec, saved_type& saved) const {
+    auto const all = net_.vectors(saved);
+    for (std::int64_t v = 0; v < static_cast<std::int64_t>(places_.vectors.size()); ++v)
+      if (auto const p = places_.vectors[at(v)].projection; p >= 0)
+        projections_[at(p)].forward(exec, net_.policy(), vector(saved, v), all.columns_from((net_.first_lookup() + v) * dim(), dim()),
+                                    saved.projections[at(p)]);
+  }
+
+  Source source_;
+  std::vector<group_type> groups_;
+  pooled_rows rows_;
+  detail::vector_places places_;
   click_net<Gemm, Interaction> net_;
+  std::vector<Pooling> poolings_;
+  std::vector<mlp> projections_;
+  std::int64_t projected_columns_ = 0;
+  std::vector<std::string> part_names_;  // of poolings, then of projections
 };
 
+template <embedding_source Source, gemm_policy Gemm, feature_interaction Interaction, session_pooling Pooling>
+void click_model<Source, Gemm, Interaction, Pooling>::backward(host_exec const& exec, saved_type& saved, vector_view<float> logit_gradient,
+                                                               vector_view<float> gradient) {
+  detail::check_model_backward("click_model", saved.logits.size(), logit_gradient.size(), gradient.size(), parameter_count());
+  for (auto const& sequences : saved.sequences)
+    if (!sequences.has_vectors)
+      throw error(errc::invalid_argument, "click_model: gradients took the place of the sequences' vectors; another forward comes first",
+                  {{"group", &sequences - saved.sequences.data()}});
+  stopwatch watch;
+  std::int64_t next = 0;
+  auto const take = [&](std::int64_t size) { return gradient.slice(std::exchange(next, next + size), size); };
+  net_.backward(exec, saved, logit_gradient, take(net_.parameter_count()));
+  auto const of_poolings = [&] {
+    std::int64_t size = 0;
+    for (auto const& pooling : poolings_) size += pooling.parameters().size();
+    return take(size);
+  }();
+  saved.projected_gradient.resize(exec, saved.projected_from.size());
+  auto const of_vectors = net_.vector_gradients(saved);
+  for (std::int64_t v = 0; v < static_cast<std::int64_t>(places_.vectors.size()); ++v)
+    if (auto const p = places_.vectors[at(v)].projection; p >= 0)
+      projections_[at(p)].backward(exec, net_.policy(), saved.projections[at(p)],
+                                   of_vectors.columns_from((net_.first_lookup() + v) * dim(), dim()),
+                                   take(projections_[at(p)].parameters().size()), vector_gradient(saved, v));
+  saved.times.dense += watch.lap();
+  std::int64_t first = 0;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    auto& sequences = saved.sequences[g];
+    auto const size = poolings_[g].parameters().size();
+    auto const v = places_.groups[g].target;
+    poolings_[g].backward(exec, net_.policy(), saved.pooled[g], vector_gradient(saved, static_cast<std::int64_t>(g)),
+                          of_poolings.slice(std::exchange(first, first + size), size), sequences.make_gradients(exec),
+                          v < 0 ? matrix_view<float>{} : vector_gradient(saved, v));
+  }
+  saved.times.pooling += watch.lap();
+  for (std::int64_t v = 0; v < static_cast<std::int64_t>(places_.vectors.size()); ++v)
+    if (places_.vectors[at(v)].output >= 0) saved.gradients[places_.vectors[at(v)].output] = vector_gradient(saved, v);
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    auto const& outputs = places_.groups[g].outputs;
+    buffer<matrix_view<float const>> of_keys(exec, static_cast<std::int64_t>(outputs.size()));
+    saved.sequences[g].hand_out(exec, output(outputs[0]).expanded_gradients, of_keys.view());
+    for (std::size_t i = 0; i < outputs.size(); ++i) saved.gradients[outputs[i]] = of_keys[static_cast<std::int64_t>(i)];
+  }
+  if constexpr (owns_parameters<Source>)
+    source_.begin_backward(exec, saved.source, std::as_const(saved.gradients).view(), gradient.slice(next, gradient.size() - next));
+  else
+    source_.begin_backward(exec, saved.source, std::as_const(saved.gradients).view());
+  saved.times.update += watch.lap();
+}
+
 /// Deep learning recommendation model. Source: Naumov et al., 2019.
-template <row_store Store, gemm_policy Gemm>
-using dlrm = click_model<Store, Gemm, dot_products>;
+template <embedding_source Source, gemm_policy Gemm>
+using dlrm = click_model<Source, Gemm, dot_products>;
 
 /// Deep & cross network, version 2, stacked. Source: Wang et al., WWW 2021.
-template <row_store Store, gemm_policy Gemm>
-using dcn = click_model<Store, Gemm, cross_layers>;
+template <embedding_source Source, gemm_policy Gemm>
+using dcn = click_model<Source, Gemm, cross_layers>;
 
-/// DeepFM: rows of D + 1 elements hold D factors and a first-order weight. Source: Guo et al., IJCAI 2017.
-template <row_store Store, gemm_policy Gemm>
-using deepfm = click_model<Store, Gemm, factorization>;
+/// DeepFM: vectors of D + 1 elements hold D factors and a first-order weight. Source: Guo et al., IJCAI 2017.
+template <embedding_source Source, gemm_policy Gemm>
+using deepfm = click_model<Source, Gemm, factorization>;
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -16,7 +16,6 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/embed/deduplicated_lookup_backward.hpp>
 #include <tessera/nn/gemm.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/parameters.hpp>
@@ -25,37 +24,23 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// The dense shape of a click model; its tables and its interaction's options come separately.
-struct click_model_options {
-  std::int64_t dense_features = 0;          // 0: the model has no bottom MLP
-  std::vector<std::int64_t> bottom_hidden;  // ReLU layers between the dense features and a last ReLU layer of the tables' dim
-  std::vector<std::int64_t> top_hidden;     // ReLU layers between the interaction and the logit
-  random_seed seed;
-  shared_gradients sums = shared_gradients::merged;  // of batches whose repeated rows are there once
-
-  click_model_options(std::int64_t dense_features, std::vector<std::int64_t> bottom_hidden, std::vector<std::int64_t> top_hidden,
-                      random_seed seed = {})
-      : dense_features(dense_features), bottom_hidden(std::move(bottom_hidden)), top_hidden(std::move(top_hidden)), seed(seed) {}
+/// Which sequences of a batch whose repeated rows are there once are pooled.
+enum class pooled_rows : std::uint8_t {
+  distinct,  ///< each distinct one once; what it pools to is expanded
+  expanded,  ///< one a sample: vectors alone are shared. Where a source wants the gradients of each sample's row, always
 };
 
-namespace detail {
-
-/// The dim of a model's tables. @throws tessera::error where they are none, of several dims, or of one id.
-template <class Store>
-std::int64_t dim_of_tables(char const* model, std::vector<Store> const& tables) {
-  if (tables.empty()) throw error(errc::invalid_argument, std::string(model) + ": no tables");
-  for (auto table = tables.begin(); table != tables.end(); ++table) {
-    if (table->dim() != tables[0].dim())
-      throw error(errc::shape_mismatch, std::string(model) + ": tables of different dims",
-                  {{"table", table->options().id.value}, {"dim", table->dim()}, {"first table's dim", tables[0].dim()}});
-    if (std::any_of(tables.begin(), table, [&](Store const& other) { return other.options().id == table->options().id; }))
-      throw error(errc::invalid_argument, std::string(model) + ": two tables of one id would start with the same rows",
-                  {{"id", table->options().id.value}});
-  }
-  return tables[0].dim();
-}
-
-}  // namespace detail
+/// The shape of a click model beside its source and its interaction.
+struct click_model_options {
+  std::int64_t dense_features = 0;            // 0: the model has no bottom MLP
+  std::vector<std::int64_t> bottom_hidden{};  // ReLU layers between the dense features and a last ReLU layer of the vectors' dim
+  std::vector<std::int64_t> top_hidden{};     // ReLU layers between the interaction and the logit
+  random_seed seed{};
+  std::vector<std::string> pooled{};  // outputs of a vector a sample, in the order in which they meet; empty: as the source lists them
+  std::int64_t dim = 0;               // of the vectors that meet; 0: that of the outputs, all of one
+  bool projects = false;              // a linear map brings what is of another width to `dim`
+  pooled_rows rows = pooled_rows::distinct;
+};
 
 /// Dense parameters that live in one block.
 struct parameter_group {
@@ -140,8 +125,7 @@ class click_net {
   }
 
   /// Logits, (samples,), which live in `saved`. `dense` (samples, dense_features()); the vectors from `first_lookup` on are written.
-  template <execution Exec>
-  vector_view<float> forward(Exec const& exec, matrix_view<float const> dense, saved_type& saved) const {
+  vector_view<float> forward(host_exec const& exec, matrix_view<float const> dense, saved_type& saved) const {
     auto const samples = dense.rows();
     auto const all = vectors(saved);
     if (bottom_) bottom_->forward(exec, gemm_, dense, all.columns_from(0, dim()), saved.bottom);
@@ -154,8 +138,7 @@ class click_net {
 
   /// Gradients of the parameters into `gradient` (parameter_count(),), group after group; of the vectors into `saved`. `logit_gradient`
   /// (samples,) may be overwritten.
-  template <execution Exec>
-  void backward(Exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient) const {
+  void backward(host_exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient) const {
     auto const samples = logit_gradient.size();
     auto const bottom_size = bottom_parameter_count(), interaction_size = interaction_.parameters().size();
     auto const of_bottom = gradient.slice(0, bottom_size), of_interaction = gradient.slice(bottom_size, interaction_size),
@@ -172,7 +155,6 @@ class click_net {
 
  private:
   static std::int64_t count_vectors(click_model_options const& options, std::int64_t lookups) {
-    detail::check_choice("click_net", "sums", options.sums, shared_gradients::expanded);
     auto const vectors = lookups + (options.dense_features == 0 ? 0 : 1);
     if (vectors == 0) throw error(errc::invalid_argument, "click_net: neither dense features nor lookups");
     return vectors;

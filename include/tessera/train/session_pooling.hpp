@@ -82,6 +82,34 @@ Options with_dim(Options options, std::int64_t dim, random_seed seed, std::uint3
 
 }  // namespace detail
 
+/// Pools nothing: of models without groups of sequences.
+class no_pooling {
+ public:
+  struct options {};
+  struct saved {};
+  static constexpr std::string_view name = "none";
+  static constexpr bool uses_target = false;
+
+  /// @throws tessera::error invalid_argument, always.
+  no_pooling(host_exec const&, options const&, std::int64_t, random_seed, std::uint32_t) {
+    throw error(errc::invalid_argument, "no_pooling: a model without poolings has no groups of sequences");
+  }
+
+  static std::string describe(options const&) { return "none"; }
+  vector_view<float> parameters() const noexcept { return {}; }
+  std::vector<parameter_block> blocks(std::string_view) const { return {}; }
+  std::size_t bytes() const noexcept { return 0; }
+
+  template <gemm_policy Gemm>
+  void forward(host_exec const&, Gemm const&, shared_sequences, matrix_view<float const>, matrix_view<float>, saved&) const {}
+  template <gemm_policy Gemm>
+  void predict(host_exec const&, Gemm const&, shared_sequences, matrix_view<float const>, matrix_view<float>) const {}
+  template <gemm_policy Gemm>
+  void backward(host_exec const&, Gemm const&, saved&, matrix_view<float const>, vector_view<float>, matrix_view<float>,
+                matrix_view<float>) const {}
+};
+static_assert(session_pooling<no_pooling>);
+
 /// A transformer encoder over each distinct sequence; what it pools is expanded. Source: RecD, Section 5 (deduplicated compute).
 class encoder_pooling {
  public:

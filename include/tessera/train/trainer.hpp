@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -15,24 +16,19 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/for_each_index.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/embed/pooled_lookup_backward.hpp>
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
-#include <tessera/embed/row_order.hpp>
-#include <tessera/embed/update_rows.hpp>
 #include <tessera/nn/dense_optimizer.hpp>
 #include <tessera/nn/gradient_clipping.hpp>
 #include <tessera/nn/loss.hpp>
 #include <tessera/tensor/batch.hpp>
-#include <tessera/train/click_model.hpp>
+#include <tessera/train/click_net.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
 
 namespace detail {
 
-template <class O>
-using is_row_optimizer = std::bool_constant<row_optimizer<O>>;
 template <class O>
 using is_dense_optimizer = std::bool_constant<dense_optimizer<O>>;
 
@@ -54,10 +50,6 @@ struct judged<Fits, std::variant<Last>> {
 };
 
 }  // namespace detail
-
-/// An optimizer of rows, or a std::variant of some, of which one is chosen at run time.
-template <class O>
-concept row_optimizer_choice = row_optimizer<typename detail::judged<detail::is_row_optimizer, O>::type>;
 
 /// An optimizer of dense parameters, or a std::variant of some.
 template <class O>
@@ -82,21 +74,23 @@ struct trainer_options {
 /// Everything beside the model that a training run carries from step to step: gradients, dense optimizer states, what a forward saves.
 /// What grows with the batch comes from the memory of the execution of the step, which outlives the trainer; with an `arena` there a step
 /// allocates nothing once batches have stopped growing.
-template <class Model, row_optimizer_choice RowOptimizer, dense_optimizer_choice DenseOptimizer>
+template <class Model, dense_optimizer_choice DenseOptimizer>
 class trainer {
  public:
-  /// Refers to the model. Its tables were built for this kind of row optimizer.
+  using prepared_type = typename Model::source_type::prepared_type;
+  /// Whether gradients can be clipped and accumulated: those that the source hands out are `row_gradients`.
+  static constexpr bool sums_gradients = std::same_as<typename Model::source_type::gradients_type, row_gradients>;
+
+  /// Refers to the model, whose source updates its rows by optimizers of its own.
   /// @throws tessera::error invalid_argument for a clip_norm that is negative or NaN, or as `check_optimizer`.
-  trainer(host_exec const& exec, Model& model, RowOptimizer const& row_optimizer, DenseOptimizer const& dense_optimizer,
-          trainer_options const& options = {})
-      : model_(&model),
-        row_optimizers_(model.tables().size(), row_optimizer),
-        dense_optimizer_(dense_optimizer),
-        options_(options),
-        gradient_(exec, model.parameter_count()) {
+  trainer(host_exec const& exec, Model& model, DenseOptimizer const& dense_optimizer, trainer_options const& options = {})
+      : model_(&model), dense_optimizer_(dense_optimizer), options_(options), gradient_(exec, model.parameter_count()) {
     if (!(options.clip_norm >= 0)) throw error(errc::invalid_argument, "trainer: clip_norm", {{"clip_norm", options.clip_norm}});
-    check_optimizers();
-    for (auto const& group : model.groups())
+    if (!sums_gradients && options.clip_norm > 0)
+      throw error(errc::invalid_argument, "trainer: the source's gradients cannot be clipped", {{"clip_norm", options.clip_norm}});
+    check_dense_optimizer();
+    groups_ = model.groups();
+    for (auto const& group : groups_)
       with_optimizer(dense_optimizer_, [&](auto const& optimizer) { dense_states_.emplace_back(exec, group.values.size(), optimizer); });
   }
 
@@ -109,8 +103,7 @@ class trainer {
 
   Model& model() noexcept { return *model_; }
   Model const& model() const noexcept { return *model_; }
-  /// One a table, all of one kind; may change between steps, for a schedule or a rate of a table's own.
-  std::vector<RowOptimizer>& row_optimizers() noexcept { return row_optimizers_; }
+  /// Its rate may change between steps, as those of the source's optimizers may.
   DenseOptimizer& dense_optimizer() noexcept { return dense_optimizer_; }
 
   struct named_state {
@@ -120,32 +113,30 @@ class trainer {
   /// Of each group of dense parameters that is not empty.
   std::vector<named_state> dense_states() {
     std::vector<named_state> all;
-    auto const groups = model_->groups();
-    for (std::size_t g = 0; g < groups.size(); ++g)
-      if (!groups[g].values.empty()) all.push_back({groups[g].name, &dense_states_[g]});
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      if (!groups_[g].values.empty()) all.push_back({groups_[g].name, &dense_states_[g]});
     return all;
   }
 
   /// One step of binary cross entropy: forward, loss, backward, update. Returns the batch's mean loss before the update; `logits()` are
   /// those the loss was computed from: progressive metrics need no forward of their own. What was accumulated before is part of the step.
   /// @throws tessera::error invalid_argument as `check_optimizer`, and what the model throws.
-  template <execution Exec>
-  double step(Exec const& exec, batch_view const& batch) {
-    row_order unsorted;
-    return step(exec, batch, unsorted);
+  double step(host_exec const& exec, batch_view const& batch) {
+    prepared_type unprepared;
+    return step(exec, batch, unprepared);
   }
 
-  /// The same with what `sort_ahead` has made for the batch; `sorted` is then of no batch.
-  template <execution Exec>
-  double step(Exec const& exec, batch_view const& batch, row_order& sorted) {
-    check_optimizers();
-    if (options_.clip_norm > 0 || accumulated_ > 0) {
-      auto const loss = accumulate(exec, batch, 1, sorted);
-      update(exec);
-      return loss;
-    }
-    auto const loss = backward(exec, batch, 1, gradient_.view(), sorted);
-    with_row_optimizers(exec, [&](auto const& optimizers) { model_->update_rows(exec, saved_, optimizers); });
+  /// The same with what `sort_ahead` has made for the batch; `prepared` is then of no batch.
+  double step(host_exec const& exec, batch_view const& batch, prepared_type& prepared) {
+    check_dense_optimizer();
+    if constexpr (sums_gradients)
+      if (options_.clip_norm > 0 || accumulated_ > 0) {
+        auto const loss = accumulate(exec, batch, 1, prepared);
+        update(exec);
+        return loss;
+      }
+    auto const loss = backward(exec, batch, 1, gradient_.view(), prepared);
+    model_->update_rows(exec, saved_);
     update_dense(exec);
     return loss;
   }
@@ -154,18 +145,16 @@ class trainer {
   /// n samples in micro-batches of n_i takes n_i / n as the share of each, then `update`. Returns the mean loss of the micro-batch.
   /// Tables that evict rows need batches_in_flight of at least the number of micro-batches; @throws tessera::error out_of_range for a row
   /// that was evicted in between and went to another id; invalid_argument for a share that is negative or not finite.
-  template <execution Exec>
-  double accumulate(Exec const& exec, batch_view const& batch, float share = 1) {
-    row_order unsorted;
-    return accumulate(exec, batch, share, unsorted);
+  double accumulate(host_exec const& exec, batch_view const& batch, float share = 1) requires sums_gradients {
+    prepared_type unprepared;
+    return accumulate(exec, batch, share, unprepared);
   }
-  template <execution Exec>
-  double accumulate(Exec const& exec, batch_view const& batch, float share, row_order& sorted) {
+  double accumulate(host_exec const& exec, batch_view const& batch, float share, prepared_type& prepared) requires sums_gradients {
     if (!(share >= 0 && share <= std::numeric_limits<float>::max()))
       throw error(errc::invalid_argument, "trainer::accumulate: a share that is negative or not finite", {{"share", share}});
     bool const first = accumulated_ == 0;
     if (!first) gradient_of_batch_.resize(exec, gradient_.size());
-    auto const loss = backward(exec, batch, share, first ? gradient_.view() : gradient_of_batch_.view(), sorted);
+    auto const loss = backward(exec, batch, share, first ? gradient_.view() : gradient_of_batch_.view(), prepared);
     auto& rows = first ? row_gradients_ : row_gradients_of_batch_;
     model_->gradients_of_rows(exec, saved_, rows);
     if (!first) {
@@ -180,16 +169,15 @@ class trainer {
 
   /// Updates the model with what has been accumulated, clipped; that counts as one step. Nothing happens where nothing has been.
   /// @throws tessera::error invalid_argument as `check_optimizer`; then nothing has changed.
-  template <execution Exec>
-  void update(Exec const& exec) {
+  void update(host_exec const& exec) requires sums_gradients {
     if (accumulated_ == 0) return;
-    check_optimizers();
-    accumulated_ = 0;
+    check_dense_optimizer();
     if (options_.clip_norm > 0) {
       vector_view<float> const gradients[] = {gradient_.view(), row_gradients_.values()};
       clip_global_norm(exec, {gradients, 2}, static_cast<double>(options_.clip_norm));
     }
-    with_row_optimizers(exec, [&](auto const& optimizers) { tessera::update_rows(exec, model_->tables(), row_gradients_, optimizers); });
+    model_->source().apply(exec, row_gradients_);
+    accumulated_ = 0;
     update_dense(exec);
   }
 
@@ -203,18 +191,14 @@ class trainer {
  private:
   static constexpr std::int64_t parameters_per_piece = 1 << 14;
 
-  // Rates may change between steps.
-  void check_optimizers() const {
-    auto const check = [](auto const& optimizer) { check_optimizer(optimizer); };
-    for (auto const& of_table : row_optimizers_) with_optimizer(of_table, check);
-    with_optimizer(dense_optimizer_, check);
+  // Its rate may have changed since the last step. The source looks at its own.
+  void check_dense_optimizer() const {
+    with_optimizer(dense_optimizer_, [](auto const& optimizer) { check_optimizer(optimizer); });
   }
 
   // Forward, loss and backward down to the pooled vectors; the loss counts `share` times.
-  template <execution Exec>
-  double backward(Exec const& exec, batch_view const& batch, float share, vector_view<float> gradient, row_order& sorted) {
-    auto const logits = model_->forward(exec, batch, saved_);
-    model_->use_order(saved_, sorted);
+  double backward(host_exec const& exec, batch_view const& batch, float share, vector_view<float> gradient, prepared_type& prepared) {
+    auto const logits = model_->forward(exec, batch, saved_, prepared);
     logit_gradient_.resize(exec, logits.size());
     auto const of_logits = logit_gradient_.view();
     auto const loss = bce_with_logits(exec, logits, batch.labels, of_logits, batch.weights);
@@ -223,43 +207,20 @@ class trainer {
     return loss;
   }
 
-  template <execution Exec>
-  void update_dense(Exec const& exec) {
-    auto const groups = model_->groups();
+  void update_dense(host_exec const& exec) {
     std::int64_t first = 0;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      auto const gradient = std::as_const(gradient_).view().slice(first, groups[g].values.size());
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      auto const gradient = std::as_const(gradient_).view().slice(first, groups_[g].values.size());
       first += gradient.size();
       with_optimizer(dense_optimizer_,
-                     [&](auto const& optimizer) { dense_update(exec, groups[g].values, gradient, dense_states_[g], optimizer); });
-    }
-  }
-
-  // Calls f with the tables' optimizers, as a container of their own type.
-  template <execution Exec, class F>
-  void with_row_optimizers(Exec const& exec, F const& f) {
-    if constexpr (row_optimizer<RowOptimizer>) {
-      f(row_optimizers_);
-    } else {
-      std::visit(
-          [&](auto const& first) {
-            buffer<std::remove_cvref_t<decltype(first)>> chosen(exec, static_cast<std::int64_t>(row_optimizers_.size()));
-            for (std::int64_t t = 0; t < chosen.size(); ++t) {
-              auto const* const of_table = std::get_if<std::remove_cvref_t<decltype(first)>>(&row_optimizers_[static_cast<std::size_t>(t)]);
-              if (of_table == nullptr)
-                throw error(errc::incompatible, "trainer: tables with optimizers of different kinds", {{"table", t}});
-              chosen[t] = *of_table;
-            }
-            f(chosen);
-          },
-          row_optimizers_.front());
+                     [&](auto const& optimizer) { dense_update(exec, groups_[g].values, gradient, dense_states_[g], optimizer); });
     }
   }
 
   Model* model_;
-  std::vector<RowOptimizer> row_optimizers_;
   DenseOptimizer dense_optimizer_;
   trainer_options options_;
+  std::vector<parameter_group> groups_;              // the model's, which stay where they are
   std::vector<dense_optimizer_state> dense_states_;  // of each group
   typename Model::saved_type saved_;
   buffer<float> logit_gradient_;

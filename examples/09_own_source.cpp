@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+
+// Vectors of one's own under our model and trainer: a map from words to vectors, updated by plain SGD.
+
+#include <cstdio>
+#include <map>
+#include <random>
+#include <vector>
+
+#include <tessera/tessera.hpp>
+
+class map_source {
+ public:
+  using execution_type = tessera::host_exec;
+  using saved_type = tessera::batch_view;  // of a batch, from begin to finish_backward
+  using prepared_type = int;               // nothing is made ahead
+  using gradients_type = std::map<std::int64_t, std::vector<float>>;
+
+  tessera::vector_view<tessera::embedding_output const> outputs() const { return outputs_; }
+
+  void begin(execution_type const&, tessera::batch_view const& batch, saved_type& saved) { saved = batch; }
+  void begin(execution_type const&, tessera::batch_view const& batch, saved_type& saved, prepared_type&) { saved = batch; }
+  void finish(execution_type const& exec, saved_type& saved, tessera::vector_view<tessera::matrix_view<float> const> out) {
+    predict(exec, saved, out);
+  }
+  void predict(execution_type const&, tessera::batch_view const& batch, tessera::vector_view<tessera::matrix_view<float> const> out) const {
+    auto const bags = batch.sparse.key(0);
+    for (std::int64_t sample = 0; sample < bags.rows; ++sample)
+      for (std::int64_t c = 0; c < dim; ++c) {
+        out[0](sample, c) = 0;
+        for (auto const id : bags.row(sample)) out[0](sample, c) += vector_of(id)[static_cast<std::size_t>(c)];
+      }
+  }
+  void begin_backward(execution_type const&, saved_type& saved, tessera::vector_view<tessera::matrix_view<float const> const> gradients) {
+    sum_.clear();
+    auto const bags = saved.sparse.key(0);
+    for (std::int64_t sample = 0; sample < bags.rows; ++sample)
+      for (auto const id : bags.row(sample)) {
+        auto& sum = sum_.try_emplace(id, dim, 0.0F).first->second;
+        for (std::int64_t c = 0; c < dim; ++c) sum[static_cast<std::size_t>(c)] += gradients[0](sample, c);
+      }
+  }
+  void finish_backward(execution_type const& exec, saved_type&) { apply(exec, sum_); }
+  void gradients(execution_type const&, saved_type const&, gradients_type& sum) const { sum = sum_; }
+  void apply(execution_type const&, gradients_type const& sum) {
+    for (auto const& [id, gradient] : sum) {
+      auto& vector = vectors_.try_emplace(id, vector_of(id)).first->second;
+      for (std::size_t c = 0; c < dim; ++c) vector[c] -= 0.5F * gradient[c];
+    }
+  }
+  void prepare(execution_type const&, tessera::batch_view const&, prepared_type&) const {}
+  tessera::table_parts parts() { return {}; }  // not in checkpoints
+  std::size_t bytes() const { return vectors_.size() * dim * sizeof(float); }
+
+ private:
+  static constexpr std::int64_t dim = 8;
+
+  std::vector<float> vector_of(std::int64_t id) const {
+    if (auto const found = vectors_.find(id); found != vectors_.end()) return found->second;
+    std::mt19937 random(static_cast<unsigned>(id));
+    std::vector<float> fresh(dim);
+    for (auto& x : fresh) x = std::uniform_real_distribution<float>(-0.1F, 0.1F)(random);
+    return fresh;
+  }
+
+  std::vector<tessera::embedding_output> outputs_{{.name = "words", .width = dim, .key = 0}};
+  std::map<std::int64_t, std::vector<float>> vectors_;
+  gradients_type sum_;
+};
+
+int main() {
+  tessera::serial_team team;
+  tessera::system_memory memory;
+  tessera::host_exec const exec(team, memory);
+  tessera::dlrm<map_source, tessera::eigen_gemm> model(exec, {.top_hidden = {8}}, map_source());
+  tessera::trainer run(exec, model, tessera::adam{.learning_rate = 0.02F});
+
+  // A sample is a hit where one of its words is 3.
+  auto const words = tessera::keyed_jagged<>::from_rows(exec, {{"words", {{1, 3}, {2}, {3}, {4, 5}}}});
+  std::vector<float> const labels{1, 0, 1, 0};
+  tessera::batch_view const batch{{nullptr, 4, 0}, labels, words.view(), {}};
+  for (int step = 1; step <= 60; ++step) {
+    auto const loss = run.step(exec, batch);
+    if (step % 20 == 0) std::printf("step %d loss %.4f\n", step, loss);
+  }
+}

@@ -1,5 +1,0 @@
-// SPDX-FileCopyrightText: Tessera contributors
-// SPDX-License-Identifier: Apache-2.0
-#include "../support/training_run.hpp"
-
-template void examples::run_job<float>(examples::click_job const&);
