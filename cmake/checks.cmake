@@ -16,6 +16,7 @@ tessera_check(format ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJ
 tessera_check(tidy ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/tidy"
               -D "SYSTEM_INCLUDES=$<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>"
               -P "${PROJECT_SOURCE_DIR}/cmake/check_tidy.cmake")
+set_tests_properties(checks/tidy PROPERTIES COST 30)
 tessera_check(readme ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_readme.cmake")
 tessera_check(readme_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/readme_selftest"
               -P "${PROJECT_SOURCE_DIR}/cmake/check_readme_selftest.cmake")
@@ -50,7 +51,7 @@ function(tessera_check_consumer name)
                 -D "GENERATOR=${CMAKE_GENERATOR}" -D "VENDOR_DIR=${TESSERA_VENDOR_DIR}"
                 -D "EIGEN_INSTALLED=${Eigen3_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_consumer.cmake")
   # Some compile the umbrella: minutes, should the machine be busy.
-  set_tests_properties(checks/consumer_${name} PROPERTIES TIMEOUT 600)
+  set_tests_properties(checks/consumer_${name} PROPERTIES TIMEOUT 600 COST 50)
 endfunction()
 foreach(way IN ITEMS find_package fetch_content add_subdirectory)
   tessera_check_consumer(${way} -D WAY=${way} -D FILES=OFF -D SMALL=ON -D "COMPILER=${CMAKE_CXX_COMPILER}")

@@ -5,7 +5,9 @@
 // training, evaluation, checkpoints.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -64,19 +66,26 @@ void check_sense(CLI::App& app, settings& s) {
     if (s.model != "dcn" && app.get_option(option)->count() > 0) refuse(option, "only a dcn has cross layers");
   if (s.lr_schedule != "constant" && s.decay_steps == 0) refuse("--lr-schedule", s.lr_schedule + " needs --decay-steps");
   if (s.lr_schedule == "constant" && (s.decay_start > 0 || s.decay_steps > 0)) refuse("--decay-steps", "needs another --lr-schedule");
-  if ((s.lr_schedule != "constant" || s.warmup_steps > 0) && (s.optimizer == "ftrl" || s.embedding_optimizer == "ftrl"))
+  set_own_tables(app, s);
+  bool const any_ftrl =
+      s.optimizer == "ftrl" || s.embedding_optimizer == "ftrl" ||
+      std::any_of(s.own_tables.begin(), s.own_tables.end(), [](auto const& own) { return own.second.embedding_optimizer == "ftrl"; });
+  if ((s.lr_schedule != "constant" || s.warmup_steps > 0) && any_ftrl)
     refuse(s.warmup_steps > 0 ? "--warmup-steps" : "--lr-schedule", "ftrl computes weights anew from sums made at one rate");
   if (!s.progressive) return;
   if (app.get_option("--epochs")->count() == 0) s.epochs = 1;
   if (s.epochs != 1) refuse("--progressive", "after one epoch no batch is new: --epochs 1");
 }
 
+/// Of hashed tables: as good as no bound, so that no two categories share an id.
+constexpr std::int64_t any_id = std::int64_t{1} << 62;
+
 /// Reads the training data and, where no checkpoint has it, fits the preprocessing.
 void read_training_data(click_job& j) {
   tessera::preprocessing_options const options{.dense = j.s.dense == "log" ? tessera::dense_scaling::log : tessera::dense_scaling::standard,
                                                .dense_as_category = j.s.dense_as_category == "on",
                                                .min_count = j.s.min_count,
-                                               .hash_size = j.s.hash_size,
+                                               .hash_size = j.s.hash_table > 0 ? any_id : j.s.hash_size,
                                                .vocabulary_limit = j.s.vocabulary_limit};
   if (j.preprocess) {
     j.train.emplace(j.exec, j.s.train);

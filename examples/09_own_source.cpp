@@ -3,6 +3,7 @@
 
 // Vectors of one's own under our model and trainer: a map from words to vectors, updated by plain SGD.
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <random>
@@ -19,35 +20,26 @@ class map_source {
 
   tessera::vector_view<tessera::embedding_output const> outputs() const { return outputs_; }
 
-  void begin(execution_type const&, tessera::batch_view const& batch, saved_type& saved) { saved = batch; }
-  void begin(execution_type const&, tessera::batch_view const& batch, saved_type& saved, prepared_type&) { saved = batch; }
+  void begin(execution_type const&, tessera::batch_view const& batch, saved_type& saved, auto&...) { saved = batch; }
   void finish(execution_type const& exec, saved_type& saved, tessera::vector_view<tessera::matrix_view<float> const> out) {
     predict(exec, saved, out);
   }
   void predict(execution_type const&, tessera::batch_view const& batch, tessera::vector_view<tessera::matrix_view<float> const> out) const {
-    auto const bags = batch.sparse.key(0);
-    for (std::int64_t sample = 0; sample < bags.rows; ++sample)
-      for (std::int64_t c = 0; c < dim; ++c) {
-        out[0](sample, c) = 0;
-        for (auto const id : bags.row(sample)) out[0](sample, c) += vector_of(id)[static_cast<std::size_t>(c)];
-      }
+    for (std::int64_t sample = 0; sample < batch.samples(); ++sample) {
+      std::fill_n(out[0].row(sample), dim, 0.0F);
+      for (auto const id : batch.sparse.key(0).row(sample)) add(out[0].row(sample), vector_of(id).data());
+    }
   }
   void begin_backward(execution_type const&, saved_type& saved, tessera::vector_view<tessera::matrix_view<float const> const> gradients) {
     sum_.clear();
-    auto const bags = saved.sparse.key(0);
-    for (std::int64_t sample = 0; sample < bags.rows; ++sample)
-      for (auto const id : bags.row(sample)) {
-        auto& sum = sum_.try_emplace(id, dim, 0.0F).first->second;
-        for (std::int64_t c = 0; c < dim; ++c) sum[static_cast<std::size_t>(c)] += gradients[0](sample, c);
-      }
+    for (std::int64_t sample = 0; sample < saved.samples(); ++sample)
+      for (auto const id : saved.sparse.key(0).row(sample))
+        add(sum_.try_emplace(id, dim, 0.0F).first->second.data(), gradients[0].row(sample));
   }
   void finish_backward(execution_type const& exec, saved_type&) { apply(exec, sum_); }
   void gradients(execution_type const&, saved_type const&, gradients_type& sum) const { sum = sum_; }
   void apply(execution_type const&, gradients_type const& sum) {
-    for (auto const& [id, gradient] : sum) {
-      auto& vector = vectors_.try_emplace(id, vector_of(id)).first->second;
-      for (std::size_t c = 0; c < dim; ++c) vector[c] -= 0.5F * gradient[c];
-    }
+    for (auto const& [id, gradient] : sum) add(vectors_.try_emplace(id, vector_of(id)).first->second.data(), gradient.data(), -0.5F);
   }
   void prepare(execution_type const&, tessera::batch_view const&, prepared_type&) const {}
   tessera::table_parts parts() { return {}; }  // not in checkpoints
@@ -56,6 +48,9 @@ class map_source {
  private:
   static constexpr std::int64_t dim = 8;
 
+  static void add(float* sum, float const* vector, float factor = 1) {
+    for (std::int64_t c = 0; c < dim; ++c) sum[c] += factor * vector[c];
+  }
   std::vector<float> vector_of(std::int64_t id) const {
     if (auto const found = vectors_.find(id); found != vectors_.end()) return found->second;
     std::mt19937 random(static_cast<unsigned>(id));

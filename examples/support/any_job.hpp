@@ -28,9 +28,9 @@ namespace examples {
 using nlohmann::json;
 
 /// What every run has. One of a kind of data also has
-/// - `train_rows()`, `test_rows()`, `train_fingerprint()`, `table_name(t)`;
+/// - `train_rows()`, `test_rows()`, `train_fingerprint()`; `features()`: the name of each table's;
 /// - `train_reader()`, `test_reader()`, and `ahead(model)`: what is prepared of a batch that is read ahead;
-/// - `make_model<Model>(row optimizer)`; `save_data(folder)`: what of the data a checkpoint keeps.
+/// - `make_model<Model>()`; `save_data(folder)`: what of the data a checkpoint keeps.
 struct any_job {
   settings const& s;
   tessera::host_exec exec;
@@ -48,11 +48,21 @@ typename Interaction::options interaction_options(settings const& s) {
   return options;
 }
 
+/// "dim 16", or the least and the most.
+inline std::string dims_of(tessera::local_tables const& tables) {
+  auto least = tables.table(0).dim, most = least;
+  for (std::int64_t t = 1; t < tables.table_count(); ++t) {
+    least = std::min(least, tables.table(t).dim);
+    most = std::max(most, tables.table(t).dim);
+  }
+  return "dim " + std::to_string(least) + (least == most ? "" : " to " + std::to_string(most));
+}
+
 template <class Model>
 void print_model(Model const& model, std::int64_t dense_features) {
-  std::printf("model: %s, %lld tables of dim %lld (%.2f MB with optimizer state), %lld dense parameters\n",
+  std::printf("model: %s, %lld tables of %s (%.2f MB with optimizer state), %lld dense parameters\n",
               dense_features == 0 ? "no dense features, no bottom MLP" : (std::to_string(dense_features) + " dense features").c_str(),
-              static_cast<long long>(model.source().table_count()), static_cast<long long>(model.dim()),
+              static_cast<long long>(model.source().table_count()), dims_of(model.source()).c_str(),
               static_cast<double>(model.source().bytes()) / 1e6, static_cast<long long>(model.parameter_count()));
 }
 
@@ -105,8 +115,9 @@ template <class Job, class Trainer>
 void check_state(Job const& j, Trainer& run, std::int64_t step) {
   using tessera::row_plane;
   auto const parts = run.model().source().parts();
+  auto const features = j.features();
   for (std::size_t t = 0; t < parts.size(); ++t) {
-    auto const of_table = " of table " + j.table_name(static_cast<std::int64_t>(t));
+    auto const of_table = " of table " + features[t];
     auto const& part = *parts[t];
     check_converges(j.s, step, "a weight" + of_table,
                     all_finite(j.exec, part, row_plane::step) && all_finite(j.exec, part, row_plane::weights));
@@ -142,7 +153,7 @@ json test(Job const& j, Model const& model, std::int64_t step, bool last, tesser
 
 template <class Model, class Job>
 void evaluate_only(Job const& j) {
-  auto model = j.template make_model<Model>(decaying<tessera::sgd>{});
+  auto model = j.template make_model<Model>();
   tessera::load_model(j.exec, *j.start, model);
   j.metrics.begin();
   auto const result = test(j, model, j.start->state.step, true);

@@ -24,7 +24,11 @@ struct click_job : any_job {
   std::int64_t train_rows() const { return train->rows(); }
   std::int64_t test_rows() const { return test->rows(); }
   std::uint32_t train_fingerprint() const { return train->fingerprint(); }
-  std::string table_name(std::int64_t table) const { return preprocess->sparse_name(table); }
+  std::vector<std::string> features() const {
+    std::vector<std::string> names;
+    for (std::int64_t f = 0; f < preprocess->sparse_features(); ++f) names.push_back(preprocess->sparse_name(f));
+    return names;
+  }
 
   tessera::batch_reader train_reader() const {
     return {exec, *train, *preprocess, {.batch_size = s.batch_size, .seed = tessera::random_seed{s.seed}, .shuffle = !s.progressive}};
@@ -40,18 +44,27 @@ struct click_job : any_job {
   }
 
   template <class Model>
-  Model make_model(row_optimizer_choice const& choice) const {
+  Model make_model() const {
     using interaction = typename Model::interaction_type;
-    bool const has_weights = std::is_same_v<interaction, tessera::factorization>;  // of first order, behind the factors
+    auto const weight = std::is_same_v<interaction, tessera::factorization> ? 1 : 0;  // of first order, behind the factors
+    auto const names = features();
+    check_own_tables(s, names);
     tessera::table_list tables;
-    std::vector<tessera::table_feature> features;
-    for (std::int64_t f = 0; f < preprocess->sparse_features(); ++f) {
-      auto const table = add_table(*this, tables, s.embedding_dim + (has_weights ? 1 : 0), preprocess->id_count(f), choice);
-      features.push_back({.name = preprocess->sparse_name(f), .table = table});
+    std::vector<tessera::table_feature> inputs;
+    for (std::size_t f = 0; f < names.size(); ++f) {
+      auto const dim = s.of_table(names[f]).embedding_dim + weight;
+      auto const table = add_table(*this, tables, names[f], dim, preprocess->id_count(static_cast<std::int64_t>(f)));
+      inputs.push_back({.name = names[f], .table = table});
     }
     auto const dense = preprocess->dense_features();
-    Model model(exec, {.dense_features = dense, .bottom_hidden = s.bottom, .top_hidden = s.top, .seed = tessera::random_seed{s.seed}},
-                {std::move(tables), std::move(features)}, interaction_options<interaction>(s));
+    Model model(exec,
+                {.dense_features = dense,
+                 .bottom_hidden = s.bottom,
+                 .top_hidden = s.top,
+                 .seed = tessera::random_seed{s.seed},
+                 .dim = s.embedding_dim + weight,
+                 .projects = true},
+                {std::move(tables), std::move(inputs)}, interaction_options<interaction>(s));
     print_model(model, dense);
     return model;
   }

@@ -94,47 +94,33 @@ inline void add_widths(CLI::App& app, std::string const& name, std::vector<std::
   app.add_option_function<std::string>(name, read, what)->type_name(width.get_description() + ",...")->default_str(joined(widths));
 }
 
-inline void declare_model(CLI::App& app, settings& s) {
-  app.add_option("--model", s.model, "Model")->check(CLI::IsMember({"dlrm", "dcn", "deepfm"}))->capture_default_str();
+/// The JSON of --tables: of a file, or, where it begins as an object does, itself.
+inline std::string read_tables(std::string const& given) {
+  return (given.starts_with('{') ? tessera::parse_json(given, "--tables") : tessera::read_json(given)).dump();
+}
+
+/// Of every table, or of one feature's.
+inline void declare_table(CLI::App& app, table_settings& s) {
   app.add_option("--embedding-dim", s.embedding_dim, "Elements of an embedding row; DeepFM adds a first-order weight")
       ->transform(integer(std::int64_t{1}, std::int64_t{1} << 16))
-      ->capture_default_str();
-  add_widths(app, "--bottom", s.bottom,
-             "Hidden layers of the bottom MLP; the embedding dim is appended. Without numbers in the data there is no such MLP");
-  add_widths(app, "--top", s.top, "Hidden layers of the top MLP; 1 is appended");
-  auto* const hash = app.add_option("--hash-size", s.hash_size,
-                                    "Hash categories to so many rows a table instead of a vocabulary; ids of Parquet files always, "
-                                    "to 100000 unless this says otherwise")
-                         ->transform(integer(std::int64_t{1}, most_rows));
-  app.add_option("--min-count", s.min_count, "Values seen fewer times in training share a row")
-      ->transform(integer(std::int64_t{1}, tessera::most_counted))
-      ->capture_default_str()
-      ->excludes(hash);
-  app.add_option("--vocabulary-limit", s.vocabulary_limit, "At most so many values a column, the most frequent, in bounded memory; 0: all")
-      ->transform(integer(std::int64_t{0}, most_rows))
-      ->capture_default_str()
-      ->excludes(hash);
-  app.add_option("--dense", s.dense, "log: ln(x + 1); standard: mean 0, deviation 1, of TSV alone; stored: as it is, of Parquet alone")
-      ->check(CLI::IsMember({"log", "standard", "stored"}))
-      ->capture_default_str();
-  app.add_option("--dense-as-category", s.dense_as_category, "Integers are categories too")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str();
-  app.add_option("--embedding-init", s.embedding_init, "Rows start uniform in ±X; rows: X = 1/sqrt(rows of the table)")
-      ->check(number_or("rows", most_rate))
-      ->capture_default_str();
-  app.add_option("--cross-layers", s.cross_layers, "Cross layers of a DCN")
-      ->transform(integer(std::int64_t{0}, most_cross_width))
-      ->capture_default_str();
-  app.add_option("--cross-rank", s.cross_rank, "Rank of their matrices; 0: full")
-      ->transform(integer(std::int64_t{0}, most_cross_width))
       ->capture_default_str();
   app.add_option("--row-format", s.row_format, "How embedding rows are stored; all but fp32 are rounded stochastically")
       ->check(CLI::IsMember({"fp32", "fp16", "bf16", "int8"}))
       ->capture_default_str();
-}
-
-inline void declare_training(CLI::App& app, settings& s) {
+  app.add_option("--hash-table", s.hash_table,
+                 "Any id instead of a vocabulary: a row appears when its id does, at most so many a table; 0: one for each id")
+      ->transform(integer(std::int64_t{0}, most_rows))
+      ->capture_default_str();
+  app.add_option("--admit", s.admit, "Of hashed tables: an id gets a row in the batch in which it is seen for so many-th time")
+      ->transform(integer(std::int64_t{1}, tessera::most_counted))
+      ->capture_default_str();
+  app.add_option("--evict", s.evict,
+                 "Of hashed tables that are full: which row makes room, the one not used for longest, the least used, none")
+      ->check(CLI::IsMember({"lru", "lfu", "none"}))
+      ->capture_default_str();
+  app.add_option("--embedding-init", s.embedding_init, "Rows start uniform in ±X; rows: X = 1/sqrt(rows of the table)")
+      ->check(number_or("rows", most_rate))
+      ->capture_default_str();
   app.add_option("--embedding-optimizer", s.embedding_optimizer, "Optimizer of the embedding rows")
       ->check(CLI::IsMember({"sgd", "momentum", "rowwise-adagrad", "adagrad", "adam", "rowwise-adam", "ftrl"}))
       ->capture_default_str();
@@ -142,6 +128,49 @@ inline void declare_training(CLI::App& app, settings& s) {
   app.add_option("--embedding-weight-decay", s.embedding_weight_decay, "Share of itself that a touched row's gradient grows by")
       ->transform(number(most_decay, true))
       ->capture_default_str();
+}
+
+inline void declare_model(CLI::App& app, settings& s) {
+  declare_table(app, s);
+  app.add_option_function<std::string>(
+         "--tables", [&s](std::string const& given) { s.tables = read_tables(given); },
+         "What features have of their own: {feature: {option: value, …}, …} with the options from --embedding-dim to "
+         "--embedding-weight-decay, as {\"category 1\": {\"row-format\": \"int8\"}}")
+      ->type_name("FILE.json");
+  app.add_option("--model", s.model, "Model")->check(CLI::IsMember({"dlrm", "dcn", "deepfm"}))->capture_default_str();
+  add_widths(app, "--bottom", s.bottom,
+             "Hidden layers of the bottom MLP; the embedding dim is appended. Without numbers in the data there is no such MLP");
+  add_widths(app, "--top", s.top, "Hidden layers of the top MLP; 1 is appended");
+  auto* const hash = app.add_option("--hash-size", s.hash_size,
+                                    "Hash categories to so many rows a table instead of a vocabulary; ids of Parquet files always, "
+                                    "to 100000 unless this says otherwise")
+                         ->transform(integer(std::int64_t{1}, most_rows))
+                         ->excludes("--hash-table");
+  app.add_option("--min-count", s.min_count, "Values seen fewer times in training share a row")
+      ->transform(integer(std::int64_t{1}, tessera::most_counted))
+      ->capture_default_str()
+      ->excludes(hash)
+      ->excludes("--hash-table");
+  app.add_option("--vocabulary-limit", s.vocabulary_limit, "At most so many values a column, the most frequent, in bounded memory; 0: all")
+      ->transform(integer(std::int64_t{0}, most_rows))
+      ->capture_default_str()
+      ->excludes(hash)
+      ->excludes("--hash-table");
+  app.add_option("--dense", s.dense, "log: ln(x + 1); standard: mean 0, deviation 1, of TSV alone; stored: as it is, of Parquet alone")
+      ->check(CLI::IsMember({"log", "standard", "stored"}))
+      ->capture_default_str();
+  app.add_option("--dense-as-category", s.dense_as_category, "Integers are categories too")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
+  app.add_option("--cross-layers", s.cross_layers, "Cross layers of a DCN")
+      ->transform(integer(std::int64_t{0}, most_cross_width))
+      ->capture_default_str();
+  app.add_option("--cross-rank", s.cross_rank, "Rank of their matrices; 0: full")
+      ->transform(integer(std::int64_t{0}, most_cross_width))
+      ->capture_default_str();
+}
+
+inline void declare_training(CLI::App& app, settings& s) {
   app.add_option("--optimizer", s.optimizer, "Optimizer of the dense parameters")
       ->check(CLI::IsMember({"sgd", "momentum", "adagrad", "adam", "ftrl"}))
       ->capture_default_str();
@@ -266,7 +295,41 @@ inline void check_kind(CLI::App& app, settings& s) {
   if (!given("--dense")) s.dense = "stored";
   if (s.dense == "standard") refuse("--dense", "standard: of TSV files alone");
   if (s.model == "deepfm") refuse("--model", "deepfm: of TSV files alone");
-  if (s.row_format != "fp32") refuse("--row-format", s.row_format + ": of TSV files alone");
+}
+
+/// Reads what --tables says, once it is known what a checkpoint says, and refuses what no table can be.
+inline void set_own_tables(CLI::App& app, settings& s) {
+  auto const refuse = [](std::string const& what, std::string const& why, std::vector<tessera::error_value> fields) {
+    throw tessera::error(tessera::errc::invalid_argument, what + ": " + why, std::move(fields));
+  };
+  bool any_hashed = s.hash_table > 0;
+  auto const features = s.tables.empty() ? nlohmann::json::object() : nlohmann::json::parse(s.tables);
+  for (auto const& [feature, options] : features.items()) {
+    table_settings own = s;
+    CLI::App of_table;
+    declare_table(of_table, own);
+    if (!options.is_object()) refuse("option --tables", "options of a feature are an object", {{"feature", feature}});
+    for (auto const& [name, value] : options.items()) {
+      auto* const option = of_table.get_option_no_throw("--" + name);
+      if (option == nullptr || name == "help")
+        refuse("option --tables", "no such option of a table", {{"feature", feature}, {"option", name}});
+      try {
+        option->add_result(value.is_string() ? value.get<std::string>() : value.dump());
+        option->run_callback();
+      } catch (CLI::Error const& e) {
+        refuse("option --tables", e.what(), {{"feature", feature}});
+      }
+    }
+    auto const refuse_table = [&](char const* why) { refuse("option --tables", why, {{"feature", feature}}); };
+    if (s.model == "deepfm" && own.embedding_dim != s.embedding_dim) refuse_table("all tables of a deepfm have one dim");
+    if (s.hash_table > 0 && own.hash_table == 0) refuse_table("with --hash-table ids have no bound, and no table a row for each");
+    if (own.hash_table == 0 && (options.contains("admit") || options.contains("evict")))
+      refuse_table("only a hashed table admits and evicts");
+    any_hashed = any_hashed || own.hash_table > 0;
+    s.own_tables.insert_or_assign(feature, std::move(own));
+  }
+  for (char const* const option : {"--admit", "--evict"})
+    if (!any_hashed && app.get_option(option)->count() > 0) throw CLI::ValidationError(option, "of a --hash-table alone");
 }
 
 /// Settings that the command line does not give become the checkpoint's, checked as if it gave them; those that it gives must agree,
@@ -275,8 +338,10 @@ inline void adopt(CLI::App& app, nlohmann::json const& kept, settings& s, std::s
   if (kept.contains("sparse-columns") != s.reads_parquet())
     throw tessera::error(tessera::errc::incompatible, "option --test: the checkpoint is of a run on files of the other kind",
                          {{"test", s.test}, {"checkpoint", s.reads_parquet() ? "TSV" : "Parquet"}});
+  // Checkpoints from before there were hashed tables have no word of these.
+  nlohmann::json const before{{"tables", ""}, {"hash-table", 0}, {"admit", 1}, {"evict", "lru"}};
   for_each_kept(s, [&](std::string const& name, auto& value, bool may_change) {
-    auto const& of_checkpoint = tessera::json_field(kept, name, file);
+    auto const& of_checkpoint = tessera::json_field(before.contains(name) && !kept.contains(name) ? before : kept, name, file);
     auto* const option = app.get_option("--" + name);
     if (nlohmann::json(value) == of_checkpoint) return;
     bool const given = option->count() > 0;

@@ -22,7 +22,7 @@ using row_optimizer_choice =
                  decaying<tessera::adam>, decaying<tessera::rowwise_adam>, decaying<tessera::ftrl>>;
 using dense_optimizer_choice = std::variant<tessera::sgd, tessera::momentum_sgd, tessera::adagrad, tessera::adam, tessera::ftrl>;
 
-inline row_optimizer_choice choose_row_optimizer(settings const& s) {
+inline row_optimizer_choice choose_row_optimizer(table_settings const& s) {
   auto const rate = s.embedding_lr, decay = s.embedding_weight_decay;
   if (s.embedding_optimizer == "sgd") return decaying<tessera::sgd>{{rate}, decay};
   if (s.embedding_optimizer == "momentum") return decaying<tessera::momentum_sgd>{{rate}, decay};
@@ -41,19 +41,19 @@ inline dense_optimizer_choice choose_dense_optimizer(settings const& s) {
   return tessera::adam{s.lr};
 }
 
-/// Gives the optimizers of all tables, which are of this choice's kind, a rate. In train_ctr/tables.cpp.
-void set_row_learning_rate(tessera::local_tables& tables, row_optimizer_choice const& choice, float rate);
+/// Gives the optimizer of each table this share of its rate; `features`: of each table. In train_ctr/tables.cpp.
+void set_row_learning_rates(settings const& s, tessera::local_tables& tables, std::vector<std::string> const& features, float share);
 
 /// Sets the rates of the step about to be taken.
 template <class Trainer>
-void set_learning_rates(settings const& s, Trainer& run, tessera::step_count step) {
+void set_learning_rates(settings const& s, std::vector<std::string> const& features, Trainer& run, tessera::step_count step) {
   bool const falls = s.lr_schedule != "constant";
   if (!falls && s.warmup_steps == 0) return;
   tessera::polynomial_decay shape{.rate = 1, .power = s.lr_schedule == "linear" ? 1.0F : 2.0F, .end_rate = falls ? 0.0F : 1.0F};
   shape.start = s.decay_start;
   shape.steps = s.decay_steps;
   auto const share = tessera::warm_up{shape, s.warmup_steps}(step);
-  set_row_learning_rate(run.model().source(), choose_row_optimizer(s), share * s.embedding_lr);
+  set_row_learning_rates(s, run.model().source(), features, share);
   tessera::with_optimizer(run.dense_optimizer(), [&](auto& optimizer) { tessera::set_learning_rate(optimizer, share * s.lr); });
 }
 

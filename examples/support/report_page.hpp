@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -22,29 +23,37 @@ namespace examples {
 class access_counts {
  public:
   template <class Model>
-  explicit access_counts(Model const& model) {
+  explicit access_counts(Model& model) {
     for (auto const& output : model.source().outputs()) tables_.push_back(output.table);  // one a key
-    for (std::int64_t t = 0; t < model.source().table_count(); ++t)
-      counts_.emplace_back(static_cast<std::size_t>(model.source().table(t).rows));
+    for (auto const& part : model.source().parts())
+      counts_.push_back(
+          {part->slots_are_ids(), std::vector<std::int64_t>(part->slots_are_ids() ? static_cast<std::size_t>(part->rows()) : 0), {}});
   }
 
   void add(tessera::batch_view const& batch) {
     for (std::int64_t key = 0; key < batch.sparse.keys; ++key) {
       auto& counts = counts_[static_cast<std::size_t>(tables_[static_cast<std::size_t>(key)])];
-      for (auto const id : batch.sparse.key(key).all_values()) ++counts[static_cast<std::size_t>(id)];
+      for (auto const id : batch.sparse.key(key).all_values())
+        ++(counts.has_all ? counts.all[static_cast<std::size_t>(id)] : counts.seen[id]);
     }
   }
 
-  /// The counts of a table, most read first.
+  /// The counts of a table, most read first; of a hashed one, those of the ids that came.
   std::vector<std::int64_t> sorted(std::size_t table) const {
-    auto counts = counts_[table];
+    auto counts = counts_[table].all;
+    for (auto const& [id, count] : counts_[table].seen) counts.push_back(count);
     std::sort(counts.begin(), counts.end(), std::greater<>());
     return counts;
   }
 
  private:
   std::vector<std::int64_t> tables_;
-  std::vector<std::vector<std::int64_t>> counts_;
+  struct counts_of_table {
+    bool has_all;  // ids
+    std::vector<std::int64_t> all;
+    std::unordered_map<std::int64_t, std::int64_t> seen;
+  };
+  std::vector<counts_of_table> counts_;
 };
 
 /// The page that --report asks for: curves, calibration, options, and the tables with how unevenly their rows are read.
@@ -147,6 +156,7 @@ class report_page {
     std::vector<tessera::chart_series> skew;
     auto const percent = [](double part, double whole) { return whole > 0 ? text("%.1f %%", 100 * part / whole) : std::string("-"); };
     auto const parts = model_.source().parts();
+    auto const features = j_.features();
     for (std::size_t t = 0; t < parts.size(); ++t) {
       auto const& table = *parts[t];
       auto const counts = accesses_->sorted(t);
@@ -161,12 +171,12 @@ class report_page {
         return static_cast<std::size_t>(table.rows() * shape.width * tessera::size_of(shape.type));
       };
       auto const weights = bytes_of(tessera::row_plane::weights) + bytes_of(tessera::row_plane::step);
-      auto const name = j_.table_name(static_cast<std::int64_t>(t));
+      auto const& name = features[t];
       rows.push_back({name, std::to_string(table.rows()), std::to_string(table.options().dim), megabytes(weights),
                       megabytes(bytes_of(tessera::row_plane::state)), std::to_string(reads),
                       percent(of_most_read(0.01), static_cast<double>(reads)), percent(of_most_read(0.1), static_cast<double>(reads)),
                       percent(static_cast<double>(never), static_cast<double>(counts.size()))});
-      if (table.rows() >= 100 && reads > 0) skew.push_back(skew_line(name, counts, reads));
+      if (counts.size() >= 100 && reads > 0) skew.push_back(skew_line(name, counts, reads));
     }
     page.table({"feature", "rows", "dim", "weights MB", "optimizer MB", "reads", "top 1 %", "top 10 %", "never"}, rows);
     if (skew.empty()) return;

@@ -33,17 +33,19 @@ using any_pooling = tessera::pooling_choice<tessera::encoder_pooling, tessera::t
 struct session_ids {
   std::int64_t max_length;
   tessera::id_pipeline<tessera::host_exec, tessera::truncate_ids> cut;
+  bool hashes;  // else ids are as they are
   tessera::id_pipeline<tessera::host_exec, tessera::hash_ids> hash;
 
   session_ids(tessera::host_exec const& exec, settings const& s, std::int64_t rows, column_list const& keys)
       : max_length(s.max_length),
         cut(exec, keys, tessera::truncate_ids{.most = s.max_length}),
+        hashes(s.hash_table == 0),
         hash(exec, keys, tessera::hash_ids{.size = rows, .seed = s.seed}) {}
 
   template <class Batch>
   Batch operator()(tessera::host_exec const& exec, Batch batch) const {
     if (max_length > 0) batch = cut(exec, std::move(batch));
-    return hash(exec, std::move(batch));
+    return hashes ? hash(exec, std::move(batch)) : batch;
   }
 };
 
@@ -69,7 +71,7 @@ class session_job : public any_job {
   std::int64_t train_rows() const { return train_->rows(); }
   std::int64_t test_rows() const { return test_.rows(); }
   std::uint32_t train_fingerprint() const { return train_->fingerprint(); }
-  std::string table_name(std::int64_t table) const { return plan_.columns()[static_cast<std::size_t>(table)]; }
+  std::vector<std::string> features() const { return plan_.columns(); }
 
   reader train_reader() const { return {exec, *train_, *ids_, reader_options(groups_)}; }
   reader test_reader() const {
@@ -86,15 +88,17 @@ class session_job : public any_job {
   std::vector<tessera::manifest_section> save_data(std::string const&) const { return {}; }
 
   template <class Model>
-  Model make_model(row_optimizer_choice const& choice) const {
+  Model make_model() const {
     tessera::table_list tables;
     auto const columns = plan_.columns();
-    for (std::size_t t = 0; t < columns.size(); ++t) add_table(*this, tables, s.embedding_dim, table_rows(), choice);
+    check_own_tables(s, columns);
+    for (auto const& column : columns) add_table(*this, tables, column, s.of_table(column).embedding_dim, table_rows());
     std::vector<typename Model::group_type> groups;
     column_list sequences;
     for (auto const& sequence : plan_.sequences) {
       bool const attends = sequence.kind == session_plan::pooled_by::attention;
-      groups.push_back({sequence.columns, pooling_options(attends), attends ? plan_.bags[static_cast<std::size_t>(plan_.target)] : ""});
+      groups.push_back({sequence.columns, pooling_options(attends, s.of_table(sequence.columns[0]).embedding_dim),
+                        attends ? plan_.bags[static_cast<std::size_t>(plan_.target)] : ""});
       sequences.insert(sequences.end(), sequence.columns.begin(), sequence.columns.end());
     }
     std::vector<tessera::table_feature> features;
@@ -112,7 +116,9 @@ class session_job : public any_job {
                  .bottom_hidden = s.bottom,
                  .top_hidden = s.top,
                  .seed = tessera::random_seed{s.seed},
-                 .pooled = plan_.bags},
+                 .pooled = plan_.bags,
+                 .dim = s.embedding_dim,
+                 .projects = true},
                 {std::move(tables), std::move(features), {.sums = sums}}, interaction_options<typename Model::interaction_type>(s),
                 std::move(groups));
     print_model(model, dense);
@@ -150,10 +156,10 @@ class session_job : public any_job {
   /// Of a batch, in its order.
   column_list keys() const { return tessera::group_keys(plan_.columns(), groups_).keys; }
 
-  any_pooling::options pooling_options(bool attends) const {
+  static any_pooling::options pooling_options(bool attends, std::int64_t dim) {
     if (attends) return tessera::target_attention_options{};
     tessera::transformer_encoder_options options;
-    options.heads = s.embedding_dim % 2 == 0 ? 2 : 1;
+    options.heads = dim % 2 == 0 ? 2 : 1;
     return options;
   }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -41,11 +42,23 @@ bool parse_number(std::string_view text, T& value) {
   return true;
 }
 
-/// What the command line says.
-struct settings {
-  // What a checkpoint keeps, and a command line that goes on from it cannot change.
-  std::string model = "dlrm";
+/// What the command line says of embedding tables, and --tables of one feature's.
+struct table_settings {
   std::int64_t embedding_dim = 16;
+  std::string row_format = "fp32";
+  std::int64_t hash_table = 0;  // most rows; 0: a dense table
+  std::int64_t admit = 1;
+  std::string evict = "lru";
+  std::string embedding_init = "0.1";
+  std::string embedding_optimizer = "rowwise-adagrad";
+  float embedding_lr = 0.03F;
+  float embedding_weight_decay = 0;
+};
+
+/// What the command line says.
+struct settings : table_settings {
+  // What a checkpoint keeps, and a command line that goes on from it cannot change; as what tables have but for the rate and the decay.
+  std::string model = "dlrm";
   std::vector<std::int64_t> bottom{64, 32};
   std::vector<std::int64_t> top{128, 64};
   std::int64_t hash_size = 0;
@@ -53,12 +66,10 @@ struct settings {
   std::int64_t vocabulary_limit = 0;
   std::string dense = "standard";
   std::string dense_as_category = "on";
-  std::string embedding_init = "0.1";
-  std::string embedding_optimizer = "rowwise-adagrad";
+  std::string tables;  // of --tables, as JSON; what features have of their own
   std::string optimizer = "adam";
   std::int64_t cross_layers = 3;
   std::int64_t cross_rank = 0;
-  std::string row_format = "fp32";
   std::uint64_t seed = 1;
   bool progressive = false;
   // Of Parquet files. Lists of columns have commas.
@@ -73,8 +84,6 @@ struct settings {
   std::string order;
 
   // What a checkpoint keeps too, and a command line may change.
-  float embedding_lr = 0.03F;
-  float embedding_weight_decay = 0;
   float lr = 0.003F;
   std::string lr_schedule = "constant";
   std::int64_t warmup_steps = 0;
@@ -99,14 +108,35 @@ struct settings {
   std::string report;
   std::string pipeline = "on";
 
+  std::map<std::string, table_settings> own_tables;  // what `tables` says, by feature
+
   bool reads_parquet() const { return test.ends_with(".parquet"); }
+  table_settings const& of_table(std::string const& feature) const {
+    auto const own = own_tables.find(feature);
+    return own == own_tables.end() ? *this : own->second;
+  }
 };
 
-/// Calls f(name of the option, value, whether a later command line may change it) for what a checkpoint keeps.
+/// Calls f(name of the option, value, whether a later command line may change it) for what --tables may say of a feature's table.
+template <class Settings, class F>
+void for_each_of_table(Settings& s, F const& f) {
+  f("embedding-dim", s.embedding_dim, false);
+  f("row-format", s.row_format, false);
+  f("hash-table", s.hash_table, false);
+  f("admit", s.admit, false);
+  f("evict", s.evict, false);
+  f("embedding-init", s.embedding_init, false);
+  f("embedding-optimizer", s.embedding_optimizer, false);
+  f("embedding-lr", s.embedding_lr, true);
+  f("embedding-weight-decay", s.embedding_weight_decay, true);
+}
+
+/// The same for all that a checkpoint keeps.
 template <class Settings, class F>
 void for_each_kept(Settings& s, F const& f) {
   f("model", s.model, false);
-  f("embedding-dim", s.embedding_dim, false);
+  for_each_of_table(s, f);
+  f("tables", s.tables, false);
   f("bottom", s.bottom, false);
   f("top", s.top, false);
   f("hash-size", s.hash_size, false);
@@ -114,16 +144,11 @@ void for_each_kept(Settings& s, F const& f) {
   f("vocabulary-limit", s.vocabulary_limit, false);
   f("dense", s.dense, false);
   f("dense-as-category", s.dense_as_category, false);
-  f("embedding-init", s.embedding_init, false);
-  f("embedding-optimizer", s.embedding_optimizer, false);
   f("optimizer", s.optimizer, false);
   f("cross-layers", s.cross_layers, false);
   f("cross-rank", s.cross_rank, false);
-  f("row-format", s.row_format, false);
   f("seed", s.seed, false);
   f("progressive", s.progressive, false);
-  f("embedding-lr", s.embedding_lr, true);
-  f("embedding-weight-decay", s.embedding_weight_decay, true);
   f("lr", s.lr, true);
   f("lr-schedule", s.lr_schedule, true);
   f("warmup-steps", s.warmup_steps, true);

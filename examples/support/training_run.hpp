@@ -106,6 +106,7 @@ class training_report {
 template <class Model, class Job, class Trainer, class Reader>
 void train_epochs(Job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, Reader& reader) {
   training_report report(j);
+  auto const features = j.features();
   report_page page(j, model);
   tessera::calibration_curve calibration;
   json result;
@@ -143,7 +144,7 @@ void train_epochs(Job const& j, tessera::host_exec const& step_exec, Model& mode
     for (tessera::batch_view batch; reader.next(step_exec, batch);) {
       behind = reader.position();
       auto const step = behind.batch;
-      set_learning_rates(j.s, run, tessera::step_count{step});
+      set_learning_rates(j.s, features, run, tessera::step_count{step});
       double loss = 0;
       if constexpr (requires { run.step(step_exec, batch, reader.prepared()); })
         loss = run.step(step_exec, batch, reader.prepared());
@@ -195,8 +196,7 @@ template <class Model, class Job>
 void train(Job const& j) {
   tessera::system_memory memory;
   tessera::arena workspace(memory);
-  auto const rows = choose_row_optimizer(j.s);
-  auto model = j.template make_model<Model>(rows);
+  auto model = j.template make_model<Model>();
   tessera::trainer run(j.exec, model, choose_dense_optimizer(j.s), {.clip_norm = j.s.clip_norm});
   auto reader = j.train_reader();
   if (j.start) resume(j, run, reader);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -20,6 +21,7 @@ auto with_row_format(std::string const& format, F const& f) {
 }
 
 constexpr std::int64_t values_per_piece = 1 << 14;
+constexpr std::int64_t most_candidates = 1 << 20;  // for admission, which takes their memory at once
 
 template <class Element>
 float number_at(char const* from) {
@@ -67,27 +69,53 @@ bool examples::all_finite(tessera::host_exec const& exec, tessera::table_part co
   return true;
 }
 
-std::int64_t examples::add_table(any_job const& j, tessera::table_list& tables, std::int64_t dim, std::int64_t rows,
-                                 row_optimizer_choice const& choice) {
+void examples::check_own_tables(settings const& s, std::vector<std::string> const& features) {
+  for (auto const& [feature, table] : s.own_tables)
+    if (std::find(features.begin(), features.end(), feature) == features.end())
+      throw tessera::error(tessera::errc::out_of_range, "option --tables: no such feature",
+                           {{"feature", feature}, {"features", features.size()}, {"the first", features[0]}});
+}
+
+std::int64_t examples::add_table(any_job const& j, tessera::table_list& tables, std::string const& feature, std::int64_t dim,
+                                 std::int64_t rows) {
+  auto const& s = j.s.of_table(feature);
+  bool const hashed = s.hash_table > 0;
+  if (hashed) rows = s.hash_table;
   auto bound = 1 / std::sqrt(static_cast<float>(rows));
-  if (j.s.embedding_init != "rows") parse_number(j.s.embedding_init, bound);
-  tessera::table_options const options{
+  if (s.embedding_init != "rows") parse_number(s.embedding_init, bound);
+  tessera::table_options options{
       .id = tessera::table_id{tables.size()}, .dim = dim, .rows = rows, .init_bound = bound, .seed = tessera::random_seed{j.s.seed}};
-  return tessera::with_optimizer(choice, [&](auto const& optimizer) {
+  return tessera::with_optimizer(choose_row_optimizer(s), [&](auto const& optimizer) {
     tessera::check_optimizer(optimizer);  // so that nothing but the size is refused below
-    return with_row_format(j.s.row_format, [&]<class Element>(Element) {
+    return with_row_format(s.row_format, [&]<class Element>(Element) {
       try {
-        return tables.add(tessera::dense_table<Element>(j.exec, options, optimizer), optimizer);
+        if (!hashed) return tables.add(tessera::dense_table<Element>(j.exec, options, optimizer), optimizer);
+        options.rows = std::min<std::int64_t>(rows, 1024);  // it grows
+        options.most_rows = rows;
+        tessera::admission_choice admission;
+        if (s.admit > 1)
+          admission.policy = tessera::admit_by_frequency{.sightings = s.admit, .candidates = std::min(rows, most_candidates)};
+        if (s.evict == "none")
+          return tables.add(tessera::hash_table<Element, tessera::admission_choice>(j.exec, options, optimizer, admission), optimizer);
+        tessera::eviction_choice eviction;
+        if (s.evict == "lfu") eviction.policy = tessera::evict_lfu();
+        return tables.add(tessera::hash_table<Element, tessera::admission_choice, tessera::eviction_choice>(j.exec, options, optimizer,
+                                                                                                            admission, eviction),
+                          optimizer);
       } catch (tessera::error const& e) {
-        throw tessera::error(e.code(), "option --hash-size, --vocabulary-limit or --embedding-dim: no memory for a table",
-                             {{"table", options.id.value}, {"rows", rows}, {"dim", dim}, {"reason", e.sentence()}});
+        throw tessera::error(e.code(), "option --hash-table, --hash-size, --vocabulary-limit or --embedding-dim: no memory for a table",
+                             {{"feature", feature}, {"rows", rows}, {"dim", dim}, {"reason", e.sentence()}});
       }
     });
   });
 }
 
-void examples::set_row_learning_rate(tessera::local_tables& tables, row_optimizer_choice const& choice, float rate) {
-  tessera::with_optimizer(choice, [&]<class Optimizer>(Optimizer const&) {
-    for (std::int64_t t = 0; t < tables.table_count(); ++t) tessera::set_learning_rate(tables.optimizer<Optimizer>(t), rate);
-  });
+void examples::set_row_learning_rates(settings const& s, tessera::local_tables& tables, std::vector<std::string> const& features,
+                                      float share) {
+  for (std::int64_t t = 0; t < tables.table_count(); ++t) {
+    auto const& of_table = s.of_table(features[static_cast<std::size_t>(t)]);
+    tessera::with_optimizer(choose_row_optimizer(of_table), [&]<class Optimizer>(Optimizer const&) {
+      tessera::set_learning_rate(tables.optimizer<Optimizer>(t), share * of_table.embedding_lr);
+    });
+  }
 }

@@ -98,6 +98,7 @@
 #include <tessera/embed/lookup_checks.hpp>
 #include <tessera/embed/lookup_options.hpp>
 #include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/policy_choices.hpp>
 #include <tessera/embed/pooled_argmax.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/pooled_lookup_backward.hpp>
@@ -116,6 +117,7 @@
 #include <tessera/embed/sequence_lookup.hpp>
 #include <tessera/embed/sequence_lookup_backward.hpp>
 #include <tessera/embed/shared_bags.hpp>
+#include <tessera/embed/source_adaptor.hpp>
 #include <tessera/embed/table_bytes.hpp>
 #include <tessera/embed/table_bytes_report.hpp>
 #include <tessera/embed/table_group.hpp>

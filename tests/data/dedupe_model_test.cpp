@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-cost: 20
 // ctest-optimize: -O2
 // ctest-labels: threads
 #include <tessera/data/dedupe_model.hpp>

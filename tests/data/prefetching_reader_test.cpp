@@ -343,6 +343,53 @@ TEST_CASE("prefetching_reader: what cannot be is named, and a refused position c
   CHECK(batch.sample_ids[0] == 1);
 }
 
+// Drops every other batch: which one is next depends on more than the place in the data.
+struct every_other {
+  struct place_and_turn : reader_position {
+    bool drops = false;
+    friend bool operator==(place_and_turn const&, place_and_turn const&) = default;
+  };
+  failing_reader wrapped;
+  bool drops = false;
+
+  bool next(host_exec const& exec, batch_view& out) {
+    while (wrapped.next(exec, out))
+      if (!std::exchange(drops, !drops)) return true;
+    return false;
+  }
+  place_and_turn position() const { return {wrapped.position(), drops}; }
+  std::int64_t epoch_samples() const { return wrapped.epoch_samples(); }
+  void seek(place_and_turn position) {
+    wrapped.seek(position);
+    drops = position.drops;
+  }
+};
+static_assert(reader<every_other>);
+
+TEST_CASE("prefetching_reader: a reader that wraps another goes on from a position with a state of its own") {
+  place ahead, here;
+  every_other plain;
+  std::vector<every_other::place_and_turn> positions;
+  std::vector<std::int64_t> samples;
+  batch_view batch;
+  for (int turn = 0; turn < 12; ++turn) {
+    positions.push_back(plain.position());
+    samples.push_back(plain.next(here.exec, batch) ? batch.sample_ids[0] : -1);
+  }
+  CHECK(std::count(samples.begin(), samples.end(), 2) == 1);
+  CHECK(std::count(samples.begin(), samples.end(), 11) == 1);  // of the second epoch the other turn
+  for (std::size_t from = 0; from < positions.size(); ++from) {
+    CAPTURE(from);
+    every_other wrapped;
+    prefetching_reader reader(ahead.exec, wrapped, {.depth = 2});
+    reader.seek(positions[from]);
+    for (auto at = from; at < positions.size(); ++at) {
+      CHECK(reader.position() == positions[at]);
+      CHECK((reader.next(here.exec, batch) ? batch.sample_ids[0] : -1) == samples[at]);
+    }
+  }
+}
+
 TEST_CASE("prefetching_reader: a position refused, and the way back too: the next batch is the one it would have been") {
   place ahead, here;
   failing_reader wrapped;

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-cost: 20
 // ctest-target: tessera::parquet
 #include <tessera/data/session_clustering.hpp>
 

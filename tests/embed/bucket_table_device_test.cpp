@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-cost: 30
 // ctest-optimize: -Og
 // ctest-weight: 4
 #include "bucket_table_device.hpp"

@@ -10,7 +10,7 @@ struct my_reader {
 #endif
   tessera::reader_position position() const { return {}; }
   std::int64_t epoch_samples() const { return 0; }
-#if CASE != 2  // says: r.seek\(position\)
+#if CASE != 2  // says: r.seek\(constant.position\(\)\)
   void seek(tessera::reader_position) {}
 #endif
 };

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-cost: 15
 // ctest-labels: threads
 // ctest-optimize: -O2
 #include "gemm_suite.hpp"

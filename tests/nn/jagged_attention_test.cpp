@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-cost: 15
 // ctest-optimize: -O2
 // ctest-weight: 2
 #include "jagged_attention_suite.hpp"

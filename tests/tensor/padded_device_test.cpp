@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-cost: 17
 // ctest-optimize: -Og
 #include <tessera/tensor/padded.cuh>
 

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-cost: 40
 // ctest-optimize: -Og
 #include "../support/emulated_verbs.hpp"
 #include "partial_device.hpp"

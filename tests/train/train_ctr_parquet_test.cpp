@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-cost: 60
 // ctest-target: tessera::parquet
 #include <doctest/doctest.h>
 
@@ -347,7 +348,9 @@ TEST_CASE("other ways to read run, too") {
        {arguments{"--order", "samples"}, arguments{"--order", "stored", "--dense", "log"}, arguments{"--max-length", "1"},
         arguments{"--pooling", "history=transformer,places=transformer,user=transformer,item=transformer"},
         arguments{"--pooling", "history=attention", "--attention-target", "user", "--embedding-dim", "5"},
-        arguments{"--embedding-init", "rows", "--row-format", "fp32", "--model", "dlrm", "--dense", "stored"}}) {
+        arguments{"--embedding-init", "rows", "--row-format", "bf16", "--model", "dlrm", "--dense", "stored"},
+        arguments{"--hash-table", "5000", "--admit", "2", "--row-format", "fp16"},
+        arguments{"--tables", R"({"item": {"embedding-dim": 6, "hash-table": 300, "evict": "lfu"}, "user": {"row-format": "int8"}})"}}) {
     CAPTURE(options[1]);
     auto const result = train(with(options, {"--epochs", "1"}));
     CHECK_MESSAGE(result.status == 0, result.output);
@@ -404,7 +407,7 @@ TEST_CASE("poolings and groups that cannot be are refused by name") {
 TEST_CASE("options and files of the other kind are refused by name") {
   for (arguments const& options :
        {arguments{"--min-count", "2"}, arguments{"--vocabulary-limit", "9"}, arguments{"--dense-as-category", "on"},
-        arguments{"--model", "deepfm"}, arguments{"--row-format", "bf16"}, arguments{"--dense", "standard"}})
+        arguments{"--model", "deepfm"}, arguments{"--dense", "standard"}})
     check_refused_at_once(train_on({files().train}, with(arguments(columns.begin(), columns.begin() + 8), options)), {options[0], "TSV"});
   std::string const tsv = TESSERA_TEST_DATA_DIR "/adult/test.tsv";
   for (arguments const& options :

@@ -87,11 +87,11 @@ class prefetching_reader {
   }
 
   /// Of the batch that `next` gives next, however far the thread has read.
-  reader_position position() const noexcept { return consumed_at_.position; }
+  position_of<Reader> position() const { return consumed_at_.position; }
   std::int64_t epoch_samples() const noexcept { return consumed_at_.epoch_samples; }
 
   /// Drops what was read ahead and goes on from there. @throws as the wrapped reader's; then the position is what it was.
-  void seek(reader_position position) {
+  void seek(position_of<Reader> position) {
     stop();
     auto const before = consumed_at_;
     try {
@@ -114,7 +114,7 @@ class prefetching_reader {
 
  private:
   struct place_in_epoch {
-    reader_position position;
+    position_of<Reader> position;
     std::int64_t epoch_samples = 0;
   };
   struct ring_slot {

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <utility>
 
 #include <tessera/core/config.hpp>
 #include <tessera/core/execution.hpp>
@@ -26,15 +27,21 @@ struct reader_position {
 /// Where batches come from, epoch after epoch, for one thread at a time.
 /// - `next(exec, batch)`: the next batch, shown until the following call: true; or the end of an epoch: false, and the call after that
 ///   begins the next epoch. When it throws, the position is what it was.
-/// - `position()`: of the batch that `next` gives next; `seek(position)` goes on from there, or throws and changes nothing.
+/// - `position()`: of the batch that `next` gives next; `seek(position)` goes on from there, or throws and changes nothing. A reader that wraps
+///   another and has a state of its own, such as which batches it holds back, gives a position that derives from `reader_position`.
 /// - `epoch_samples()`: samples that this epoch had before the next batch.
 template <class R>
-concept reader = requires(R& r, R const& constant, host_exec const& exec, batch_view& batch, reader_position position) {
+concept reader = requires(R& r, R const& constant, host_exec const& exec, batch_view& batch) {
   { r.next(exec, batch) } -> std::same_as<bool>;
-  { constant.position() } -> std::same_as<reader_position>;
+  { constant.position() } -> std::derived_from<reader_position>;
+  { constant.position() == constant.position() } -> std::same_as<bool>;
   { constant.epoch_samples() } -> std::same_as<std::int64_t>;
-  r.seek(position);
+  r.seek(constant.position());
 };
+
+/// What a reader's position is.
+template <reader R>
+using position_of = decltype(std::declval<R const&>().position());
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -28,7 +28,7 @@ struct embedding_output {
 };
 
 /// Where a model gets its vectors from. It owns rows, wherever they are, and updates them by its own optimizers. A model knows only its
-/// outputs. Tables of this process are a source (`local_tables`); so are tables that lie elsewhere, and an adaptor of another source.
+/// outputs. Tables of this process are a source (`local_tables`); so are tables that lie elsewhere, and an adaptor of another source (`source_adaptor`).
 ///
 /// A training step of a batch, with what the caller keeps in `saved`:
 ///

@@ -25,6 +25,26 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+namespace detail {
+
+// Of a policy, or of the one that its state says was chosen.
+template <class Policy, class State>
+constexpr char const* policy_name(State const& state) noexcept {
+  if constexpr (requires { state.name(); })
+    return state.name();
+  else
+    return Policy::name;
+}
+template <class Policy, class State>
+constexpr std::int64_t saved_width(State const& state) noexcept {
+  if constexpr (requires { state.saved_width(); })
+    return state.saved_width();
+  else
+    return Policy::saved_width;
+}
+
+}  // namespace detail
+
 /// A row for each id seen so far, any int64, as far as the policies let it: with the defaults, at the first `locate` of the id, for ever. A
 /// row appears with the values that a dense table of the same options has there. Rows lie in slabs that never move: slots and row pointers
 /// stay valid until their id leaves, whatever else comes and goes; the slot then goes to a new id. Move-only.
@@ -186,6 +206,10 @@ class hash_table {
 
   /// What the policies remember, for a checkpoint, as their concepts have it: of each row, restored in the order of `for_each_row`; and of
   /// ids without rows.
+  char const* admission_name() const noexcept { return detail::policy_name<Admission>(admission_); }
+  char const* eviction_name() const noexcept { return detail::policy_name<Eviction>(eviction_); }
+  std::int64_t sighting_words() const noexcept { return detail::saved_width<Admission>(admission_); }
+  std::int64_t use_words() const noexcept { return detail::saved_width<Eviction>(eviction_); }
   void save_use(std::int64_t slot, std::int64_t* words) const { eviction_.save(slot, words); }
   void restore_use(host_exec const& exec, std::int64_t slot, std::int64_t const* words) {
     eviction_.restore(exec.with_memory(memory_), slot, words);

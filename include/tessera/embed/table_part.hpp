@@ -144,7 +144,12 @@ class store_part final : public table_part {
   explicit store_part(Store& store, std::string_view optimizer = {}) noexcept : store_(&store), optimizer_(optimizer) {}
 
   table_options const& options() const noexcept override { return store_->options(); }
-  table_kind kind() const noexcept override { return {optimizer_, admission::name, eviction::name}; }
+  table_kind kind() const noexcept override {
+    if constexpr (has_policies<Store>())
+      return {optimizer_, store_->admission_name(), store_->eviction_name()};
+    else
+      return {optimizer_, admission::name, eviction::name};
+  }
   bool slots_are_ids() const noexcept override { return Store::slots_are_ids; }
   std::int64_t rows() const noexcept override { return store_->rows(); }
   step_count steps() const noexcept override { return store_->steps(); }
@@ -155,7 +160,7 @@ class store_part final : public table_part {
       case row_plane::weights: return {plane_type_of<element>(), store_->dim()};
       case row_plane::step: return {plane_type::f32, scale::lead > 0 ? 1 : 0};
       case row_plane::state: return {plane_type::f32, store_->state_layout().width(store_->dim())};
-      case row_plane::use: return {plane_type::i64, remembers_use ? eviction::saved_width : 0};
+      case row_plane::use: return {plane_type::i64, use_words()};
     }
     return {};
   }
@@ -226,7 +231,12 @@ class store_part final : public table_part {
   void set_clock([[maybe_unused]] table_clock clock) override {
     if constexpr (has_policies<Store>()) store_->set_clock(clock);
   }
-  std::int64_t sighting_words() const noexcept override { return remembers_sightings ? admission::saved_width : 0; }
+  std::int64_t sighting_words() const noexcept override {
+    if constexpr (remembers_sightings)
+      return store_->sighting_words();
+    else
+      return 0;
+  }
   std::int64_t sightings() const noexcept override {
     if constexpr (remembers_sightings)
       return store_->saved_sightings();
@@ -241,6 +251,12 @@ class store_part final : public table_part {
   }
 
  private:
+  std::int64_t use_words() const noexcept {
+    if constexpr (remembers_use)
+      return store_->use_words();
+    else
+      return 0;
+  }
   std::size_t row_bytes(row_plane plane) const noexcept {
     auto const has = shape(plane);
     return static_cast<std::size_t>(has.width * size_of(has.type));

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include <tessera/core/view.hpp>
+#include <tessera/embed/embedding_source.hpp>
+#include <tessera/embed/table_part.hpp>
+#include <tessera/tensor/batch.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+
+/// A source that passes every call on to another, which it owns. An adaptor inherits it and hides the calls that it changes; what it keeps of a
+/// batch stands beside what the inner source keeps. One that turns the sign of all vectors:
+///
+///     template <embedding_source Inner>
+///     struct negated : source_adaptor<Inner> {
+///       using base = source_adaptor<Inner>;
+///       using base::base;
+///       struct saved_type : Inner::saved_type {
+///         std::vector<float> memory;                   // of the gradients for the inner source
+///         std::vector<matrix_view<float const>> gradients;
+///       };
+///
+///       void finish(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float> const> out) const {
+///         base::finish(exec, saved, out);
+///         negate(out);
+///       }
+///       void predict(…) const;                         // the same way
+///       void begin_backward(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float const> const> gradients) {
+///         saved.copy_negated(gradients);               // those of the caller are not to be written
+///         base::begin_backward(exec, saved, saved.gradients);
+///       }
+///     };
+template <embedding_source Inner>
+class source_adaptor {
+ public:
+  using inner_type = Inner;
+  using execution_type = typename Inner::execution_type;
+  using saved_type = typename Inner::saved_type;
+  using prepared_type = typename Inner::prepared_type;
+  using gradients_type = typename Inner::gradients_type;
+
+  explicit source_adaptor(Inner inner) : inner_(std::move(inner)) {}
+
+  Inner& inner() noexcept { return inner_; }
+  Inner const& inner() const noexcept { return inner_; }
+
+  vector_view<embedding_output const> outputs() const noexcept { return inner_.outputs(); }
+  void begin(execution_type const& exec, batch_view const& batch, saved_type& saved) { inner_.begin(exec, batch, saved); }
+  void begin(execution_type const& exec, batch_view const& batch, saved_type& saved, prepared_type& prepared) {
+    inner_.begin(exec, batch, saved, prepared);
+  }
+  void finish(execution_type const& exec, saved_type& saved, vector_view<matrix_view<float> const> out) { inner_.finish(exec, saved, out); }
+  void predict(execution_type const& exec, batch_view const& batch, vector_view<matrix_view<float> const> out) const {
+    inner_.predict(exec, batch, out);
+  }
+  void begin_backward(execution_type const& exec, saved_type& saved, vector_view<matrix_view<float const> const> gradients) {
+    inner_.begin_backward(exec, saved, gradients);
+  }
+  void finish_backward(execution_type const& exec, saved_type& saved) { inner_.finish_backward(exec, saved); }
+  void gradients(execution_type const& exec, saved_type const& saved, gradients_type& sum) const { inner_.gradients(exec, saved, sum); }
+  void apply(execution_type const& exec, gradients_type const& sum) { inner_.apply(exec, sum); }
+  void prepare(execution_type const& exec, batch_view const& batch, prepared_type& prepared) const {
+    inner_.prepare(exec, batch, prepared);
+  }
+  table_parts parts() { return inner_.parts(); }
+  std::size_t bytes() const noexcept { return inner_.bytes(); }
+
+ private:
+  Inner inner_;
+};
+
+}  // namespace TESSERA_ABI
+}  // namespace tessera
