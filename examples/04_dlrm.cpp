@@ -46,8 +46,8 @@ int main() {
   // The model. Who multiplies is a policy: blas_gemm or dnnl_fp32_gemm in its place, with nn/gemm_blas.hpp or nn/gemm_dnnl.hpp.
   tessera::eigen_gemm const gemm;
   constexpr auto pairs = tessera::dot_interaction_width(vectors, dim);
-  tessera::mlp bottom(exec, tessera::mlp_options({numbers, 16, dim}, tessera::activation::relu, tessera::random_seed{1}, 0));
-  tessera::mlp top(exec, tessera::mlp_options({pairs, 16, 1}, tessera::activation::identity, tessera::random_seed{1}, 1));
+  tessera::mlp bottom(exec, {.widths = {numbers, 16, dim}, .last = tessera::activation::relu, .seed = tessera::random_seed{1}});
+  tessera::mlp top(exec, {.widths = {pairs, 16, 1}, .seed = tessera::random_seed{1}, .stream = 1});
   std::vector<tessera::dense_table<>> tables;
   tessera::rowwise_adagrad const row_optimizer{.learning_rate = 0.1F};
   tables.emplace_back(exec, tessera::table_options{.id = tessera::table_id{0}, .dim = dim, .rows = users, .init_bound = 0.1F},

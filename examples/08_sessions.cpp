@@ -22,11 +22,11 @@ constexpr tessera::rowwise_adagrad row_optimizer{.learning_rate = 0.02F};
 // Made up, two days in the order of time, in which sessions interleave. Yours has these kinds of columns under names of its own.
 tessera::session_clicks made_up_clicks(tessera::host_exec const& exec) {
   using tessera::session_feature_kind;
-  tessera::session_clicks_options options(
+  tessera::session_clicks_options options{
       {{.name = "item", .kind = session_feature_kind::item, .stays = 0.05, .mean_length = 1, .most_length = 1, .ids = 2000, .linear = 1},
        {.name = "history", .kind = session_feature_kind::sequence, .group = 0, .mean_length = 20, .ids = 2000, .interest = 1},
        {.name = "places", .kind = session_feature_kind::sequence, .group = 0, .mean_length = 20, .ids = 500},
-       {.name = "user", .stays = 0.98, .mean_length = 5, .ids = 3000, .linear = 1}});
+       {.name = "user", .stays = 0.98, .mean_length = 5, .ids = 3000, .linear = 1}}};
   options.dense_features = 2;
   options.window_sessions = 2000;  // of a day
   options.windows = 2;

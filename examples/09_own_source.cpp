@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <map>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <tessera/tessera.hpp>
@@ -14,30 +15,30 @@
 class map_source {
  public:
   using execution_type = tessera::host_exec;
-  using saved_type = tessera::batch_view;  // of a batch, from begin to finish_backward
-  using prepared_type = int;               // nothing is made ahead
-  using gradients_type = std::map<std::int64_t, std::vector<float>>;
+  using gradients_type = std::map<std::int64_t, std::vector<float>>;  // by word
+  using saved_type = std::pair<tessera::batch_view, gradients_type>;  // of a batch, from begin to finish_backward
+  using prepared_type = int;                                          // nothing is made ahead
+  using blocks = tessera::vector_view<tessera::matrix_view<float> const>;
 
   tessera::vector_view<tessera::embedding_output const> outputs() const { return outputs_; }
 
-  void begin(execution_type const&, tessera::batch_view const& batch, saved_type& saved, auto&...) { saved = batch; }
-  void finish(execution_type const& exec, saved_type& saved, tessera::vector_view<tessera::matrix_view<float> const> out) {
-    predict(exec, saved, out);
-  }
-  void predict(execution_type const&, tessera::batch_view const& batch, tessera::vector_view<tessera::matrix_view<float> const> out) const {
+  void begin(execution_type const&, tessera::batch_view const& batch, saved_type& saved, auto&...) { saved.first = batch; }
+  void finish(execution_type const& exec, saved_type& saved, blocks out) { predict(exec, saved.first, out); }
+  void predict(execution_type const&, tessera::batch_view const& batch, blocks out) const {
     for (std::int64_t sample = 0; sample < batch.samples(); ++sample) {
       std::fill_n(out[0].row(sample), dim, 0.0F);
       for (auto const id : batch.sparse.key(0).row(sample)) add(out[0].row(sample), vector_of(id).data());
     }
   }
   void begin_backward(execution_type const&, saved_type& saved, tessera::vector_view<tessera::matrix_view<float const> const> gradients) {
-    sum_.clear();
-    for (std::int64_t sample = 0; sample < saved.samples(); ++sample)
-      for (auto const id : saved.sparse.key(0).row(sample))
-        add(sum_.try_emplace(id, dim, 0.0F).first->second.data(), gradients[0].row(sample));
+    auto& [batch, sum] = saved;
+    sum.clear();
+    for (std::int64_t sample = 0; sample < batch.samples(); ++sample)
+      for (auto const id : batch.sparse.key(0).row(sample))
+        add(sum.try_emplace(id, dim, 0.0F).first->second.data(), gradients[0].row(sample));
   }
-  void finish_backward(execution_type const& exec, saved_type&) { apply(exec, sum_); }
-  void gradients(execution_type const&, saved_type const&, gradients_type& sum) const { sum = sum_; }
+  void finish_backward(execution_type const& exec, saved_type& saved) { apply(exec, saved.second); }
+  void gradients(execution_type const&, saved_type const& saved, gradients_type& sum) const { sum = saved.second; }
   void apply(execution_type const&, gradients_type const& sum) {
     for (auto const& [id, gradient] : sum) add(vectors_.try_emplace(id, vector_of(id)).first->second.data(), gradient.data(), -0.5F);
   }
@@ -61,7 +62,6 @@ class map_source {
 
   std::vector<tessera::embedding_output> outputs_{{.name = "words", .width = dim, .key = 0}};
   std::map<std::int64_t, std::vector<float>> vectors_;
-  gradients_type sum_;
 };
 
 int main() {
@@ -74,9 +74,6 @@ int main() {
   // A sample is a hit where one of its words is 3.
   auto const words = tessera::keyed_jagged<>::from_rows(exec, {{"words", {{1, 3}, {2}, {3}, {4, 5}}}});
   std::vector<float> const labels{1, 0, 1, 0};
-  tessera::batch_view const batch{{nullptr, 4, 0}, labels, words.view(), {}};
-  for (int step = 1; step <= 60; ++step) {
-    auto const loss = run.step(exec, batch);
-    if (step % 20 == 0) std::printf("step %d loss %.4f\n", step, loss);
-  }
+  for (int step = 1; step <= 60; ++step)
+    std::printf("step %d loss %.4f\n", step, run.step(exec, {{nullptr, 4, 0}, labels, words.view(), {}}));
 }

@@ -45,7 +45,8 @@ struct session_ids {
   template <class Batch>
   Batch operator()(tessera::host_exec const& exec, Batch batch) const {
     if (max_length > 0) batch = cut(exec, std::move(batch));
-    return hashes ? hash(exec, std::move(batch)) : batch;
+    if (hashes) batch = hash(exec, std::move(batch));
+    return batch;
   }
 };
 

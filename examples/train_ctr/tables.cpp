@@ -85,7 +85,8 @@ std::int64_t examples::add_table(any_job const& j, tessera::table_list& tables, 
   if (s.embedding_init != "rows") parse_number(s.embedding_init, bound);
   tessera::table_options options{
       .id = tessera::table_id{tables.size()}, .dim = dim, .rows = rows, .init_bound = bound, .seed = tessera::random_seed{j.s.seed}};
-  return tessera::with_optimizer(choose_row_optimizer(s), [&](auto const& optimizer) {
+  auto const choice = choose_row_optimizer(s);
+  return tessera::with_optimizer(choice, [&](auto const& optimizer) {
     tessera::check_optimizer(optimizer);  // so that nothing but the size is refused below
     return with_row_format(s.row_format, [&]<class Element>(Element) {
       try {
@@ -114,7 +115,8 @@ void examples::set_row_learning_rates(settings const& s, tessera::local_tables& 
                                       float share) {
   for (std::int64_t t = 0; t < tables.table_count(); ++t) {
     auto const& of_table = s.of_table(features[static_cast<std::size_t>(t)]);
-    tessera::with_optimizer(choose_row_optimizer(of_table), [&]<class Optimizer>(Optimizer const&) {
+    auto const choice = choose_row_optimizer(of_table);
+    tessera::with_optimizer(choice, [&]<class Optimizer>(Optimizer const&) {
       tessera::set_learning_rate(tables.optimizer<Optimizer>(t), share * of_table.embedding_lr);
     });
   }

@@ -17,6 +17,7 @@
 #include <tessera/core/select.cuh>
 #include <tessera/core/unique.cuh>
 #include <tessera/embed/bag_units.cuh>
+#include <tessera/embed/bucket_kernels.cuh>
 #include <tessera/embed/bucket_table.cuh>
 #include <tessera/embed/deduplicated_lookup.cuh>
 #include <tessera/embed/deduplicated_lookup_backward.cuh>
@@ -28,6 +29,7 @@
 #include <tessera/embed/row_order.cuh>
 #include <tessera/embed/row_sums.cuh>
 #include <tessera/embed/row_transfer.cuh>
+#include <tessera/embed/row_update.cuh>
 #include <tessera/embed/sequence_lookup.cuh>
 #include <tessera/embed/sequence_lookup_backward.cuh>
 #include <tessera/tensor/bucketize.cuh>

@@ -88,7 +88,7 @@
 #include <tessera/embed/embedding_source.hpp>
 #include <tessera/embed/evicted_rows.hpp>
 #include <tessera/embed/eviction.hpp>
-#include <tessera/embed/expanded_lookup.hpp>
+#include <tessera/embed/expanded_saved.hpp>
 #include <tessera/embed/featured_tables.hpp>
 #include <tessera/embed/fused_backward.hpp>
 #include <tessera/embed/hash_table.hpp>

@@ -58,10 +58,10 @@ std::vector<planted_row> samples_of(planted_samples const& from) {
 }
 
 planted_clicks_options mixed(std::uint64_t seed) {
-  planted_clicks_options options({{.ids = 40, .exponent = 0.8, .shortest_bag = 0, .longest_bag = 5, .more = 0.6},
+  planted_clicks_options options{{{.ids = 40, .exponent = 0.8, .shortest_bag = 0, .longest_bag = 5, .more = 0.6},
                                   {.ids = 1},
                                   {.ids = 100'000},
-                                  {.ids = 9, .exponent = 1, .shortest_bag = 2, .longest_bag = 3}});
+                                  {.ids = 9, .exponent = 1, .shortest_bag = 2, .longest_bag = 3}}};
   options.dense_features = 3;
   options.seed = random_seed{seed};
   return options;

@@ -17,7 +17,7 @@ using namespace click_tests;
 namespace {
 
 tessera::planted_clicks_options one_id_bags() {
-  tessera::planted_clicks_options options({{.ids = 40}, {.ids = 100'000}, {.ids = 3}});
+  tessera::planted_clicks_options options{{{.ids = 40}, {.ids = 100'000}, {.ids = 3}}};
   options.dense_features = 2;
   return options;
 }

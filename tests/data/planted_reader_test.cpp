@@ -19,7 +19,7 @@ using namespace tessera;
 using tessera_tests::error_of;
 
 planted_clicks small(host_exec const& exec) {
-  planted_clicks_options options({{.ids = 20, .shortest_bag = 0, .longest_bag = 3, .more = 0.5}, {.ids = 5}});
+  planted_clicks_options options{{{.ids = 20, .shortest_bag = 0, .longest_bag = 3, .more = 0.5}, {.ids = 5}}};
   return {exec, options};
 }
 

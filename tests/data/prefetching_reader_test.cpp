@@ -69,7 +69,7 @@ struct place {
 };
 
 planted_clicks bags(host_exec const& exec, std::uint64_t seed) {
-  planted_clicks_options options({{.ids = 50, .shortest_bag = 0, .longest_bag = 4, .more = 0.5}, {.ids = 7}});
+  planted_clicks_options options{{{.ids = 50, .shortest_bag = 0, .longest_bag = 4, .more = 0.5}, {.ids = 7}}};
   options.dense_features = 3;
   options.seed = random_seed{seed};
   return {exec, options};

@@ -76,7 +76,7 @@ std::map<std::int64_t, std::vector<session_row>> by_session(std::vector<session_
 
 session_clicks_options mixed_sessions(std::uint64_t seed) {
   constexpr auto sequence = session_feature_kind::sequence, user = session_feature_kind::user, item = session_feature_kind::item;
-  session_clicks_options options(
+  session_clicks_options options{
       {{.name = "viewed",
         .kind = sequence,
         .group = 7,
@@ -110,7 +110,7 @@ session_clicks_options mixed_sessions(std::uint64_t seed) {
         .lengths = list_lengths::uniform,
         .least_length = 0,
         .most_length = 5,
-        .ids = 900}});
+        .ids = 900}}};
   options.dense_features = 3;
   options.window_sessions = 100;
   options.spread = 1;

@@ -19,6 +19,7 @@
 #include <temporary_folder.hpp>
 
 #include "sample_support.hpp"
+#include "sanitizers.hpp"
 #include "session_source.hpp"
 
 using namespace sample_tests;
@@ -90,6 +91,7 @@ TEST_CASE("cluster_by_session: a stable sort by session and time, whatever the m
       CAPTURE(memory);
       if (memory == 1 && sessions != 30) continue;  // row groups of a sample each take their time
       for (bool const whole : {false, true}) {
+        if (memory == 1 && whole && tessera_tests::under_asan) continue;
         std::string first;
         tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
           auto const result =

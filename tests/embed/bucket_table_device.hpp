@@ -24,6 +24,7 @@
 #include "bucket_model.hpp"
 #include "device_tables.hpp"
 #include "hosts.hpp"
+#include "sanitizers.hpp"
 #include "temporary_folder.hpp"
 
 namespace embed_tests {
@@ -334,7 +335,7 @@ void bucket_table_against_model(Exec const& exec, std::int64_t rows, std::int64_
   bucket_model<Eviction> model(options, store.device_rows().shape);
   if constexpr (Eviction::evicts) store.keep_evicted(true);
   std::int64_t not_admitted = 0, inserted = 0, evicted = 0;
-  for (int call = 0; call < 12; ++call) {
+  for (int call = 0; call < (tessera_tests::under_asan ? 9 : 12); ++call) {
     CAPTURE(call);
     if (call % 4 != 3) {
       store.begin_batch();

@@ -17,7 +17,7 @@ std::pair<std::vector<float>, std::int64_t> mlp_results(Gemm const& policy, std:
   std::mt19937_64 random(seed);
   pool_host<2> host;
   constexpr std::int64_t samples = 300;
-  tessera::mlp const net(host.exec(), tessera::mlp_options({33, 70, 20, 3}, tessera::activation::relu, tessera::random_seed{seed}));
+  tessera::mlp const net(host.exec(), tessera::mlp_options{{33, 70, 20, 3}, tessera::activation::relu, tessera::random_seed{seed}});
   strided_floats const x(random, samples, 33, 1);
   strided_floats gradient(random, samples, 3, 2), y(samples, 3, 1), x_gradient(samples, 33, 3);
   std::vector<float> results(static_cast<std::size_t>(net.parameters().size()));

@@ -200,7 +200,7 @@ TEST_CASE("mlp with oneDNN in bf16: outputs and gradients are near those in floa
   std::mt19937_64 random(seed);
   tessera_tests::pool_host<2> host;
   constexpr std::int64_t samples = 64;
-  tessera::mlp const net(host.exec(), tessera::mlp_options({70, 40, 3}, tessera::activation::identity, tessera::random_seed{seed}));
+  tessera::mlp const net(host.exec(), tessera::mlp_options{{70, 40, 3}, tessera::activation::identity, tessera::random_seed{seed}});
   auto const parameters = net.parameters();
   tessera_tests::reference_mlp const reference{net.widths(), tessera::activation::identity, {parameters.begin(), parameters.end()}};
   auto const x = tessera_tests::inputs_off_the_kinks(random, reference, samples, 1, 0.02);

@@ -75,7 +75,7 @@ void gemm_suite() {
           auto const work = m * n * k;
           if (work <= 1 << 15)
             check(m, n, k, true);
-          else if (work <= 1 << 19 && !under_tsan)
+          else if (work <= 1 << 19 && !under_tsan && !under_asan)
             check(m, n, k, false);
         }
     if (under_tsan) return;

@@ -30,6 +30,7 @@ TEST_CASE("jagged_attention matches a double reference") {
         CAPTURE(causal);
         CAPTURE(head_dim);
         CAPTURE(heads);
+        if (tessera_tests::under_asan && (head_dim % 8 + heads) % 2 == 0) continue;
         attention_case const batch(random, {5, 0, 1, 17, 0, 70, 130, 3, 64, 0}, heads * head_dim, {.heads = heads, .causal = causal});
         batch.check(host.exec());
       }
@@ -48,7 +49,7 @@ TEST_CASE("jagged_attention: every length up to some blocks, and other scales") 
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   serial_host host;
-  std::vector<std::int64_t> lengths(tessera_tests::under_tsan ? 70 : 200);
+  std::vector<std::int64_t> lengths(tessera_tests::under_tsan || tessera_tests::under_asan ? 70 : 200);
   std::iota(lengths.begin(), lengths.end(), 0);
   for (bool const causal : {false, true}) {
     attention_case(random, lengths, 8, {.heads = 2, .causal = causal, .scale = 0.25F}).check(host.exec());

@@ -105,7 +105,7 @@ void mlp_suite() {
           CAPTURE(widths.size());
           CAPTURE(widths.back());
           CAPTURE(samples);
-          tessera::mlp net(harness.exec(), tessera::mlp_options(widths, last, tessera::random_seed{seed}));
+          tessera::mlp net(harness.exec(), tessera::mlp_options{widths, last, tessera::random_seed{seed}});
           auto const reference = randomise(net, last);
           auto const x = inputs_off_the_kinks(random, reference, samples, 3, 1e-5);
           strided_floats gradient(random, samples, widths.back(), 1);
@@ -159,7 +159,7 @@ void mlp_suite() {
 
   SUBCASE("gradients match central differences of the float forward") {
     std::vector<std::int64_t> const widths{6, 12, 8, 3};
-    tessera::mlp net(harness.exec(), tessera::mlp_options(widths, activation::identity, tessera::random_seed{seed}));
+    tessera::mlp net(harness.exec(), tessera::mlp_options{widths, activation::identity, tessera::random_seed{seed}});
     auto const reference = randomise(net, activation::identity);
     auto const x = inputs_off_the_kinks(random, reference, 9, 0, 1e-2);
     strided_floats gradient(random, 9, 3, 0), y(9, 3, 0), x_gradient(9, 6, 0);
@@ -206,7 +206,7 @@ void mlp_suite() {
   }
 
   SUBCASE("several forwards are in flight before their backwards") {
-    tessera::mlp net(harness.exec(), tessera::mlp_options({5, 9, 7, 2}, activation::relu, tessera::random_seed{seed}));
+    tessera::mlp net(harness.exec(), tessera::mlp_options{{5, 9, 7, 2}, activation::relu, tessera::random_seed{seed}});
     auto const count = net.parameters().size();
     struct flight {
       std::vector<float> x, y, gradient, parameter_gradient;

@@ -38,7 +38,7 @@ TEST_CASE("mlp: 1, 2 and 4 threads give the same bits, from the first weight on"
   strided_floats const x(random, samples, 50, 0), gradient(random, samples, 3, 0);
   std::vector<std::vector<float>> first;
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
-    mlp net(exec, mlp_options({50, 300, 70, 3}, activation::relu, random_seed{seed}));
+    mlp net(exec, mlp_options{{50, 300, 70, 3}, activation::relu, random_seed{seed}});
     tessera::mlp_saved saved;
     strided_floats y(samples, 3, 0), x_gradient(samples, 50, 0);
     auto g = gradient;
@@ -54,7 +54,7 @@ TEST_CASE("mlp: 1, 2 and 4 threads give the same bits, from the first weight on"
 TEST_CASE("mlp: initial weights depend on the seed and the stream, with the documented variance") {
   serial_host host;
   auto const make = [&](std::uint64_t seed, std::uint32_t stream) {
-    return mlp(host.exec(), mlp_options({400, 300, 200}, activation::identity, random_seed{seed}, stream));
+    return mlp(host.exec(), mlp_options{{400, 300, 200}, activation::identity, random_seed{seed}, stream});
   };
   auto net = make(7, 3);
   CHECK(copy_of(net.parameters()) == copy_of(make(7, 3).parameters()));
@@ -84,7 +84,7 @@ TEST_CASE("mlp: initial weights depend on the seed and the stream, with the docu
   check(1, 1.0 / (3 * 300));
 
   // No row of weights repeats another, in the layer or in the next.
-  mlp const square(host.exec(), mlp_options({8, 8, 8}, activation::identity, random_seed{1}));
+  mlp const square(host.exec(), mlp_options{{8, 8, 8}, activation::identity, random_seed{1}});
   std::vector<float> values;
   for (std::int64_t l = 0; l < 2; ++l) {
     auto const weight = square.layer(square.parameters(), l).weight;
@@ -96,7 +96,7 @@ TEST_CASE("mlp: initial weights depend on the seed and the stream, with the docu
 
 TEST_CASE("mlp: parameters lie layer by layer, weight before bias, and blocks name them") {
   serial_host host;
-  mlp net(host.exec(), mlp_options({3, 4, 2}));
+  mlp net(host.exec(), mlp_options{{3, 4, 2}});
   CHECK(net.layers() == 2);
   CHECK(net.input_width() == 3);
   CHECK(net.output_width() == 2);
@@ -188,7 +188,7 @@ TEST_CASE("mlp: a gradient of the input of another shape is refused by name, and
   std::mt19937_64 random(5);
   serial_host host;
   tessera::eigen_gemm const policy;
-  mlp const layers(host.exec(), mlp_options({5, 9, 2}));
+  mlp const layers(host.exec(), mlp_options{{5, 9, 2}});
   strided_floats const x(random, 20, 5, 1), gradient(random, 20, 2, 1);
   strided_floats y(20, 2, 0);
   tessera::mlp_saved saved;
@@ -209,7 +209,7 @@ TEST_CASE("mlp: impossible shapes are refused") {
   serial_host host;
   auto const refused = [&](std::vector<std::int64_t> widths) {
     try {
-      mlp(host.exec(), mlp_options(std::move(widths)));
+      mlp(host.exec(), mlp_options{std::move(widths)});
     } catch (tessera::error const& e) {
       return e.code() == tessera::errc::invalid_argument;
     }
@@ -226,8 +226,8 @@ TEST_CASE("mlp: impossible shapes are refused") {
   CHECK(refused(std::vector<std::int64_t>(5, (std::int64_t{1} << 31) - 1)));
   CHECK(host.memory().balanced());
 
-  mlp const net(host.exec(), mlp_options({3, 4, 2}, activation::relu));
-  mlp const wider(host.exec(), mlp_options({3, 8, 2}, activation::relu));
+  mlp const net(host.exec(), mlp_options{{3, 4, 2}, activation::relu});
+  mlp const wider(host.exec(), mlp_options{{3, 8, 2}, activation::relu});
   std::vector<float> floats(100, 1), gradient(static_cast<std::size_t>(net.parameters().size()));
   auto const matrix = [&](std::int64_t rows, std::int64_t columns) { return tessera::matrix_view<float>(floats.data(), rows, columns); };
   tessera_tests::naive_gemm const policy;
@@ -254,7 +254,7 @@ void check_no_allocation_after_two(Step const& step) {
   serial_host host;
   tessera::arena arena(host.memory(), 256);
   auto const exec = host.exec().with_memory(arena);
-  mlp net(host.exec(), mlp_options({13, 64, 32, 1}, activation::identity, random_seed{1}));
+  mlp net(host.exec(), mlp_options{{13, 64, 32, 1}, activation::identity, random_seed{1}});
   tessera::dense_optimizer_state state(host.exec(), net.parameters().size(), tessera::adam{});
   std::vector<float> const x(13 * 100, 0.5F), labels(100, 1.0F);
   std::vector<float> y(100), gradient(static_cast<std::size_t>(net.parameters().size()));
@@ -292,7 +292,7 @@ TEST_CASE("mlp: from the third equal step on nothing is allocated") {
 TEST_CASE("mlp: of a forward that throws, no backward takes what it saved") {
   serial_host host;
   for (auto const& widths : {std::vector<std::int64_t>{3, 2}, std::vector<std::int64_t>{3, 4, 2}}) {
-    mlp const net(host.exec(), mlp_options(widths));
+    mlp const net(host.exec(), mlp_options{widths});
     tessera_tests::check_failed_forward<tessera::mlp_saved>(host, net, 3, 2);
     if constexpr (tessera::checked) CHECK_THROWS_AS(net.layer(net.parameters(), net.layers()), tessera::error);
   }

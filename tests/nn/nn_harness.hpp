@@ -20,20 +20,9 @@
 
 #include "hosts.hpp"
 #include "random.hpp"
+#include "sanitizers.hpp"
 
 namespace tessera_tests {
-
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool under_tsan = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-inline constexpr bool under_tsan = true;
-#else
-inline constexpr bool under_tsan = false;
-#endif
-#else
-inline constexpr bool under_tsan = false;
-#endif
 
 inline std::vector<float> copy_of(tessera::vector_view<float const> values) { return {values.begin(), values.end()}; }
 

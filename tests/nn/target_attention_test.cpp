@@ -95,7 +95,7 @@ TEST_CASE("target_attention: from the third equal step on nothing is allocated, 
 TEST_CASE("target_attention: parameters are those of the network, and its blocks name them") {
   serial_host host;
   target_attention net(host.exec(), {.dim = 3, .hidden = {5, 2}, .seed = random_seed{7}, .stream = 3});
-  tessera::mlp const alike(host.exec(), tessera::mlp_options({12, 5, 2, 1}, tessera::activation::identity, random_seed{7}, 3));
+  tessera::mlp const alike(host.exec(), tessera::mlp_options{{12, 5, 2, 1}, tessera::activation::identity, random_seed{7}, 3});
   CHECK(std::vector<float>(net.parameters().begin(), net.parameters().end()) ==
         std::vector<float>(alike.parameters().begin(), alike.parameters().end()));
   CHECK(net.bytes() == alike.bytes());

@@ -19,7 +19,7 @@ void task_heads_suite() {
   using hidden_widths = std::vector<std::vector<std::int64_t>>;
 
   auto const make = [&](std::int64_t input, hidden_widths const& hidden) {
-    tessera::task_heads heads(harness.exec(), tessera::task_heads_options(input, hidden, tessera::random_seed{seed}, 9));
+    tessera::task_heads heads(harness.exec(), tessera::task_heads_options{input, hidden, tessera::random_seed{seed}, 9});
     auto values = harness.get(heads.parameters());
     for (auto& value : values) value += 0.1F * random_floats(random, 1)[0];
     std::copy(values.begin(), values.end(), heads.parameters().begin());
@@ -97,9 +97,9 @@ void task_heads_suite() {
   }
 
   SUBCASE("one head is an MLP, to the bit") {
-    tessera::task_heads const heads(harness.exec(), tessera::task_heads_options(6, {{8, 4}}, tessera::random_seed{seed}, 3));
+    tessera::task_heads const heads(harness.exec(), tessera::task_heads_options{6, {{8, 4}}, tessera::random_seed{seed}, 3});
     tessera::mlp const net(harness.exec(),
-                           tessera::mlp_options({6, 8, 4, 1}, tessera::activation::identity, tessera::random_seed{seed}, 3));
+                           tessera::mlp_options{{6, 8, 4, 1}, tessera::activation::identity, tessera::random_seed{seed}, 3});
     CHECK(same_bits(harness.get(heads.parameters()), harness.get(net.parameters())));
   }
 

@@ -32,7 +32,7 @@ TEST_CASE("task_heads: 1, 2 and 4 threads give the same bits, from the first wei
   strided_floats const x(random, samples, 50, 0), gradient(random, samples, 3, 0);
   std::vector<std::vector<float>> first;
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
-    task_heads const heads(exec, task_heads_options(50, {{70}, {}, {33, 20}}, random_seed{seed}));
+    task_heads const heads(exec, task_heads_options{50, {{70}, {}, {33, 20}}, random_seed{seed}});
     tessera::task_heads_saved saved;
     strided_floats y(samples, 3, 0), x_gradient(samples, 50, 0);
     auto g = gradient;
@@ -50,7 +50,7 @@ TEST_CASE("task_heads: from the third equal step on nothing is allocated") {
   serial_host host;
   tessera::arena arena(host.memory(), 256);
   auto const exec = host.exec().with_memory(arena);
-  task_heads const heads(host.exec(), task_heads_options(8, {{16}, {4, 4}}));
+  task_heads const heads(host.exec(), task_heads_options{8, {{16}, {4, 4}}});
   std::vector<float> x(80, 0.5F), y(20), x_gradient(80), gradient(20, 1.0F), block(static_cast<std::size_t>(heads.parameters().size()));
   std::int64_t after_two = 0;
   for (int step = 0; step < 6; ++step) {
@@ -65,7 +65,7 @@ TEST_CASE("task_heads: from the third equal step on nothing is allocated") {
 
 TEST_CASE("task_heads: parameters lie head by head, and blocks name them") {
   serial_host host;
-  task_heads heads(host.exec(), task_heads_options(3, {{4}, {}}, random_seed{1}));
+  task_heads heads(host.exec(), task_heads_options{3, {{4}, {}}, random_seed{1}});
   CHECK(heads.tasks() == 2);
   CHECK(heads.input_width() == 3);
   REQUIRE(heads.parameters().size() == (12 + 4 + 4 + 1) + (3 + 1));
@@ -83,7 +83,7 @@ TEST_CASE("task_heads: parameters lie head by head, and blocks name them") {
   CHECK(next == heads.parameters().end());
 
   // Heads of one shape start apart.
-  task_heads const twins(host.exec(), task_heads_options(3, std::vector<std::vector<std::int64_t>>(2, {4}), random_seed{1}));
+  task_heads const twins(host.exec(), task_heads_options{3, std::vector<std::vector<std::int64_t>>(2, {4}), random_seed{1}});
   CHECK(twins.parameters()[0] != twins.parameters()[21]);
 
   // Moved, the heads still lie in the block.
@@ -93,11 +93,11 @@ TEST_CASE("task_heads: parameters lie head by head, and blocks name them") {
 
 TEST_CASE("task_heads: what does not fit is refused") {
   serial_host host;
-  CHECK(error_of([&] { task_heads(host.exec(), task_heads_options(3, {})); }).code() == errc::invalid_argument);
-  CHECK(error_of([&] { task_heads(host.exec(), task_heads_options(0, {{}})); }).code() == errc::invalid_argument);
-  CHECK(error_of([&] { task_heads(host.exec(), task_heads_options(3, {{}, {0}})); }).code() == errc::invalid_argument);
+  CHECK(error_of([&] { task_heads(host.exec(), task_heads_options{3, {}}); }).code() == errc::invalid_argument);
+  CHECK(error_of([&] { task_heads(host.exec(), task_heads_options{0, {{}}}); }).code() == errc::invalid_argument);
+  CHECK(error_of([&] { task_heads(host.exec(), task_heads_options{3, {{}, {0}}}); }).code() == errc::invalid_argument);
 
-  task_heads const heads(host.exec(), task_heads_options(4, {{2}, {3}})), wider(host.exec(), task_heads_options(4, {{2}, {4}}));
+  task_heads const heads(host.exec(), task_heads_options{4, {{2}, {3}}}), wider(host.exec(), task_heads_options{4, {{2}, {4}}});
   std::vector<float> memory(64), block(static_cast<std::size_t>(heads.parameters().size())),
       wider_block(static_cast<std::size_t>(wider.parameters().size()));
   auto const matrix = [&](std::int64_t rows, std::int64_t columns) { return tessera::matrix_view<float>(memory.data(), rows, columns); };
@@ -123,7 +123,7 @@ TEST_CASE("task_heads: what does not fit is refused") {
 
 TEST_CASE("task_heads: of a forward that throws, no backward takes what it saved") {
   serial_host host;
-  task_heads const heads(host.exec(), task_heads_options(4, {{2}, {3}}));
+  task_heads const heads(host.exec(), task_heads_options{4, {{2}, {3}}});
   tessera_tests::check_failed_forward<tessera::task_heads_saved>(host, heads, 4, 2);
 }
 

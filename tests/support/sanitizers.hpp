@@ -18,3 +18,8 @@
 #define TESSERA_TEST_TSAN 0
 #endif
 #endif
+
+namespace tessera_tests {
+/// What a suite repeats for other sizes it repeats less under a sanitizer: who finds a fault at all finds it there.
+inline constexpr bool under_asan = TESSERA_TEST_ASAN, under_tsan = TESSERA_TEST_TSAN;
+}  // namespace tessera_tests

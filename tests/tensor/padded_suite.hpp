@@ -13,6 +13,7 @@
 #include <tessera/tensor/padded.hpp>
 
 #include "rows_harness.hpp"
+#include "sanitizers.hpp"
 
 namespace padded_tests {
 
@@ -49,6 +50,7 @@ void batches(Harness const& harness) {
     for (auto const columns : {std::int64_t{0}, std::int64_t{1}, std::int64_t{3}, longest, longest + 2})
       for (std::int64_t const behind : {0, 1})
         for (auto const kept : {kept_values::first, kept_values::last}) {
+          if (tessera_tests::under_asan && behind == 1 && columns >= 1000) continue;
           auto const stride = columns + behind;
           auto memory = harness.numbers(ids(static_cast<std::size_t>(flat.rows * stride), -7));
           matrix_view<std::int64_t> const matrix(memory.data(), flat.rows, columns, stride);

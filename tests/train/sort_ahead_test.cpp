@@ -25,7 +25,7 @@ namespace {
 tessera::planted_clicks_options clicks_of_shape(small_shape const& shape) {
   std::vector<tessera::planted_feature> features;
   for (std::size_t const table : {0U, 1U, 2U, 0U}) features.push_back({.ids = shape.rows[table], .longest_bag = 4, .more = 0.6});
-  tessera::planted_clicks_options options(features);
+  tessera::planted_clicks_options options{features};
   options.dense_features = shape.dense_features;
   return options;
 }

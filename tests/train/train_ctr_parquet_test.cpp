@@ -32,6 +32,7 @@ TEST_CASE("train_ctr on Parquet files") { tessera_tests::skip("the examples are 
 #include <tessera/files/step_folders.hpp>
 #include <tessera/nn/auc.hpp>
 
+#include "../support/sanitizers.hpp"
 #include "run_program.hpp"
 #include "temporary_folder.hpp"
 #include "train_ctr_support.hpp"
@@ -60,7 +61,7 @@ tessera::session_clicks_options small_sessions() {
   add("user", {.stays = 0.95, .mean_length = 3, .most_length = 10, .ids = 100}, 1, 0);
   add("item", {.kind = session_feature_kind::item, .stays = 0.05, .lengths = tessera::list_lengths::uniform, .most_length = 1, .ids = 100},
       1, 0);
-  tessera::session_clicks_options options(std::move(features));
+  tessera::session_clicks_options options{std::move(features)};
   options.dense_features = 3;
   options.mean_samples = 8;
   options.spread = 0.8;
@@ -203,7 +204,7 @@ TEST_CASE("deduplication changes no bit of expanded sums, and hardly one of merg
   auto const& folder = files().folder;
   auto const predictions = [&](arguments const& more) {
     auto const csv = folder.file("dedup.csv");
-    auto const result = train(with(more, {"--epochs", "2", "--predict", csv}));
+    auto const result = train(with(more, {"--epochs", under_asan ? "1" : "2", "--predict", csv}));
     REQUIRE_MESSAGE(result.status == 0, result.output);
     auto const text = contents(csv);
     CHECK(std::count(text.begin(), text.end(), '\n') == 1 + test_samples);

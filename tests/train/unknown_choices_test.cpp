@@ -141,7 +141,7 @@ TEST_CASE("an activation that is none is refused") {
   choice_host host;
   constexpr auto act = static_cast<tessera::activation>(unknown_choice);
   tessera::linear_view<float const> const layer{{host.memory.data() + 16, 4, 4}, {host.memory.data() + 32, 4}};
-  refuses_choice("activation", [&] { tessera::mlp(host.at, tessera::mlp_options({3, 2}, act)); });
+  refuses_choice("activation", [&] { tessera::mlp(host.at, tessera::mlp_options{{3, 2}, act}); });
   refuses_choice("activation",
                  [&] { tessera::linear_forward(host.at, tessera::eigen_gemm{}, host.gradients[0], layer, act, host.out[1]); });
   refuses_choice("activation", [&] {

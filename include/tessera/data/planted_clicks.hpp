@@ -45,9 +45,6 @@ struct planted_clicks_options {
   double head_ids = 20;             ///< effects of the id of rank r > head_ids shrink as (head_ids / r)^tail_decay: rare ids teach little
   double tail_decay = 1.5;
   random_seed seed{};
-
-  planted_clicks_options() = default;
-  explicit planted_clicks_options(std::vector<planted_feature> features) : features(std::move(features)) {}
 };
 
 /// Samples of planted clicks, all in memory. Move-only.

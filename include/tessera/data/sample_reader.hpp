@@ -47,11 +47,9 @@ struct sample_reader_options {
   sample_order order = sample_order::stored;
   random_seed seed{};
   dense_values dense = dense_values::as_stored;
-  std::int64_t first_block = 0;                  ///< of the data set
-  std::int64_t blocks = -1;                      ///< from there on; -1: all that are left
-  std::vector<std::vector<std::string>> groups;  ///< sparse columns whose repeated rows are kept once (IKJT); none: a row a sample
-
-  sample_reader_options() = default;
+  std::int64_t first_block = 0;                    ///< of the data set
+  std::int64_t blocks = -1;                        ///< from there on; -1: all that are left
+  std::vector<std::vector<std::string>> groups{};  ///< sparse columns whose repeated rows are kept once (IKJT); none: a row a sample
 };
 
 /// Seconds that a reader's batches took so far.

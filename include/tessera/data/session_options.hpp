@@ -65,9 +65,6 @@ struct session_clicks_options {
   double head_ids = 1000;        ///< effects of the id of rank r > head_ids shrink as (head_ids / r)^tail_decay: rare ids teach little
   double tail_decay = 1;
   random_seed seed{};
-
-  session_clicks_options() = default;
-  explicit session_clicks_options(std::vector<session_feature> features) : features(std::move(features)) {}
 };
 
 namespace detail {

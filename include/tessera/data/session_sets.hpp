@@ -46,7 +46,7 @@ inline session_clicks_options recommendation_sessions(std::vector<std::int64_t> 
                {.kind = session_feature_kind::item, .stays = 0.05, .lengths = list_lengths::uniform, .most_length = 3, .exponent = 0.8});
   for (std::size_t i = 0; i < 8; ++i) features[users + i].linear = 1;
   for (std::size_t i = 0; i < 4; ++i) features[items + i].linear = 1;
-  return session_clicks_options(std::move(features));
+  return session_clicks_options{std::move(features)};
 }
 
 }  // namespace detail
@@ -71,7 +71,7 @@ inline session_clicks_options paper_sessions() {
       {.kind = session_feature_kind::item, .stays = 0.05, .lengths = list_lengths::uniform, .most_length = 16, .exponent = 0.5});
   for (std::size_t f = 0; f < features.size(); f += 40) features[f].linear = 1;
   for (std::size_t f = 0; f < 220; f += 44) features[f].interest = 1;
-  return session_clicks_options(std::move(features));
+  return session_clicks_options{std::move(features)};
 }
 
 /// As the paper's RM1: 16 sequences (mean length 50, at most 200, d 0.95) in 5 groups of 4, 4, 3, 3 and 2 features, 100 features of users
@@ -98,7 +98,7 @@ inline session_clicks_options no_repeats() {
                         .exponent = 0});
   features[0].linear = features[0].interest = 1;
   for (std::size_t i = 0; i < 4; ++i) features[8 + i].linear = features[24 + i].linear = 1;
-  session_clicks_options options(std::move(features));
+  session_clicks_options options{std::move(features)};
   options.mean_samples = 1;
   options.spread = 0;
   return options;

@@ -30,7 +30,7 @@ struct subtract_number {  // unproven
 };
 
 template <device_execution Exec>
-struct expanded_lookup_impl<Exec> {
+struct expanded_saved_impl<Exec> {
   static std::int64_t first_value(Exec const& exec, keyed_jagged_view<std::int64_t const> batch) {
     return batch.rows() == 0 ? 0 : read_one(exec, batch.flat().offsets);
   }

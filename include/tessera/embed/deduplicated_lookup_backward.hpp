@@ -13,7 +13,7 @@
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/deduplicated_lookup.hpp>
-#include <tessera/embed/expanded_lookup.hpp>
+#include <tessera/embed/expanded_saved.hpp>
 #include <tessera/embed/lookup_checks.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/pooled_argmax.hpp>
@@ -102,9 +102,9 @@ void with_shared_gradients(Exec const& exec, char const* call, Tables const& tab
   if (batch.groups.empty()) return f(saved.lookup, gradients);
   check_shared_gradients(call, vector_view<element_in<Tables const> const>(tables), features, saved, gradients);
   if (options.sums == shared_gradients::expanded) {
-    auto expanded = basic_expanded_lookup<Exec>::of(exec, tables, batch, saved.lookup);
-    deduplicated_backward_impl<Exec>::expand_argmax(exec, features, saved, gradients, expanded.saved());
-    return f(std::as_const(expanded).saved(), gradients);
+    auto expanded = expanded_saved<Exec>::of(exec, tables, batch, saved.lookup);
+    deduplicated_backward_impl<Exec>::expand_argmax(exec, features, saved, gradients, expanded.get());
+    return f(std::as_const(expanded.get()), gradients);
   }
   shared_bags<Exec> const shared(exec, batch, features, [&](std::int64_t key) { return gradients[key].columns(); });
   call_list<matrix_view<float const>, Exec> of_rows(exec, batch.keys());

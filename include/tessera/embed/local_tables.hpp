@@ -16,7 +16,7 @@
 #include <tessera/embed/deduplicated_lookup.hpp>
 #include <tessera/embed/deduplicated_lookup_backward.hpp>
 #include <tessera/embed/embedding_source.hpp>
-#include <tessera/embed/expanded_lookup.hpp>
+#include <tessera/embed/expanded_saved.hpp>
 #include <tessera/embed/featured_tables.hpp>
 #include <tessera/embed/fused_backward.hpp>
 #include <tessera/embed/lookup_checks.hpp>
@@ -231,8 +231,8 @@ class local_tables {
     auto const batch = saved.batch;
     if (sums_expanded(batch)) {
       auto const dim_of = [&](std::int64_t key) { return outputs_[static_cast<std::size_t>(key)].width; };
-      auto expanded = expanded_lookup::of(exec, batch, tables_.all_slots_are_ids() ? nullptr : saved.slots.data());
-      auto& of_samples = expanded.saved();
+      auto expanded = detail::expanded_saved<host_exec>::of(exec, batch, tables_.all_slots_are_ids() ? nullptr : saved.slots.data());
+      auto& of_samples = expanded.get();
       detail::expand_argmax(exec, tables_.features_of_keys(), batch, saved.argmax, dim_of, of_samples.batch, of_samples.argmax);
       return tables_.with_contributions(exec, of_samples.batch, of_samples.slots.data(), of_samples.argmax, of_samples.order,
                                         saved.gradients, f);

@@ -30,14 +30,10 @@ struct mlp_saved {
 
 /// Shape and start of an MLP. Weights are uniform in ±1 / sqrt(in), as torch.nn.Linear's; biases are 0.
 struct mlp_options {
-  std::vector<std::int64_t> widths;  // of the input, each hidden layer and the output: at least two
+  std::vector<std::int64_t> widths{};  // of the input, each hidden layer and the output: at least two
   activation last = activation::identity;
   random_seed seed{};
   std::uint32_t stream = 0;  // MLPs that share a seed must differ in it, or they start with the same numbers
-
-  explicit mlp_options(std::vector<std::int64_t> widths, activation last = activation::identity, random_seed seed = {},
-                       std::uint32_t stream = 0)
-      : widths(std::move(widths)), last(last), seed(seed), stream(stream) {}
 };
 
 /// Linear layers with a ReLU between them. Holds parameters only, all in one block, layer by layer, weight before bias. Move-only.

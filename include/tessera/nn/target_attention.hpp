@@ -58,7 +58,7 @@ class target_attention {
       : dim_(options.dim),
         softmax_(options.softmax),
         pairs_at_once_(options.pairs_at_once),
-        net_(exec, mlp_options(widths(options), activation::identity, options.seed, options.stream)) {}
+        net_(exec, mlp_options{widths(options), activation::identity, options.seed, options.stream}) {}
 
   std::int64_t dim() const noexcept { return dim_; }
   /// Scores a pair: its input is [h, t, h - t, h * t], its output the score.

@@ -30,14 +30,10 @@ struct task_heads_saved {
 
 /// Shape and start of task heads; `std::vector(tasks, hidden)` for heads of one shape. Head t starts as an MLP of stream `stream` + t.
 struct task_heads_options {
-  std::int64_t input_width;
-  std::vector<std::vector<std::int64_t>> hidden;  // for each task the widths of its ReLU layers; none for a linear head
-  random_seed seed;
-  std::uint32_t stream;
-
-  task_heads_options(std::int64_t input_width, std::vector<std::vector<std::int64_t>> hidden, random_seed seed = {},
-                     std::uint32_t stream = 0)
-      : input_width(input_width), hidden(std::move(hidden)), seed(seed), stream(stream) {}
+  std::int64_t input_width = 0;
+  std::vector<std::vector<std::int64_t>> hidden{};  // for each task the widths of its ReLU layers; none for a linear head
+  random_seed seed{};
+  std::uint32_t stream = 0;
 };
 
 /// An MLP to one logit for each task, all over the same input: the top of a shared-bottom multi-task model (Caruana, "Multitask learning",
@@ -56,8 +52,8 @@ class task_heads {
       widths.insert(widths.end(), hidden.begin(), hidden.end());
       widths.push_back(1);
       count += mlp::parameter_count(widths);
-      shapes.emplace_back(std::move(widths), activation::identity, options.seed,
-                          options.stream + static_cast<std::uint32_t>(shapes.size()));
+      auto const stream = options.stream + static_cast<std::uint32_t>(shapes.size());
+      shapes.push_back({std::move(widths), activation::identity, options.seed, stream});
     }
     parameters_.resize(exec, count);
     std::int64_t first = 0;

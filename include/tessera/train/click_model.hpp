@@ -96,7 +96,7 @@ class click_model {
       places_.vectors[v].column = projected_columns_;
       projected_columns_ += places_.vectors[v].width;
       auto const stream = static_cast<std::uint32_t>(first_projection_stream + v);
-      projections_.emplace_back(exec, mlp_options({places_.vectors[v].width, dim()}, activation::identity, options.seed, stream));
+      projections_.emplace_back(exec, mlp_options{{places_.vectors[v].width, dim()}, activation::identity, options.seed, stream});
       part_names_.push_back("projection." + std::to_string(v));
     }
   }

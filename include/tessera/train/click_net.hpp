@@ -76,7 +76,7 @@ class click_net {
         vectors_(count_vectors(options, lookups)),
         bottom_(make_bottom(exec, options, dim)),
         interaction_(exec, interaction, vectors_, dim, options.seed),
-        top_(exec, mlp_options(widths(interaction_.output_width(), options.top_hidden, 1), activation::identity, options.seed, 1)) {}
+        top_(exec, mlp_options{widths(interaction_.output_width(), options.top_hidden, 1), activation::identity, options.seed, 1}) {}
 
   Gemm const& policy() const noexcept { return gemm_; }
   std::int64_t dense_features() const noexcept { return bottom_ ? bottom_->input_width() : 0; }
@@ -162,7 +162,7 @@ class click_net {
   static std::optional<mlp> make_bottom(host_exec const& exec, click_model_options const& options, std::int64_t dim) {
     std::optional<mlp> bottom;
     if (options.dense_features != 0)
-      bottom.emplace(exec, mlp_options(widths(options.dense_features, options.bottom_hidden, dim), activation::relu, options.seed, 0));
+      bottom.emplace(exec, mlp_options{widths(options.dense_features, options.bottom_hidden, dim), activation::relu, options.seed, 0});
     return bottom;
   }
   static std::vector<std::int64_t> widths(std::int64_t in, std::vector<std::int64_t> const& hidden, std::int64_t out) {

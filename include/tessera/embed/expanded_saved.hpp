@@ -25,13 +25,14 @@ namespace detail {
 
 // What differs where the host does not see offsets.
 template <class Exec>
-struct expanded_lookup_impl {
-  static_assert(dependent_false<Exec>,
-                "expanded_lookup: no back end for this execution; for CUDA include <tessera/embed/deduplicated_lookup_backward.cuh>");
+struct expanded_saved_impl {
+  static_assert(
+      dependent_false<Exec>,
+      "a backward of expanded rows: no back end for this execution; for CUDA include <tessera/embed/deduplicated_lookup_backward.cuh>");
 };
 
 template <>
-struct expanded_lookup_impl<host_exec> {
+struct expanded_saved_impl<host_exec> {
   static std::int64_t first_value(host_exec const&, keyed_jagged_view<std::int64_t const> batch) { return detail::first_value(batch); }
   static void copy(host_exec const& exec, vector_view<std::int64_t const> from, std::int64_t* to) {
     for_each_piece(exec, from.size(), 1 << 14,
@@ -50,7 +51,7 @@ template <class Exec>
 class slot_rows {
  public:
   slot_rows(Exec const& exec, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots)
-      : slot_rows(exec, batch, slots, expanded_lookup_impl<Exec>::first_value(exec, batch)) {}
+      : slot_rows(exec, batch, slots, expanded_saved_impl<Exec>::first_value(exec, batch)) {}
   keyed_jagged_view<std::int64_t const> view() const noexcept { return view_; }
 
  private:
@@ -58,7 +59,7 @@ class slot_rows {
       : first_row_(exec, first_value == 0 ? 0 : batch.keys + 1), view_(batch.with_values(slots)) {
     if (first_value == 0) return;
     offsets_.resize(exec, batch.rows() + 1);
-    expanded_lookup_impl<Exec>::subtract(exec, {batch.flat().offsets, batch.rows() + 1}, first_value, offsets_.data());
+    expanded_saved_impl<Exec>::subtract(exec, {batch.flat().offsets, batch.rows() + 1}, first_value, offsets_.data());
     for (std::int64_t key = 0; key <= batch.keys; ++key) first_row_[key] = batch.first_row[key] - batch.first_row[0];
     view_.offsets = offsets_.data();
     view_.first_row = first_row_.view().data();
@@ -70,43 +71,40 @@ class slot_rows {
   keyed_jagged_view<std::int64_t const> view_;
 };
 
-}  // namespace detail
-
 /// What a lookup of the expanded batch would have saved, made of the lookup of an IKJT: handed to an ordinary backward with gradients of
 /// expanded rows, it sums a row's gradients in the order of samples and positions, to the bits that training without deduplication has. The
 /// IKJT, `saved` and the tables' rows must stay as the lookup left them. Move-only.
 template <execution Exec>
-class basic_expanded_lookup {
+class expanded_saved {
  public:
   /// `saved`: of a lookup of `batch.distinct`. @throws tessera::error as `expand`. On a device it waits for how many values there are, and for
   /// hashed tables once more.
   template <row_stores Tables>
-  static basic_expanded_lookup of(Exec const& exec, Tables const&, inverse_keyed_jagged_view<std::int64_t const> batch,
-                                  basic_lookup_saved<Exec> const& saved) {
-    return of(exec, batch, detail::element_in<Tables const>::slots_are_ids ? nullptr : saved.slots.data());
+  static expanded_saved of(Exec const& exec, Tables const&, inverse_keyed_jagged_view<std::int64_t const> batch,
+                           basic_lookup_saved<Exec> const& saved) {
+    return of(exec, batch, element_in<Tables const>::slots_are_ids ? nullptr : saved.slots.data());
   }
-  /// @private `slots`: of the values of `batch.distinct`, from its first on; nullptr: they are the ids.
-  static basic_expanded_lookup of(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots) {
-    basic_expanded_lookup result;
+  /// `slots`: of the values of `batch.distinct`, from its first on; nullptr: they are the ids.
+  static expanded_saved of(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots) {
+    expanded_saved result;
     result.ids_ = expand(exec, batch);
     result.saved_.batch = std::as_const(result.ids_).view();
     if (slots == nullptr) return result;
-    detail::slot_rows<Exec> const rows(exec, batch.distinct, slots);
+    slot_rows<Exec> const rows(exec, batch.distinct, slots);
     auto const expanded = expand(exec, inverse_keyed_jagged_view<std::int64_t const>{rows.view(), batch.groups, batch.samples},
                                  result_room{.most_values = result.ids_.room()});
     result.saved_.slots.resize(exec, expanded.room());
-    detail::expanded_lookup_impl<Exec>::copy(exec, {expanded.view().values, expanded.room()}, result.saved_.slots.data());
+    expanded_saved_impl<Exec>::copy(exec, {expanded.view().values, expanded.room()}, result.saved_.slots.data());
     return result;
   }
 
-  basic_lookup_saved<Exec>& saved() noexcept { return saved_; }
-  basic_lookup_saved<Exec> const& saved() const noexcept { return saved_; }
+  basic_lookup_saved<Exec>& get() noexcept { return saved_; }
 
  private:
   keyed_jagged<std::int64_t, std::int64_t, Exec> ids_;
   basic_lookup_saved<Exec> saved_;
 };
-using expanded_lookup = basic_expanded_lookup<host_exec>;
 
+}  // namespace detail
 }  // namespace TESSERA_ABI
 }  // namespace tessera
