@@ -128,6 +128,21 @@ TEST_CASE("a file that a save leaves without a section is refused before there i
   CHECK(open_newest_checkpoint(checkpoint.folder.path()).state.step == 3);
 }
 
+TEST_CASE("a checkpoint from before tables could be parts of larger ones is one of whole tables") {
+  edited_checkpoint<dense_table<>> checkpoint;
+  checkpoint.edit_manifest([](manifest& content) {
+    for (auto& table : content.state["model"]["tables"]) {
+      CHECK(table.erase("first_row") == 1);
+      CHECK(table.erase("first_column") == 1);
+    }
+  });
+  checkpoint.check_taken();
+  checkpoint.edit_manifest([](manifest& content) { content.state["model"]["tables"][1]["first_row"] = 8; });
+  auto const e = checkpoint.refusal();
+  CHECK(e.code() == errc::incompatible);
+  CHECK(e.value("first_row") == "8");
+}
+
 TEST_CASE("ids that repeat are refused, naming the table and the id") {
   edited_checkpoint<hash_table<>> checkpoint;
   checkpoint.check_taken<dense_table<>>();

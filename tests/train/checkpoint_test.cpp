@@ -318,11 +318,13 @@ TEST_CASE("a checkpoint of tables or features that would predict otherwise is re
     CHECK_FALSE(e.value(field).empty());
   };
   small_shape const same;
-  auto seed = same, bound = same;
+  auto seed = same, bound = same, columns = same;
   seed.table_seed = 4;
   bound.init_bound = 0.25F;
   refusal(seed, small_shape::features(), "seed");
+  columns.first_column = 4;
   refusal(bound, small_shape::features(), "init_bound");
+  refusal(columns, small_shape::features(), "first_column");
   refusal(same, {{0}, {1, pooling::sum}, {2}, {0}}, "pooling");
   refusal(same, {{0}, {1, pooling::mean}, {2}, {2}}, "table");
 }

@@ -26,6 +26,7 @@ struct small_shape {
   std::vector<std::int64_t> rows{40, 7, 300};  // of the tables
   float init_bound = 0.3F;
   std::uint64_t table_seed = 3;
+  std::int64_t first_column = 0;
 
   /// A key for each table, pooled in different ways, and a second one that reads the first table.
   static std::vector<tessera::pooled_feature> features() { return {{0}, {1, tessera::pooling::mean}, {2}, {0}}; }
@@ -61,8 +62,12 @@ struct small_run {
     for (std::size_t t = 0; t < shape.rows.size(); ++t)
       tessera::with_optimizer(rows, [&](auto const& optimizer) {
         result.emplace_back(exec,
-                            tessera::table_options{tessera::table_id{static_cast<std::int64_t>(t)}, shape.dim, shape.rows[t],
-                                                   shape.init_bound, tessera::random_seed{shape.table_seed}},
+                            tessera::table_options{.id = tessera::table_id{static_cast<std::int64_t>(t)},
+                                                   .dim = shape.dim,
+                                                   .rows = shape.rows[t],
+                                                   .init_bound = shape.init_bound,
+                                                   .seed = tessera::random_seed{shape.table_seed},
+                                                   .first_column = shape.first_column},
                             optimizer);
       });
     return result;

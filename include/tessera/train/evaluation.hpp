@@ -38,8 +38,8 @@ static_assert(metric<evaluation>);
 /// Predicts one epoch of a reader without changing the model; calls `seen(batch, logits)`, if there is one, for each batch. It may throw
 /// for a NaN among the logits, which `evaluation::add` refuses afterwards.
 /// `Reader`: `next(exec, batch_view&)` as batch_reader has it. @throws as the reader, and as the model for a batch that does not fit it.
-template <execution Exec, class Model, class Reader, class Seen>
-evaluation evaluate(Exec const& exec, Model const& model, Reader& reader, Seen const& seen) {
+template <class Model, class Reader, class Seen>
+evaluation evaluate(host_exec const& exec, Model const& model, Reader& reader, Seen const& seen) {
   evaluation result;
   typename Model::saved_type saved;
   for (batch_view batch; reader.next(exec, batch);) {
@@ -49,8 +49,8 @@ evaluation evaluate(Exec const& exec, Model const& model, Reader& reader, Seen c
   }
   return result;
 }
-template <execution Exec, class Model, class Reader>
-evaluation evaluate(Exec const& exec, Model const& model, Reader& reader) {
+template <class Model, class Reader>
+evaluation evaluate(host_exec const& exec, Model const& model, Reader& reader) {
   return evaluate(exec, model, reader, [](batch_view const&, vector_view<float const>) {});
 }
 

@@ -52,8 +52,8 @@ concept feature_interaction =
 namespace detail {
 
 // (vectors,): of vectors of `dim` elements that lie side by side, the first `columns` elements each, as blocks (samples, columns).
-template <class Exec, class T>
-buffer<matrix_view<T>> vector_blocks(Exec const& exec, matrix_view<T> side_by_side, std::int64_t first, std::int64_t vectors,
+template <class T>
+buffer<matrix_view<T>> vector_blocks(host_exec const& exec, matrix_view<T> side_by_side, std::int64_t first, std::int64_t vectors,
                                      std::int64_t dim, std::int64_t columns) {
   buffer<matrix_view<T>> blocks(exec, vectors);
   for (std::int64_t v = 0; v < vectors; ++v) blocks[v] = side_by_side.columns_from((first + v) * dim, columns);
@@ -80,18 +80,17 @@ class dot_products {
   std::vector<parameter_block> blocks(std::string_view) const { return {}; }
   std::size_t bytes() const noexcept { return 0; }
 
-  template <execution Exec, gemm_policy Gemm>
-  void forward(Exec const& exec, Gemm const&, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
+  template <gemm_policy Gemm>
+  void forward(host_exec const& exec, Gemm const&, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
     saved.x = {};
     auto const inputs = detail::vector_blocks(exec, x, 0, vectors_, dim_, dim_);
     dot_interaction(exec, inputs.view(), out);
     saved.x = x;
   }
-  template <execution Exec>
-  void add_to_logits(Exec const&, saved const&, vector_view<float>) const noexcept {}
+  void add_to_logits(host_exec const&, saved const&, vector_view<float>) const noexcept {}
 
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const&, saved const& saved, matrix_view<float> out_gradient, vector_view<float const>,
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const&, saved const& saved, matrix_view<float> out_gradient, vector_view<float const>,
                 vector_view<float>, matrix_view<float> x_gradient) const {
     auto const inputs = detail::vector_blocks(exec, saved.x, 0, vectors_, dim_, dim_);
     auto const gradients = detail::vector_blocks(exec, x_gradient, 0, vectors_, dim_, dim_);
@@ -124,15 +123,14 @@ class cross_layers {
   std::vector<parameter_block> blocks(std::string_view prefix) { return net_.blocks(prefix); }
   std::size_t bytes() const noexcept { return net_.bytes(); }
 
-  template <execution Exec, gemm_policy Gemm>
-  void forward(Exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
+  template <gemm_policy Gemm>
+  void forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
     net_.forward(exec, policy, x, out, saved);
   }
-  template <execution Exec>
-  void add_to_logits(Exec const&, saved const&, vector_view<float>) const noexcept {}
+  void add_to_logits(host_exec const&, saved const&, vector_view<float>) const noexcept {}
 
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const& policy, saved& saved, matrix_view<float> out_gradient, vector_view<float const>,
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const& policy, saved& saved, matrix_view<float> out_gradient, vector_view<float const>,
                 vector_view<float> parameter_gradient, matrix_view<float> x_gradient) const {
     net_.backward(exec, policy, saved, out_gradient, parameter_gradient, x_gradient);
   }
@@ -166,8 +164,8 @@ class factorization {
   std::vector<parameter_block> blocks(std::string_view) const { return {}; }
   std::size_t bytes() const noexcept { return 0; }
 
-  template <execution Exec, gemm_policy Gemm>
-  void forward(Exec const& exec, Gemm const&, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
+  template <gemm_policy Gemm>
+  void forward(host_exec const& exec, Gemm const&, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
     saved.x = {};
     for_each_index(exec, x.rows(), samples_per_piece, [=, *this](std::int64_t s) {
       for (std::int64_t v = 0; v < vectors_; ++v)
@@ -176,8 +174,7 @@ class factorization {
     saved.x = x;
   }
 
-  template <execution Exec>
-  void add_to_logits(Exec const& exec, saved const& saved, vector_view<float> logits) const {
+  void add_to_logits(host_exec const& exec, saved const& saved, vector_view<float> logits) const {
     auto const x = saved.x;
     for_each_index(exec, x.rows(), samples_per_piece, [=, *this](std::int64_t s) {
       float weights = 0;
@@ -188,9 +185,9 @@ class factorization {
     factorization_machine(exec, of_factors.view(), {logits.data(), logits.size(), 1});
   }
 
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const&, saved const& saved, matrix_view<float> out_gradient, vector_view<float const> logit_gradient,
-                vector_view<float>, matrix_view<float> x_gradient) const {
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const&, saved const& saved, matrix_view<float> out_gradient,
+                vector_view<float const> logit_gradient, vector_view<float>, matrix_view<float> x_gradient) const {
     for_each_index(exec, x_gradient.rows(), samples_per_piece, [=, *this](std::int64_t s) {
       for (std::int64_t v = 0; v < vectors_; ++v) {
         for (std::int64_t d = 0; d < factors(); ++d) x_gradient(s, v * dim_ + d) = out_gradient(s, v * factors() + d);
@@ -229,19 +226,18 @@ class concatenation {
   std::size_t bytes() const noexcept { return 0; }
 
   /// @throws tessera::error shape_mismatch, as `backward`: nothing has been written.
-  template <execution Exec, gemm_policy Gemm>
-  void forward(Exec const& exec, Gemm const&, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
+  template <gemm_policy Gemm>
+  void forward(host_exec const& exec, Gemm const&, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
     saved.samples = 0;
     check("input", x, x.rows());
     check("output", out, x.rows());
     copy(exec, x, out);
     saved.samples = x.rows();
   }
-  template <execution Exec>
-  void add_to_logits(Exec const&, saved const&, vector_view<float>) const noexcept {}
+  void add_to_logits(host_exec const&, saved const&, vector_view<float>) const noexcept {}
 
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const&, saved const& saved, matrix_view<float> out_gradient, vector_view<float const>,
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const&, saved const& saved, matrix_view<float> out_gradient, vector_view<float const>,
                 vector_view<float>, matrix_view<float> x_gradient) const {
     check("output's gradient", out_gradient, saved.samples);
     check("input's gradient", x_gradient, saved.samples);
@@ -251,8 +247,7 @@ class concatenation {
  private:
   static constexpr std::int64_t samples_per_piece = 64;
 
-  template <class Exec>
-  static void copy(Exec const& exec, matrix_view<float const> from, matrix_view<float> to) {
+  static void copy(host_exec const& exec, matrix_view<float const> from, matrix_view<float> to) {
     for_each_index(exec, from.rows(), samples_per_piece, [=](std::int64_t s) { std::copy_n(from.row(s), from.columns(), to.row(s)); });
   }
   void check(char const* what, matrix_view<float const> m, std::int64_t samples) const {

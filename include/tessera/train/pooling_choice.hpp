@@ -61,20 +61,20 @@ class pooling_choice {
     return std::visit([](auto const& pooling) -> std::size_t { return pooling.bytes(); }, pooling_);
   }
 
-  template <execution Exec, gemm_policy Gemm>
-  void forward(Exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const> targets, matrix_view<float> out,
-               saved& saved) const {
+  template <gemm_policy Gemm>
+  void forward(host_exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const> targets,
+               matrix_view<float> out, saved& saved) const {
     std::visit([&]<class P>(P const& pooling) { pooling.forward(exec, policy, sequences, targets, out, saved.template become<P>()); },
                pooling_);
   }
-  template <execution Exec, gemm_policy Gemm>
-  void predict(Exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const> targets,
+  template <gemm_policy Gemm>
+  void predict(host_exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const> targets,
                matrix_view<float> out) const {
     std::visit([&](auto const& pooling) { pooling.predict(exec, policy, sequences, targets, out); }, pooling_);
   }
   /// @throws tessera::error invalid_argument where another kind's forward filled `saved`.
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const& policy, saved& saved, matrix_view<float const> out_gradient,
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const& policy, saved& saved, matrix_view<float const> out_gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> vector_gradient, matrix_view<float> target_gradient) const {
     std::visit(
         [&]<class P>(P const& pooling) {

@@ -135,8 +135,8 @@ class encoder_pooling {
   std::vector<parameter_block> blocks(std::string_view prefix) { return encoder_.blocks(prefix); }
   std::size_t bytes() const noexcept { return encoder_.bytes(); }
 
-  template <execution Exec, gemm_policy Gemm>
-  void forward(Exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const>, matrix_view<float> out,
+  template <gemm_policy Gemm>
+  void forward(host_exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const>, matrix_view<float> out,
                saved& saved) const {
     with_pooled(exec, sequences, out,
                 [&](matrix_view<float> pooled) { encoder_.forward(exec, policy, sequences.rows, pooled, saved.encoder); });
@@ -144,13 +144,14 @@ class encoder_pooling {
     saved.rows = sequences.rows.rows;
   }
 
-  template <execution Exec, gemm_policy Gemm>
-  void predict(Exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const>, matrix_view<float> out) const {
+  template <gemm_policy Gemm>
+  void predict(host_exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const>,
+               matrix_view<float> out) const {
     with_pooled(exec, sequences, out, [&](matrix_view<float> pooled) { encoder_.forward(exec, policy, sequences.rows, pooled); });
   }
 
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const& policy, saved& saved, matrix_view<float const> out_gradient,
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const& policy, saved& saved, matrix_view<float const> out_gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> vector_gradient, matrix_view<float>) const {
     if (saved.inverse.empty()) return encoder_.backward(exec, policy, saved.encoder, out_gradient, parameter_gradient, vector_gradient);
     buffer<float> of_rows(exec, saved.rows * encoder_.dim());
@@ -160,8 +161,8 @@ class encoder_pooling {
   }
 
  private:
-  template <class Exec, class Pool>
-  void with_pooled(Exec const& exec, shared_sequences sequences, matrix_view<float> out, Pool const& pool) const {
+  template <class Pool>
+  void with_pooled(host_exec const& exec, shared_sequences sequences, matrix_view<float> out, Pool const& pool) const {
     if (sequences.inverse.empty()) return pool(out);
     auto const rows = sequences.rows.rows;
     buffer<float> of_rows(exec, rows * encoder_.dim());
@@ -194,19 +195,19 @@ class target_pooling {
   std::vector<parameter_block> blocks(std::string_view prefix) { return attention_.blocks(prefix); }
   std::size_t bytes() const noexcept { return attention_.bytes(); }
 
-  template <execution Exec, gemm_policy Gemm>
-  void forward(Exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const> targets, matrix_view<float> out,
-               saved& saved) const {
+  template <gemm_policy Gemm>
+  void forward(host_exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const> targets,
+               matrix_view<float> out, saved& saved) const {
     attention_.forward(exec, policy, sequences.rows, sequences.inverse, targets, out, saved);
   }
-  template <execution Exec, gemm_policy Gemm>
-  void predict(Exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const> targets,
+  template <gemm_policy Gemm>
+  void predict(host_exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const> targets,
                matrix_view<float> out) const {
     saved unused;
     forward(exec, policy, sequences, targets, out, unused);
   }
-  template <execution Exec, gemm_policy Gemm>
-  void backward(Exec const& exec, Gemm const& policy, saved& saved, matrix_view<float const> out_gradient,
+  template <gemm_policy Gemm>
+  void backward(host_exec const& exec, Gemm const& policy, saved& saved, matrix_view<float const> out_gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> vector_gradient, matrix_view<float> target_gradient) const {
     auto const samples = target_gradient.rows(), dim = attention_.dim();
     buffer<float> own(exec, samples * dim);
