@@ -343,6 +343,8 @@ TEST_CASE("prefetching_reader: what cannot be is named, and a refused position c
   CHECK(batch.sample_ids[0] == 1);
 }
 
+namespace {
+
 // Drops every other batch: which one is next depends on more than the place in the data.
 struct every_other {
   struct place_and_turn : reader_position {
@@ -365,6 +367,8 @@ struct every_other {
   }
 };
 static_assert(reader<every_other>);
+
+}  // namespace
 
 TEST_CASE("prefetching_reader: a reader that wraps another goes on from a position with a state of its own") {
   place ahead, here;
