@@ -104,7 +104,9 @@ std::int64_t examples::add_table(any_job const& j, tessera::table_list& tables, 
                                                                                                             admission, eviction),
                           optimizer);
       } catch (tessera::error const& e) {
-        throw tessera::error(e.code(), "option --hash-table, --hash-size, --vocabulary-limit or --embedding-dim: no memory for a table",
+        throw tessera::error(e.code(),
+                             std::string("option ") + (hashed ? "--hash-table" : "--hash-size, --vocabulary-limit") +
+                                 " or --embedding-dim: no memory for a table",
                              {{"feature", feature}, {"rows", rows}, {"dim", dim}, {"reason", e.sentence()}});
       }
     });
