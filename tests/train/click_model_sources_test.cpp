@@ -38,7 +38,7 @@ local_tables tables_of_widths(host_exec const& exec, std::vector<std::int64_t> c
                         table_options{.id = table_id{static_cast<std::int64_t>(t)},
                                       .dim = widths[t],
                                       .rows = session_ids,
-                                      .init_bound = 0.5F,
+                                      .init_bound = 0.2F,
                                       .seed = random_seed{3}},
                         sgd{});
   std::vector<pooled_feature> bags;
@@ -126,7 +126,7 @@ template <class Source>
 attentive<Source> of_many_widths(host_exec const& exec, Source source) {
   transformer_encoder_options encoder{.layers = 1, .heads = 2, .hidden = 5};
   return {exec,
-          {.dense_features = 3, .bottom_hidden = {7}, .top_hidden = {6}, .seed = random_seed{5}, .dim = 8, .projects = true},
+          {.dense_features = 3, .seed = random_seed{5}, .dim = 8, .projects = true},
           std::move(source),
           {},
           {{{"0", "1"}, target_attention_options{.hidden = {4}}, "3"}, {{"2"}, encoder}}};
