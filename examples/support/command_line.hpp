@@ -304,7 +304,9 @@ inline void set_own_tables(CLI::App& app, settings& s) {
   };
   bool any_hashed = s.hash_table > 0;
   auto const features = s.tables.empty() ? nlohmann::json::object() : nlohmann::json::parse(s.tables);
-  for (auto const& [feature, options] : features.items()) {
+  for (auto const& entry : features.items()) {
+    std::string const& feature = entry.key();
+    auto const& options = entry.value();
     table_settings own = s;
     CLI::App of_table;
     declare_table(of_table, own);
