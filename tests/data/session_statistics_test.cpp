@@ -301,7 +301,7 @@ TEST_CASE("no_repeats: nothing comes again, in a session or in another") {
 
 TEST_CASE("session_groups: by number of group, in the order of the first features, without items") {
   using enum session_feature_kind;
-  session_clicks_options const options({{.name = "a", .kind = user, .group = 4},
+  session_clicks_options const options{{{.name = "a", .kind = user, .group = 4},
                                         {.name = "b", .kind = sequence},
                                         {.name = "c", .kind = sequence, .group = 0},
                                         {.name = "d", .kind = item, .group = 4},
@@ -309,7 +309,7 @@ TEST_CASE("session_groups: by number of group, in the order of the first feature
                                         {.name = "f", .kind = item},
                                         {.name = "g", .kind = user},
                                         {.name = "h", .kind = user},
-                                        {.name = "i", .kind = sequence, .group = 0}});
+                                        {.name = "i", .kind = sequence, .group = 0}}};
   CHECK(session_groups(options) == std::vector<std::vector<std::string>>{{"a", "e"}, {"b"}, {"c", "i"}, {"g"}, {"h"}});
   CHECK(session_groups({}).empty());
 }

@@ -138,7 +138,7 @@ TEST_CASE("mlp: parameters and what a forward saves in the caller's memory are t
   std::mt19937_64 random(seed);
   serial_host host;
   tessera::eigen_gemm const policy;
-  mlp_options const options({5, 9, 7, 2}, activation::relu, random_seed{seed}, 4);
+  mlp_options const options{{5, 9, 7, 2}, activation::relu, random_seed{seed}, 4};
   mlp const own(host.exec(), options);
   std::vector<float> memory(static_cast<std::size_t>(mlp::parameter_count(options.widths)) + 2, 7.0F);
   auto const place = tessera::vector_view<float>(memory).slice(1, own.parameters().size());
