@@ -136,7 +136,7 @@ inline void declare_model(CLI::App& app, settings& s) {
          "--tables", [&s](std::string const& given) { s.tables = read_tables(given); },
          "What features have of their own: {feature: {option: value, …}, …} with the options from --embedding-dim to "
          "--embedding-weight-decay, as {\"category 1\": {\"row-format\": \"int8\"}}")
-      ->type_name("FILE.json");
+      ->type_name("FILE.json|{...}");
   app.add_option("--model", s.model, "Model")->check(CLI::IsMember({"dlrm", "dcn", "deepfm"}))->capture_default_str();
   add_widths(app, "--bottom", s.bottom,
              "Hidden layers of the bottom MLP; the embedding dim is appended. Without numbers in the data there is no such MLP");

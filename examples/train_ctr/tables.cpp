@@ -20,7 +20,7 @@ auto with_row_format(std::string const& format, F const& f) {
   return f(float());
 }
 
-constexpr std::int64_t values_per_piece = 1 << 14;
+constexpr std::int64_t values_per_piece = 1 << 14, values_at_once = 1 << 20;
 constexpr std::int64_t most_candidates = 1 << 20;  // for admission, which takes their memory at once
 
 template <class Element>
@@ -30,15 +30,16 @@ float number_at(char const* from) {
   return tessera::to_float(element);
 }
 
-// As what one is stored as says; bytes are whole numbers.
+bool is_integer(tessera::plane_type type) { return type == tessera::plane_type::i8 || type == tessera::plane_type::i64; }
+
+// As what one is stored as says, which is no integer.
 float number_at(tessera::plane_type type, char const* from) {
   switch (type) {
     case tessera::plane_type::f16: return number_at<tessera::float16>(from);
     case tessera::plane_type::bf16: return number_at<tessera::bfloat16>(from);
     case tessera::plane_type::f8_e4m3: return number_at<tessera::float8_e4m3>(from);
     case tessera::plane_type::f8_e5m2: return number_at<tessera::float8_e5m2>(from);
-    case tessera::plane_type::f32: return number_at<float>(from);
-    default: return 0;
+    default: return number_at<float>(from);
   }
 }
 
@@ -54,19 +55,21 @@ bool examples::all_finite(tessera::host_exec const& exec, tessera::vector_view<f
 
 bool examples::all_finite(tessera::host_exec const& exec, tessera::table_part const& table, tessera::row_plane plane) {
   auto const shape = table.shape(plane);
-  if (shape.width == 0) return true;
+  if (shape.width == 0 || is_integer(shape.type)) return true;
   tessera::buffer<std::int64_t> slots(exec, table.rows()), ids(exec, table.rows());
   table.list_rows(slots.view(), ids.view());
-  auto const bytes = shape.width * tessera::size_of(shape.type);
-  auto const rows_per_piece = std::max<std::int64_t>(1, values_per_piece / shape.width);
-  tessera::buffer<char> piece(exec, std::min(rows_per_piece, table.rows()) * bytes);
-  for (std::int64_t first = 0; first < table.rows(); first += rows_per_piece) {
-    auto const rows = std::min(rows_per_piece, table.rows() - first);
-    table.copy_out(plane, std::as_const(slots).view().slice(first, rows), piece.data());
-    for (std::int64_t i = 0; i < rows * shape.width; ++i)
-      if (!tessera::is_finite(number_at(shape.type, piece.data() + i * tessera::size_of(shape.type)))) return false;
+  auto const size = tessera::size_of(shape.type);
+  auto const rows_at_once = std::clamp<std::int64_t>(values_at_once / shape.width, 1, std::max<std::int64_t>(1, table.rows()));
+  tessera::buffer<char> copy(exec, rows_at_once * shape.width * size);
+  std::atomic<bool> all = true;
+  for (std::int64_t first = 0; first < table.rows() && all; first += rows_at_once) {
+    auto const rows = std::min(rows_at_once, table.rows() - first);
+    table.copy_out(plane, std::as_const(slots).view().slice(first, rows), copy.data());
+    tessera::for_each_index(exec, rows * shape.width, values_per_piece, [&](std::int64_t i) {
+      if (!tessera::is_finite(number_at(shape.type, copy.data() + i * size))) all = false;
+    });
   }
-  return true;
+  return all;
 }
 
 void examples::check_own_tables(settings const& s, std::vector<std::string> const& features) {

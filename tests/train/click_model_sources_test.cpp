@@ -94,11 +94,6 @@ class scaled : public source_adaptor<Inner> {
     }
     base::begin_backward(exec, saved, saved.gradients);
   }
-  // What a concept of sources without parameters asks for.
-  void begin_backward(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float const> const> gradients) {
-    std::vector<float> unused(scales_.size());
-    begin_backward(exec, saved, gradients, unused);
-  }
 
   std::vector<float> const& scales() const { return scales_; }
   template <class Store>
@@ -116,6 +111,14 @@ class scaled : public source_adaptor<Inner> {
   std::vector<float> scales_;
 };
 static_assert(embedding_source<scaled<local_tables>> && owns_parameters<scaled<local_tables>> && !owns_parameters<local_tables>);
+static_assert(owns_parameters<source_adaptor<scaled<local_tables>>> && embedding_source<source_adaptor<scaled<local_tables>>>);
+
+// A source that would lose the gradients of its parameters.
+struct careless : scaled<local_tables> {
+  using scaled::scaled;
+  void begin_backward(host_exec const&, saved_type&, vector_view<matrix_view<float const> const>) {}
+};
+static_assert(owns_parameters<careless> && !embedding_source<careless>);
 
 using any_pooling = pooling_choice<encoder_pooling, target_pooling>;
 template <class Source>

@@ -27,6 +27,7 @@ inline namespace TESSERA_ABI {
 /// - `admitted(id)`: it got a row.
 /// - `save(words)`, `restore(exec, words)`, (saved_rows(), saved_width): what a checkpoint keeps under the policy's `name`; a width of 0
 ///   is nothing.
+/// - `name()` and `saved_width()`, if it has them, take the place of the policy's, whose width is then the most there may be.
 template <class A>
 concept admission = std::is_trivially_copyable_v<A> && std::default_initializable<A> &&
     std::constructible_from<typename A::state, host_exec const&, A const&, table_options const&> &&

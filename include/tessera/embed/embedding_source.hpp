@@ -27,8 +27,34 @@ struct embedding_output {
   tessera::pooling pooling = tessera::pooling::sum;
 };
 
+/// A source with dense parameters of its own, which a trainer updates with the model's: `groups()` and `blocks()` as a model has them, whose
+/// memory stays where it is when the source moves; `parameter_count()`, of all groups together; and in place of the `begin_backward` below
+/// `begin_backward(exec, saved, gradients, of_parameters)`, which overwrites the last, (parameter_count(),), group after group.
+template <class S>
+concept owns_parameters = requires(S& source, S const& held) {
+  source.groups();
+  source.blocks();
+  { held.parameter_count() } -> std::same_as<std::int64_t>;
+};
+
+namespace detail {
+
+template <class S>
+concept takes_gradients = requires(S& source, typename S::execution_type const& exec, typename S::saved_type& saved,
+                                   vector_view<matrix_view<float const> const> gradients) {
+  source.begin_backward(exec, saved, gradients);
+};
+template <class S>
+concept takes_gradients_of_parameters = requires(S& source, typename S::execution_type const& exec, typename S::saved_type& saved,
+                                                 vector_view<matrix_view<float const> const> gradients, vector_view<float> of_parameters) {
+  source.begin_backward(exec, saved, gradients, of_parameters);
+};
+
+}  // namespace detail
+
 /// Where a model gets its vectors from. It owns rows, wherever they are, and updates them by its own optimizers. A model knows only its
-/// outputs. Tables of this process are a source (`local_tables`); so are tables that lie elsewhere, and an adaptor of another source (`source_adaptor`).
+/// outputs. Tables of this process are a source (`local_tables`); so are tables that lie elsewhere, and an adaptor of another source
+/// (`source_adaptor`).
 ///
 /// A training step of a batch, with what the caller keeps in `saved`:
 ///
@@ -53,20 +79,20 @@ template <class S>
 concept embedding_source = requires(S& source, S const& held, typename S::execution_type const& exec, batch_view const& batch,
                                     typename S::saved_type& saved, typename S::saved_type const& kept, typename S::prepared_type& prepared,
                                     typename S::gradients_type& sum, typename S::gradients_type const& summed,
-                                    vector_view<matrix_view<float> const> out, vector_view<matrix_view<float const> const> gradients) {
+                                    vector_view<matrix_view<float> const> out) {
   { held.outputs() } -> std::convertible_to<vector_view<embedding_output const>>;
   source.begin(exec, batch, saved);
   source.begin(exec, batch, saved, prepared);
   source.finish(exec, saved, out);
   held.predict(exec, batch, out);
-  source.begin_backward(exec, saved, gradients);
   source.finish_backward(exec, saved);
   held.gradients(exec, kept, sum);
   source.apply(exec, summed);
   held.prepare(exec, batch, prepared);
   { source.parts() } -> std::same_as<table_parts>;
   { held.bytes() } -> std::same_as<std::size_t>;
-};
+}
+&&((owns_parameters<S> && detail::takes_gradients_of_parameters<S>) || (!owns_parameters<S> && detail::takes_gradients<S>));
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -43,6 +43,7 @@ struct table_clock {
 /// - `for_each(f)`: f(slot) for each row, the next to leave first.
 /// - `save(slot, words)`, `restore(exec, slot, words)`, (saved_width,): what a checkpoint keeps of each row under the policy's `name`;
 ///   restored in the order of `for_each`, each after it was inserted.
+/// - `name()` and `saved_width()`, if it has them, take the place of the policy's, whose width is then the most there may be.
 /// `evicts`: false for a policy that lets no row leave, and wants to hear of nothing.
 template <class E>
 concept eviction = std::is_trivially_copyable_v<E> && std::default_initializable<E> &&

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include <tessera/core/view.hpp>
@@ -13,25 +14,26 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// A source that passes every call on to another, which it owns. An adaptor inherits it and hides the calls that it changes; what it keeps of a
-/// batch stands beside what the inner source keeps. One that turns the sign of all vectors:
+/// A source that passes every call on to another, which it owns, those of its dense parameters, too, if it has any. An adaptor inherits it and
+/// hides the calls that it changes; what it keeps of a batch stands beside what the inner source keeps. One that turns the sign of all
+/// vectors of a source without parameters:
 ///
 ///     template <embedding_source Inner>
 ///     struct negated : source_adaptor<Inner> {
 ///       using base = source_adaptor<Inner>;
 ///       using base::base;
 ///       struct saved_type : Inner::saved_type {
-///         std::vector<float> memory;                   // of the gradients for the inner source
+///         std::vector<std::vector<float>> memory;      // of the gradients for the inner source
 ///         std::vector<matrix_view<float const>> gradients;
 ///       };
 ///
-///       void finish(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float> const> out) const {
+///       void finish(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float> const> out) {
 ///         base::finish(exec, saved, out);
 ///         negate(out);
 ///       }
 ///       void predict(…) const;                         // the same way
 ///       void begin_backward(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float const> const> gradients) {
-///         saved.copy_negated(gradients);               // those of the caller are not to be written
+///         copy_negated(gradients, saved);              // those of the caller are not to be written
 ///         base::begin_backward(exec, saved, saved.gradients);
 ///       }
 ///     };
@@ -58,8 +60,13 @@ class source_adaptor {
   void predict(execution_type const& exec, batch_view const& batch, vector_view<matrix_view<float> const> out) const {
     inner_.predict(exec, batch, out);
   }
-  void begin_backward(execution_type const& exec, saved_type& saved, vector_view<matrix_view<float const> const> gradients) {
+  void begin_backward(execution_type const& exec, saved_type& saved,
+                      vector_view<matrix_view<float const> const> gradients) requires(!owns_parameters<Inner>) {
     inner_.begin_backward(exec, saved, gradients);
+  }
+  void begin_backward(execution_type const& exec, saved_type& saved, vector_view<matrix_view<float const> const> gradients,
+                      vector_view<float> of_parameters) requires owns_parameters<Inner> {
+    inner_.begin_backward(exec, saved, gradients, of_parameters);
   }
   void finish_backward(execution_type const& exec, saved_type& saved) { inner_.finish_backward(exec, saved); }
   void gradients(execution_type const& exec, saved_type const& saved, gradients_type& sum) const { inner_.gradients(exec, saved, sum); }
@@ -69,6 +76,10 @@ class source_adaptor {
   }
   table_parts parts() { return inner_.parts(); }
   std::size_t bytes() const noexcept { return inner_.bytes(); }
+
+  auto groups() requires owns_parameters<Inner> { return inner_.groups(); }
+  auto blocks() requires owns_parameters<Inner> { return inner_.blocks(); }
+  std::int64_t parameter_count() const requires owns_parameters<Inner> { return inner_.parameter_count(); }
 
  private:
   Inner inner_;

@@ -31,15 +31,6 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// A source with dense parameters of its own, which the trainer updates with the model's: `groups()` and `blocks()` as a model has them,
-/// `parameter_count()`, and `begin_backward(exec, saved, gradients, parameter_gradient)`, which overwrites the last, (parameter_count(),).
-template <class Source>
-concept owns_parameters = requires(Source& source, Source const& held) {
-  source.groups();
-  source.blocks();
-  { held.parameter_count() } -> std::same_as<std::int64_t>;
-};
-
 /// Seconds that a model's steps took so far, by stage, forward and backward together.
 struct model_times {
   double lookup = 0;   ///< the source's forward, and putting sequences together
