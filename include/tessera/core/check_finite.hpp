@@ -19,15 +19,23 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Refuses infinities and NaN, which no primitive looks for by itself: for gradients before an update, say, or a table's rows after one.
+/// Values are of double or of a `float_element`; `what` is what the error calls them. Not of `scaled_int8`, whose elements say nothing
+/// without their row's scale: `read_rows` gives floats. One pass, nothing written. On a device it waits for the answer.
+/// @throws tessera::error invalid_argument with index and value of the first that is not finite.
+template <execution Exec, class T>
+  requires(float_element<std::remove_const_t<T>> || std::same_as<std::remove_const_t<T>, double>)
+void check_finite(Exec const& exec, std::string_view what, vector_view<T> values);
+
+/// The same of a matrix, any row stride; the error has row, column and value.
+template <execution Exec, class T>
+  requires(float_element<std::remove_const_t<T>> || std::same_as<std::remove_const_t<T>, double>)
+void check_finite(Exec const& exec, std::string_view what, matrix_view<T> values);
+
 /// Neither infinite nor NaN; says so under -ffast-math too.
 template <class T>
   requires(float_element<T> || std::same_as<T, double>)
-TESSERA_HOST_DEVICE constexpr bool is_finite(T value) noexcept {
-  if constexpr (std::same_as<T, double>)
-    return (__builtin_bit_cast(std::uint64_t, value) & 0x7FF0000000000000) != 0x7FF0000000000000;
-  else
-    return (detail::float_bits(to_float(value)) & detail::float_infinity) != detail::float_infinity;
-}
+TESSERA_HOST_DEVICE constexpr bool is_finite(T value) noexcept;
 
 namespace detail {
 
@@ -67,42 +75,43 @@ struct check_finite_impl<host_exec> {
   }
 };
 
-struct check_finite_fn {
-  template <execution Exec, class T>
-    requires(float_element<std::remove_const_t<T>> || std::same_as<std::remove_const_t<T>, double>)
-  void operator()(Exec const& exec, std::string_view what, vector_view<T> values) const {
-    check_finite_impl<Exec>::run(exec, values, [&](T value, std::int64_t i) {
-      throw error(errc::invalid_argument, sentence(what), {{"index", i}, {"value", value_of(value)}});
-    });
-  }
-  template <execution Exec, class T>
-    requires(float_element<std::remove_const_t<T>> || std::same_as<std::remove_const_t<T>, double>)
-  void operator()(Exec const& exec, std::string_view what, matrix_view<T> values) const {
-    check_finite_impl<Exec>::run(exec, values, [&](T value, std::int64_t r, std::int64_t c) {
-      throw error(errc::invalid_argument, sentence(what), {{"row", r}, {"column", c}, {"value", value_of(value)}});
-    });
-  }
+inline std::string not_finite_sentence(std::string_view what) { return std::string(what) + ": a value is not finite"; }
 
- private:
-  static std::string sentence(std::string_view what) { return std::string(what) + ": a value is not finite"; }
-  template <class T>
-  static double value_of(T value) noexcept {
-    if constexpr (std::same_as<T, double>)
-      return value;
-    else
-      return static_cast<double>(to_float(value));
-  }
-};
+template <class T>
+double not_finite_value(T value) noexcept {
+  if constexpr (std::same_as<T, double>)
+    return value;
+  else
+    return static_cast<double>(to_float(value));
+}
 
 }  // namespace detail
 
-/// Refuses infinities and NaN, which no primitive looks for by itself: for gradients before an update, say, or a table's rows after one.
-///
-/// `check_finite(exec, what, values)`: a vector_view or a matrix_view, any row stride, of double or of a `float_element`; `what` is what the
-/// error calls it. Not of `scaled_int8`, whose elements say nothing without their row's scale: `read_rows` gives floats. One pass, nothing
-/// written. On a device it waits for the answer.
-/// @throws tessera::error invalid_argument with index, or row and column, and value of the first that is not finite.
-inline constexpr detail::check_finite_fn check_finite{};
+template <execution Exec, class T>
+  requires(float_element<std::remove_const_t<T>> || std::same_as<std::remove_const_t<T>, double>)
+void check_finite(Exec const& exec, std::string_view what, vector_view<T> values) {
+  detail::check_finite_impl<Exec>::run(exec, values, [&](T value, std::int64_t i) {
+    throw error(errc::invalid_argument, detail::not_finite_sentence(what), {{"index", i}, {"value", detail::not_finite_value(value)}});
+  });
+}
+
+template <execution Exec, class T>
+  requires(float_element<std::remove_const_t<T>> || std::same_as<std::remove_const_t<T>, double>)
+void check_finite(Exec const& exec, std::string_view what, matrix_view<T> values) {
+  detail::check_finite_impl<Exec>::run(exec, values, [&](T value, std::int64_t r, std::int64_t c) {
+    throw error(errc::invalid_argument, detail::not_finite_sentence(what),
+                {{"row", r}, {"column", c}, {"value", detail::not_finite_value(value)}});
+  });
+}
+
+template <class T>
+  requires(float_element<T> || std::same_as<T, double>)
+TESSERA_HOST_DEVICE constexpr bool is_finite(T value) noexcept {
+  if constexpr (std::same_as<T, double>)
+    return (__builtin_bit_cast(std::uint64_t, value) & 0x7FF0000000000000) != 0x7FF0000000000000;
+  else
+    return (detail::float_bits(to_float(value)) & detail::float_infinity) != detail::float_infinity;
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -10,6 +10,11 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Calls f(0) … f(n - 1), each once, in any order, with `grain` indices a thread at a time, at least 1.
+/// @throws tessera::error invalid_argument for a negative n or a grain below 1.
+template <execution Exec, class F>
+void for_each_index(Exec const& exec, std::int64_t n, std::int64_t grain, F const& f);
+
 namespace detail {
 
 template <class Exec>
@@ -28,20 +33,14 @@ struct for_each_index_impl<host_exec> {
   }
 };
 
-struct for_each_index_fn {
-  template <execution Exec, class F>
-  void operator()(Exec const& exec, std::int64_t n, std::int64_t grain, F const& f) const {
-    if (n < 0 || grain < 1)
-      throw error(errc::invalid_argument, "for_each_index: n indices by grains of 1 or more", {{"n", n}, {"grain", grain}});
-    for_each_index_impl<Exec>::run(exec, n, grain, f);
-  }
-};
-
 }  // namespace detail
 
-/// Calls f(0) … f(n - 1), each once, in any order: `for_each_index(exec, n, grain, f)`, with `grain` indices a thread at a time, at least 1.
-/// @throws tessera::error invalid_argument for a negative n or a grain below 1.
-inline constexpr detail::for_each_index_fn for_each_index{};
+template <execution Exec, class F>
+void for_each_index(Exec const& exec, std::int64_t n, std::int64_t grain, F const& f) {
+  if (n < 0 || grain < 1)
+    throw error(errc::invalid_argument, "for_each_index: n indices by grains of 1 or more", {{"n", n}, {"grain", grain}});
+  detail::for_each_index_impl<Exec>::run(exec, n, grain, f);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

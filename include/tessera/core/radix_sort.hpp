@@ -23,6 +23,12 @@ struct radix_bits {
   int end_bit = 64;  // clamped to the key's width
 };
 
+/// Sorts pairs by key, ascending, in place; pairs of equal keys keep their order. `keys` and `values` (n,). Keys are integers, signed or
+/// not; only the bits of `range` are compared (a negative key needs all). Workspace: n keys and n values from `exec`'s memory, on a device
+/// also what its library asks for; nothing waits. @throws tessera::error shape_mismatch, invalid_argument unless 0 <= begin_bit <= end_bit.
+template <execution Exec, class Key, class Value>
+void radix_sort_pairs(Exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits range = {});
+
 namespace detail {
 
 inline constexpr int radix_digit_bits = 8;
@@ -150,25 +156,16 @@ struct radix_sort_impl<host_exec> {
   }
 };
 
-struct radix_sort_pairs_fn {
-  template <execution Exec, class Key, class Value>
-  void operator()(Exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits range = {}) const {
-    static_assert(std::is_integral_v<Key>, "radix_sort_pairs: keys are integers");
-    static_assert(std::is_trivially_copyable_v<Value>, "radix_sort_pairs: values are plain data");
-    if (keys.size() != values.size())
-      throw error(errc::shape_mismatch, "radix_sort_pairs: one value a key", {{"keys", keys.size()}, {"values", values.size()}});
-    radix_sort_impl<Exec>::run(exec, keys, values, radix_bits_of<Key>("radix_sort_pairs", range));
-  }
-};
-
 }  // namespace detail
 
-/// Sorts pairs by key, ascending, in place; pairs of equal keys keep their order.
-///
-/// `radix_sort_pairs(exec, keys, values, {.begin_bit, .end_bit})`: both (n,). Keys are integers, signed or not; only the given bits are
-/// compared (a negative key needs all). Workspace: n keys and n values from `exec`'s memory, on a device also what its library asks for;
-/// nothing waits. @throws tessera::error shape_mismatch, invalid_argument unless 0 <= begin_bit <= end_bit.
-inline constexpr detail::radix_sort_pairs_fn radix_sort_pairs{};
+template <execution Exec, class Key, class Value>
+void radix_sort_pairs(Exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits range) {
+  static_assert(std::is_integral_v<Key>, "radix_sort_pairs: keys are integers");
+  static_assert(std::is_trivially_copyable_v<Value>, "radix_sort_pairs: values are plain data");
+  if (keys.size() != values.size())
+    throw error(errc::shape_mismatch, "radix_sort_pairs: one value a key", {{"keys", keys.size()}, {"values", values.size()}});
+  detail::radix_sort_impl<Exec>::run(exec, keys, values, detail::radix_bits_of<Key>("radix_sort_pairs", range));
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

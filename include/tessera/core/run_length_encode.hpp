@@ -14,6 +14,20 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// The runs of equal values that follow each other: the value of each, and where it begins; returns how many they are. `values` (n,),
+/// `runs` (>= n,) of which the first r are written, `offsets` (>= n + 1,) of which the first r + 1 are, so that they are a
+/// `segmented_reduce`'s.
+/// @post values[i] == runs[k] for i of [offsets[k], offsets[k + 1]); offsets[r] == n. Nothing of the outputs may be the values' memory. On
+/// a device it waits for the number of runs. @throws tessera::error shape_mismatch.
+template <execution Exec, class T>
+std::int64_t run_length_encode(Exec const& exec, vector_view<T> values, vector_view<std::remove_const_t<T>> runs,
+                               vector_view<std::int64_t> offsets);
+
+/// The same, but writes the number of runs to `count` (1,), in the execution's memory: on a device nothing waits.
+template <execution Exec, class T, std::same_as<std::int64_t> Count>
+void run_length_encode(Exec const& exec, vector_view<T> values, vector_view<std::remove_const_t<T>> runs, vector_view<std::int64_t> offsets,
+                       vector_view<Count> count);
+
 namespace detail {
 
 /// Whether a run begins at place i.
@@ -44,34 +58,25 @@ struct run_length_encode_impl<host_exec> {
   }
 };
 
-struct run_length_encode_fn {
-  template <execution Exec, class T>
-  std::int64_t operator()(Exec const& exec, vector_view<T> values, vector_view<std::remove_const_t<T>> runs,
-                          vector_view<std::int64_t> offsets) const {
-    return counted(exec, [&](vector_view<std::int64_t> count) { (*this)(exec, values, runs, offsets, count); });
-  }
-  template <execution Exec, class T, std::same_as<std::int64_t> Count>
-  void operator()(Exec const& exec, vector_view<T> values, vector_view<std::remove_const_t<T>> runs, vector_view<std::int64_t> offsets,
-                  vector_view<Count> count) const {
-    static_assert(std::is_arithmetic_v<T>, "run_length_encode: values are numbers");
-    if (runs.size() < values.size() || offsets.size() < values.size() + 1)
-      throw error(errc::shape_mismatch, "run_length_encode: room for as many runs as values, and one offset more",
-                  {{"values", values.size()}, {"runs", runs.size()}, {"offsets", offsets.size()}});
-    check_count("run_length_encode", count);
-    run_length_encode_impl<Exec>::run(exec, vector_view<std::remove_const_t<T> const>{values.data(), values.size()}, runs, offsets, count);
-  }
-};
-
 }  // namespace detail
 
-/// The runs of equal values that follow each other: the value of each, and where it begins; returns how many they are.
-///
-/// `run_length_encode(exec, values, runs, offsets)`: `values` (n,), `runs` (>= n,) of which the first r are written, `offsets` (>= n + 1,)
-/// of which the first r + 1 are, so that they are a `segmented_reduce`'s. @post values[i] == runs[k] for i of [offsets[k], offsets[k + 1]);
-/// offsets[r] == n. Nothing of the outputs may be the values' memory. On a device it waits for the number of runs;
-/// `run_length_encode(exec, values, runs, offsets, count)` does not: it writes the number to `count` (1,), in the execution's memory.
-/// @throws tessera::error shape_mismatch.
-inline constexpr detail::run_length_encode_fn run_length_encode{};
+template <execution Exec, class T>
+std::int64_t run_length_encode(Exec const& exec, vector_view<T> values, vector_view<std::remove_const_t<T>> runs,
+                               vector_view<std::int64_t> offsets) {
+  return detail::counted(exec, [&](vector_view<std::int64_t> count) { run_length_encode(exec, values, runs, offsets, count); });
+}
+
+template <execution Exec, class T, std::same_as<std::int64_t> Count>
+void run_length_encode(Exec const& exec, vector_view<T> values, vector_view<std::remove_const_t<T>> runs, vector_view<std::int64_t> offsets,
+                       vector_view<Count> count) {
+  static_assert(std::is_arithmetic_v<T>, "run_length_encode: values are numbers");
+  if (runs.size() < values.size() || offsets.size() < values.size() + 1)
+    throw error(errc::shape_mismatch, "run_length_encode: room for as many runs as values, and one offset more",
+                {{"values", values.size()}, {"runs", runs.size()}, {"offsets", offsets.size()}});
+  detail::check_count("run_length_encode", count);
+  detail::run_length_encode_impl<Exec>::run(exec, vector_view<std::remove_const_t<T> const>{values.data(), values.size()}, runs, offsets,
+                                            count);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

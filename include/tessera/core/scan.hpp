@@ -14,6 +14,18 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Running sums: out[i] = initial + in[0] + … + in[i - 1]; returns the sum of all, a `Sum`, but on a device nothing. `in` (n,), `out` (n,),
+/// which may be the same memory. Sums in `out`'s type. Floating sums are joined by fixed pieces of 32,768, so the thread count changes
+/// nothing; on a device they may differ in their last bits from run to run. @throws tessera::error shape_mismatch.
+template <execution Exec, class T, class Sum>
+auto exclusive_scan(Exec const& exec, vector_view<T> in, vector_view<Sum> out, std::type_identity_t<Sum> initial = {});
+
+/// Row lengths to row offsets: offsets[0] = 0, offsets[i + 1] = offsets[i] + lengths[i]. `lengths` (n,), `offsets` (n + 1,).
+/// @throws tessera::error invalid_argument naming a row of negative length, out_of_range naming the row at which the sum leaves the type
+/// of the offsets, shape_mismatch.
+template <execution Exec, class T, class Offset>
+void lengths_to_offsets(Exec const& exec, vector_view<T> lengths, vector_view<Offset> offsets);
+
 namespace detail {
 
 template <class Exec>
@@ -51,15 +63,6 @@ struct exclusive_scan_impl<host_exec> {
   }
 };
 
-struct exclusive_scan_fn {
-  template <execution Exec, class T, class Sum>
-  auto operator()(Exec const& exec, vector_view<T> in, vector_view<Sum> out, std::type_identity_t<Sum> initial = {}) const {
-    if (in.size() != out.size())
-      throw error(errc::shape_mismatch, "exclusive_scan: output and input differ in size", {{"input", in.size()}, {"output", out.size()}});
-    return exclusive_scan_impl<Exec>::run(exec, vector_view<T const>{in.data(), in.size()}, out, initial);
-  }
-};
-
 template <class Exec>
 struct lengths_to_offsets_impl {
   static_assert(dependent_false<Exec>, "lengths_to_offsets: no back end for this execution; for CUDA include <tessera/core/scan.cuh>");
@@ -82,29 +85,22 @@ struct lengths_to_offsets_impl<host_exec> {
   }
 };
 
-struct lengths_to_offsets_fn {
-  template <execution Exec, class T, class Offset>
-  void operator()(Exec const& exec, vector_view<T> lengths, vector_view<Offset> offsets) const {
-    if (offsets.size() != lengths.size() + 1)
-      throw error(errc::shape_mismatch, "lengths_to_offsets: one offset more than lengths",
-                  {{"lengths", lengths.size()}, {"offsets", offsets.size()}});
-    lengths_to_offsets_impl<Exec>::run(exec, vector_view<T const>{lengths.data(), lengths.size()}, offsets);
-  }
-};
-
 }  // namespace detail
 
-/// Running sums: out[i] = initial + in[0] + … + in[i - 1]; returns the sum of all.
-///
-/// `exclusive_scan(exec, in, out, initial)`: `in` (n,), `out` (n,), which may be the same memory. Sums in `out`'s type. Floating sums are
-/// joined by fixed pieces of 32,768, so the thread count changes nothing. On a device nothing is returned, and floating sums may differ in
-/// their last bits from run to run. @throws tessera::error shape_mismatch.
-inline constexpr detail::exclusive_scan_fn exclusive_scan{};
+template <execution Exec, class T, class Sum>
+auto exclusive_scan(Exec const& exec, vector_view<T> in, vector_view<Sum> out, std::type_identity_t<Sum> initial) {
+  if (in.size() != out.size())
+    throw error(errc::shape_mismatch, "exclusive_scan: output and input differ in size", {{"input", in.size()}, {"output", out.size()}});
+  return detail::exclusive_scan_impl<Exec>::run(exec, vector_view<T const>{in.data(), in.size()}, out, initial);
+}
 
-/// Row lengths to row offsets: offsets[0] = 0, offsets[i + 1] = offsets[i] + lengths[i]. `lengths` (n,), `offsets` (n + 1,).
-/// @throws tessera::error invalid_argument naming a row of negative length, out_of_range naming the row at which the sum leaves the type
-/// of the offsets, shape_mismatch.
-inline constexpr detail::lengths_to_offsets_fn lengths_to_offsets{};
+template <execution Exec, class T, class Offset>
+void lengths_to_offsets(Exec const& exec, vector_view<T> lengths, vector_view<Offset> offsets) {
+  if (offsets.size() != lengths.size() + 1)
+    throw error(errc::shape_mismatch, "lengths_to_offsets: one offset more than lengths",
+                {{"lengths", lengths.size()}, {"offsets", offsets.size()}});
+  detail::lengths_to_offsets_impl<Exec>::run(exec, vector_view<T const>{lengths.data(), lengths.size()}, offsets);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -26,6 +26,15 @@ struct maximum {
   }
 };
 
+/// Folds each segment in index order: out[i] = op(… op(op(initial, v[offsets[i]]), …), v[offsets[i + 1] - 1]); `initial` where empty.
+/// `offsets` (n + 1,), non-decreasing, `out` (n,). Folds in `out`'s type.
+/// On a device sums, and maxima, of integers of 4 or 8 bytes are folded in any order, which no bit of them shows; `op` is a named type with
+/// a call for host and device. Nothing waits but a checked build.
+/// @throws tessera::error shape_mismatch; in a checked build invalid_argument naming a segment whose offsets are negative or decrease.
+template <execution Exec, class T, class Offset, class Result, class Op = plus>
+void segmented_reduce(Exec const& exec, T const* values, vector_view<Offset> offsets, vector_view<Result> out,
+                      std::type_identity_t<Result> initial = {}, Op op = {});
+
 namespace detail {
 
 template <class T, class Offset, class Result, class Op>
@@ -59,26 +68,16 @@ struct segmented_reduce_impl<host_exec> {
   }
 };
 
-struct segmented_reduce_fn {
-  template <execution Exec, class T, class Offset, class Result, class Op = plus>
-  void operator()(Exec const& exec, T const* values, vector_view<Offset> offsets, vector_view<Result> out,
-                  std::type_identity_t<Result> initial = {}, Op op = {}) const {
-    if (offsets.size() != out.size() + 1)
-      throw error(errc::shape_mismatch, "segmented_reduce: one offset more than segments",
-                  {{"offsets", offsets.size()}, {"segments", out.size()}});
-    segmented_reduce_impl<Exec>::run(exec, values, vector_view<Offset const>{offsets.data(), offsets.size()}, out, initial, op);
-  }
-};
-
 }  // namespace detail
 
-/// Folds each segment in index order: out[i] = op(… op(op(initial, v[offsets[i]]), …), v[offsets[i + 1] - 1]); `initial` where empty.
-///
-/// `segmented_reduce(exec, values, offsets, out, initial, op)`: `offsets` (n + 1,), non-decreasing, `out` (n,). Folds in `out`'s type.
-/// On a device sums, and maxima, of integers of 4 or 8 bytes are folded in any order, which no bit of them shows; `op` is a named type with a
-/// call for host and device. Nothing waits but a checked build.
-/// @throws tessera::error shape_mismatch; in a checked build invalid_argument naming a segment whose offsets are negative or decrease.
-inline constexpr detail::segmented_reduce_fn segmented_reduce{};
+template <execution Exec, class T, class Offset, class Result, class Op>
+void segmented_reduce(Exec const& exec, T const* values, vector_view<Offset> offsets, vector_view<Result> out,
+                      std::type_identity_t<Result> initial, Op op) {
+  if (offsets.size() != out.size() + 1)
+    throw error(errc::shape_mismatch, "segmented_reduce: one offset more than segments",
+                {{"offsets", offsets.size()}, {"segments", out.size()}});
+  detail::segmented_reduce_impl<Exec>::run(exec, values, vector_view<Offset const>{offsets.data(), offsets.size()}, out, initial, op);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

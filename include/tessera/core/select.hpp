@@ -17,6 +17,16 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// The values whose flag is not 0, in their order; returns how many they are. `values` and `flags` (n,), flags integers or bool, `out`
+/// (>= n,), other memory, of which as many are written. On a device it waits for the number. @throws tessera::error shape_mismatch.
+template <execution Exec, class T, class Flag>
+std::int64_t select_flagged(Exec const& exec, vector_view<T> values, vector_view<Flag> flags, vector_view<std::remove_const_t<T>> out);
+
+/// The same, but writes the number to `count` (1,), in the execution's memory: on a device nothing waits.
+template <execution Exec, class T, class Flag, std::same_as<std::int64_t> Count>
+void select_flagged(Exec const& exec, vector_view<T> values, vector_view<Flag> flags, vector_view<std::remove_const_t<T>> out,
+                    vector_view<Count> count);
+
 namespace detail {
 
 /// The number that `write(count)` leaves in its one element of the execution's memory; waits for it on a device.
@@ -74,34 +84,26 @@ struct select_flagged_impl<host_exec> {
   }
 };
 
-struct select_flagged_fn {
-  template <execution Exec, class T, class Flag>
-  std::int64_t operator()(Exec const& exec, vector_view<T> values, vector_view<Flag> flags, vector_view<std::remove_const_t<T>> out) const {
-    return counted(exec, [&](vector_view<std::int64_t> count) { (*this)(exec, values, flags, out, count); });
-  }
-  template <execution Exec, class T, class Flag, std::same_as<std::int64_t> Count>
-  void operator()(Exec const& exec, vector_view<T> values, vector_view<Flag> flags, vector_view<std::remove_const_t<T>> out,
-                  vector_view<Count> count) const {
-    static_assert(std::is_trivially_copyable_v<T>, "select_flagged: values are plain data");
-    static_assert(std::is_integral_v<Flag>, "select_flagged: flags are integers or bool");
-    if (flags.size() != values.size() || out.size() < values.size())
-      throw error(errc::shape_mismatch, "select_flagged: one flag a value, and room for all",
-                  {{"values", values.size()}, {"flags", flags.size()}, {"out", out.size()}});
-    check_count("select_flagged", count);
-    using value = std::remove_const_t<T>;
-    select_flagged_impl<Exec>::run(exec, vector_view<value const>{values.data(), values.size()},
-                                   vector_view<std::remove_const_t<Flag> const>{flags.data(), flags.size()}, out, count);
-  }
-};
-
 }  // namespace detail
 
-/// The values whose flag is not 0, in their order; returns how many they are.
-///
-/// `select_flagged(exec, values, flags, out)`: `values` and `flags` (n,), flags integers or bool, `out` (>= n,), other memory, of which as
-/// many are written. On a device it waits for the number; `select_flagged(exec, values, flags, out, count)` does not: it writes the number
-/// to `count` (1,), in the execution's memory. @throws tessera::error shape_mismatch.
-inline constexpr detail::select_flagged_fn select_flagged{};
+template <execution Exec, class T, class Flag>
+std::int64_t select_flagged(Exec const& exec, vector_view<T> values, vector_view<Flag> flags, vector_view<std::remove_const_t<T>> out) {
+  return detail::counted(exec, [&](vector_view<std::int64_t> count) { select_flagged(exec, values, flags, out, count); });
+}
+
+template <execution Exec, class T, class Flag, std::same_as<std::int64_t> Count>
+void select_flagged(Exec const& exec, vector_view<T> values, vector_view<Flag> flags, vector_view<std::remove_const_t<T>> out,
+                    vector_view<Count> count) {
+  static_assert(std::is_trivially_copyable_v<T>, "select_flagged: values are plain data");
+  static_assert(std::is_integral_v<Flag>, "select_flagged: flags are integers or bool");
+  if (flags.size() != values.size() || out.size() < values.size())
+    throw error(errc::shape_mismatch, "select_flagged: one flag a value, and room for all",
+                {{"values", values.size()}, {"flags", flags.size()}, {"out", out.size()}});
+  detail::check_count("select_flagged", count);
+  using value = std::remove_const_t<T>;
+  detail::select_flagged_impl<Exec>::run(exec, vector_view<value const>{values.data(), values.size()},
+                                         vector_view<std::remove_const_t<Flag> const>{flags.data(), flags.size()}, out, count);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

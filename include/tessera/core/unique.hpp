@@ -22,6 +22,22 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// The distinct keys in ascending order, and for each key which of them it is; returns how many are distinct. `keys` (n,),
+/// `distinct` (>= n,) of which the first u are written, `inverse` (n,). On a device it waits for the number.
+/// @pre keys that differ do so in these bits, in which they are in order; only a checked build looks whether they are. @post
+/// distinct[inverse[i]] == keys[i]. Workspace from `exec`'s memory: n keys and n positions, up to 8 MiB a thread or two words a key if that
+/// is less, and as much again where most keys differ in their lower bits alone; at most 4 MiB for keys in a range no wider than there are
+/// keys or 2^20. On a device: twice the keys and their positions, of 4 bytes below 2^31 keys, and 9 bytes a key.
+/// @throws tessera::error shape_mismatch, and as `radix_sort_pairs`; in a checked build invalid_argument where the bits do not suffice.
+template <execution Exec, class Key>
+std::int64_t unique(Exec const& exec, vector_view<Key> keys, vector_view<std::remove_const_t<Key>> distinct,
+                    vector_view<std::int64_t> inverse, radix_bits range = {});
+
+/// The same, but writes the number of distinct keys to `count` (1,), in the execution's memory: on a device nothing waits.
+template <execution Exec, class Key, std::same_as<std::int64_t> Count>
+void unique(Exec const& exec, vector_view<Key> keys, vector_view<std::remove_const_t<Key>> distinct, vector_view<std::int64_t> inverse,
+            vector_view<Count> count, radix_bits range = {});
+
 namespace detail {
 
 template <class Exec>
@@ -161,39 +177,25 @@ struct unique_impl<host_exec> {
   }
 };
 
-struct unique_fn {
-  template <execution Exec, class Key>
-  std::int64_t operator()(Exec const& exec, vector_view<Key> keys, vector_view<std::remove_const_t<Key>> distinct,
-                          vector_view<std::int64_t> inverse, radix_bits range = {}) const {
-    return counted(exec, [&](vector_view<std::int64_t> count) { (*this)(exec, keys, distinct, inverse, count, range); });
-  }
-  template <execution Exec, class Key, std::same_as<std::int64_t> Count>
-  void operator()(Exec const& exec, vector_view<Key> keys, vector_view<std::remove_const_t<Key>> distinct,
-                  vector_view<std::int64_t> inverse, vector_view<Count> count, radix_bits range = {}) const {
-    static_assert(std::is_integral_v<Key>, "unique: keys are integers");
-    if (distinct.size() < keys.size() || inverse.size() != keys.size())
-      throw error(errc::shape_mismatch, "unique: outputs need room for every key",
-                  {{"keys", keys.size()}, {"distinct", distinct.size()}, {"inverse", inverse.size()}});
-    check_count("unique", count);
-    unique_impl<Exec>::run(exec, vector_view<std::remove_const_t<Key> const>{keys.data(), keys.size()}, distinct, inverse, count,
-                           radix_bits_of<Key>("unique", range));
-  }
-};
-
 }  // namespace detail
 
-/// The distinct keys in ascending order, and for each key which of them it is; returns how many are distinct.
-///
-/// `unique(exec, keys, distinct, inverse, radix_bits)`: `keys` (n,), `distinct` (>= n,) of which the first u are written, `inverse` (n,).
-/// @pre keys that differ do so in these bits, in which they are in order; only a checked build looks whether they are. @post
-/// distinct[inverse[i]] == keys[i]. Workspace from `exec`'s memory: n keys and n positions, up to 8 MiB a thread or two words a key if that
-/// is less, and as much again where most keys differ in their lower bits alone; at most 4 MiB for keys in a range no wider than there are
-/// keys or 2^20. On a device: twice the keys and their positions, of 4 bytes below 2^31 keys, and 9 bytes a key.
-///
-/// `unique(exec, keys, distinct, inverse, count, radix_bits)` writes how many are distinct to `count` (1,), in the execution's memory,
-/// instead of returning it: on a device nothing waits then, while the form above waits for the number.
-/// @throws tessera::error shape_mismatch, and as `radix_sort_pairs`; in a checked build invalid_argument where the bits do not suffice.
-inline constexpr detail::unique_fn unique{};
+template <execution Exec, class Key>
+std::int64_t unique(Exec const& exec, vector_view<Key> keys, vector_view<std::remove_const_t<Key>> distinct,
+                    vector_view<std::int64_t> inverse, radix_bits range) {
+  return detail::counted(exec, [&](vector_view<std::int64_t> count) { unique(exec, keys, distinct, inverse, count, range); });
+}
+
+template <execution Exec, class Key, std::same_as<std::int64_t> Count>
+void unique(Exec const& exec, vector_view<Key> keys, vector_view<std::remove_const_t<Key>> distinct, vector_view<std::int64_t> inverse,
+            vector_view<Count> count, radix_bits range) {
+  static_assert(std::is_integral_v<Key>, "unique: keys are integers");
+  if (distinct.size() < keys.size() || inverse.size() != keys.size())
+    throw error(errc::shape_mismatch, "unique: outputs need room for every key",
+                {{"keys", keys.size()}, {"distinct", distinct.size()}, {"inverse", inverse.size()}});
+  detail::check_count("unique", count);
+  detail::unique_impl<Exec>::run(exec, vector_view<std::remove_const_t<Key> const>{keys.data(), keys.size()}, distinct, inverse, count,
+                                 detail::radix_bits_of<Key>("unique", range));
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -41,6 +41,32 @@ struct basic_deduplicated_saved {
 };
 using deduplicated_saved = basic_deduplicated_saved<host_exec>;
 
+/// Looks up and pools an IKJT, for training, as `pooled_lookup` does its expanded batch, each distinct row once: row i of out[k] is the
+/// pooled row of sample i of key k, same bits. Source: RecD, Section 5 (deduplicated EMB). `saved` is for `deduplicated_lookup_backward`
+/// and its sibling.
+///
+/// `out` (keys,): matrices (samples, dim of the key's table), any row stride. Workspace: the pooled vectors of the distinct rows of keys in
+/// groups. All else, errors too, as `pooled_lookup`, which numbers distinct rows; and out_of_range where an inverse names no row. Ids out
+/// of range that read as zeros are counted once a distinct row. The policies of hashed tables are asked for ids in the order of distinct
+/// rows; where that is the order of each row's first sample, as `deduplicate` leaves it, the same ids get rows and leave as of the expanded
+/// batch.
+///
+/// On a device it waits for what `pooled_lookup` of the distinct rows waits for; samples whose inverse names no row get zeros, which
+/// `synchronize()` tells as `gather_vectors` does.
+///
+/// Vectors of single ids need no call of their own: `sequence_lookup` of `batch.distinct`, then `select_vectors` with the inverse, where
+/// they are to be expanded at all.
+template <execution Exec, row_stores Tables>
+void deduplicated_lookup(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
+                         inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                         basic_deduplicated_saved<Exec>& saved, lookup_options const& options = {});
+
+/// The same for evaluation: changes nothing.
+template <execution Exec, row_stores Tables>
+void deduplicated_lookup(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                         inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                         lookup_options const& options = {});
+
 namespace detail {
 
 /// What a lookup of an IKJT does otherwise on a device: all else is of primitives that are there.
@@ -76,71 +102,52 @@ void check_sample_matrices(char const* call, std::int64_t features, inverse_keye
                 {{"keys", batch.keys()}, {"features", features}, {"matrices", matrices.size()}});
 }
 
-struct deduplicated_lookup_fn {
-  template <execution Exec, row_stores Tables>
-  void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
-                  inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
-                  basic_deduplicated_saved<Exec>& saved, lookup_options const& options = {}) const {
-    saved.clear();
-    try {
-      run(exec, features, batch, out, [&](vector_view<matrix_view<float> const> distinct) {
-        pooled_lookup(exec, tables, features, batch.distinct, distinct, saved.lookup, options);
-      });
-    } catch (...) {
-      saved.clear();  // what is saved of distinct rows is not of a batch without groups
-      throw;
-    }
-    saved.groups = batch.groups;
-    saved.samples = batch.samples;
-  }
-
-  template <execution Exec, row_stores Tables>
-  void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
-                  inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
-                  lookup_options const& options = {}) const {
-    run(exec, features, batch, out,
-        [&](vector_view<matrix_view<float> const> distinct) { pooled_lookup(exec, tables, features, batch.distinct, distinct, options); });
-  }
-
- private:
-  template <class Exec, class LookUp>
-  static void run(Exec const& exec, vector_view<pooled_feature const> features, inverse_keyed_jagged_view<std::int64_t const> batch,
-                  vector_view<matrix_view<float> const> out, LookUp const& look_up) {
-    check_sample_matrices("deduplicated_lookup", features.size(), batch, out);
-    for (std::int64_t key = 0; key < batch.keys(); ++key)
-      if (out[key].rows() != batch.samples)
-        throw error(errc::shape_mismatch, "deduplicated_lookup: a row a sample",
-                    {{"feature", key}, {"rows", out[key].rows()}, {"samples", batch.samples}});
-    if (batch.groups.empty()) return look_up(out);
-    deduplicated_lookup_impl<Exec>::check(exec, batch);
-    shared_bags<Exec> const shared(exec, batch, features, [&](std::int64_t key) { return out[key].columns(); });
-    call_list<matrix_view<float>, Exec> to(exec, batch.keys());
-    for (std::int64_t key = 0; key < batch.keys(); ++key) to[key] = out[key];
-    shared.put_into(to.view());
-    look_up(to.view());
-    shared.expand(exec, batch.samples, out);
-  }
-};
+/// Calls look_up(matrices) for the distinct rows, and expands what it wrote to all samples.
+template <class Exec, class LookUp>
+void look_up_distinct(Exec const& exec, vector_view<pooled_feature const> features, inverse_keyed_jagged_view<std::int64_t const> batch,
+                      vector_view<matrix_view<float> const> out, LookUp const& look_up) {
+  check_sample_matrices("deduplicated_lookup", features.size(), batch, out);
+  for (std::int64_t key = 0; key < batch.keys(); ++key)
+    if (out[key].rows() != batch.samples)
+      throw error(errc::shape_mismatch, "deduplicated_lookup: a row a sample",
+                  {{"feature", key}, {"rows", out[key].rows()}, {"samples", batch.samples}});
+  if (batch.groups.empty()) return look_up(out);
+  deduplicated_lookup_impl<Exec>::check(exec, batch);
+  shared_bags<Exec> const shared(exec, batch, features, [&](std::int64_t key) { return out[key].columns(); });
+  call_list<matrix_view<float>, Exec> to(exec, batch.keys());
+  for (std::int64_t key = 0; key < batch.keys(); ++key) to[key] = out[key];
+  shared.put_into(to.view());
+  look_up(to.view());
+  shared.expand(exec, batch.samples, out);
+}
 
 }  // namespace detail
 
-/// Looks up and pools an IKJT as `pooled_lookup` does its expanded batch, each distinct row once: row i of out[k] is the pooled row of
-/// sample i of key k, same bits. Source: RecD, Section 5 (deduplicated EMB).
-///
-/// - training: `deduplicated_lookup(exec, tables, features, batch, out, saved, options)`; `saved` is for `deduplicated_lookup_backward` and
-///   its sibling. Evaluation: the same without `saved`, which changes nothing.
-///
-/// `out` (keys,): matrices (samples, dim of the key's table), any row stride. Workspace: the pooled vectors of the distinct rows of keys in
-/// groups. All else, errors too, as `pooled_lookup`, which numbers distinct rows; and out_of_range where an inverse names no row. Ids out of
-/// range that read as zeros are counted once a distinct row. The policies of hashed tables are asked for ids in the order of distinct rows;
-/// where that is the order of each row's first sample, as `deduplicate` leaves it, the same ids get rows and leave as of the expanded batch.
-///
-/// On a device it waits for what `pooled_lookup` of the distinct rows waits for; samples whose inverse names no row get zeros, which
-/// `synchronize()` tells as `gather_vectors` does.
-///
-/// Vectors of single ids need no call of their own: `sequence_lookup` of `batch.distinct`, then `select_vectors` with the inverse, where they
-/// are to be expanded at all.
-inline constexpr detail::deduplicated_lookup_fn deduplicated_lookup{};
+template <execution Exec, row_stores Tables>
+void deduplicated_lookup(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
+                         inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                         basic_deduplicated_saved<Exec>& saved, lookup_options const& options) {
+  saved.clear();
+  try {
+    detail::look_up_distinct(exec, features, batch, out, [&](vector_view<matrix_view<float> const> distinct) {
+      pooled_lookup(exec, tables, features, batch.distinct, distinct, saved.lookup, options);
+    });
+  } catch (...) {
+    saved.clear();  // what is saved of distinct rows is not of a batch without groups
+    throw;
+  }
+  saved.groups = batch.groups;
+  saved.samples = batch.samples;
+}
+
+template <execution Exec, row_stores Tables>
+void deduplicated_lookup(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                         inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                         lookup_options const& options) {
+  detail::look_up_distinct(exec, features, batch, out, [&](vector_view<matrix_view<float> const> distinct) {
+    pooled_lookup(exec, tables, features, batch.distinct, distinct, options);
+  });
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -38,6 +38,28 @@ struct deduplicated_backward_options {
   shared_gradients sums = shared_gradients::merged;
 };
 
+/// Turns the gradients of pooled vectors into updates of rows, as `pooled_lookup_backward` does for the expanded batch. `gradients`
+/// (keys,): matrices (samples, dim).
+///
+/// Merged sums differ from those of the expanded batch by rounding alone: of n terms of magnitudes that sum to m by at most about
+/// 2 n m 2^-24. Expanded sums have its bits. Workspace: merged, a gradient vector a distinct row of keys in groups, and what
+/// `gather_vectors_backward` takes for each group; expanded, the ids of all samples; and what `pooled_lookup_backward` takes. A
+/// `prepare_backward` of `saved.lookup` serves merged sums alone.
+/// Errors as `pooled_lookup_backward`.
+///
+/// On a device it waits for what `pooled_lookup_backward` waits for, and for expanded sums once more, of hashed tables twice. Samples whose
+/// inverse names no row get no gradient, which `synchronize()` tells as `gather_vectors` or `expand` does.
+template <execution Exec, row_stores Tables, row_optimizers Optimizers>
+void deduplicated_lookup_backward(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
+                                  basic_deduplicated_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
+                                  Optimizers const& optimizers, deduplicated_backward_options options = {});
+
+/// The summed gradients, handed out instead of an update, as `pooled_lookup_gradients`.
+template <execution Exec, row_stores Tables>
+void deduplicated_lookup_gradients(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                                   basic_deduplicated_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
+                                   basic_row_gradients<Exec>& out, deduplicated_backward_options options = {});
+
 namespace detail {
 
 template <class Exec>
@@ -114,45 +136,25 @@ void with_shared_gradients(Exec const& exec, char const* call, Tables const& tab
   f(saved.lookup, std::as_const(of_rows).view());
 }
 
-struct deduplicated_lookup_backward_fn {
-  template <execution Exec, row_stores Tables, row_optimizers Optimizers>
-  void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features, basic_deduplicated_saved<Exec> const& saved,
-                  vector_view<matrix_view<float const> const> gradients, Optimizers const& optimizers,
-                  deduplicated_backward_options options = {}) const {
-    with_shared_gradients(
-        exec, "deduplicated_lookup_backward", tables, features, saved, gradients, options,
-        [&](auto const& lookup, auto of_rows) { pooled_lookup_backward(exec, tables, features, lookup, of_rows, optimizers); });
-  }
-};
-
-struct deduplicated_lookup_gradients_fn {
-  template <execution Exec, row_stores Tables>
-  void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
-                  basic_deduplicated_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
-                  basic_row_gradients<Exec>& out, deduplicated_backward_options options = {}) const {
-    with_shared_gradients(exec, "deduplicated_lookup_gradients", tables, features, saved, gradients, options,
-                          [&](auto const& lookup, auto of_rows) { pooled_lookup_gradients(exec, tables, features, lookup, of_rows, out); });
-  }
-};
-
 }  // namespace detail
 
-/// Turns the gradients of pooled vectors into updates of rows, as `pooled_lookup_backward` does for the expanded batch:
-/// `deduplicated_lookup_backward(exec, tables, features, saved, gradients, optimizers, options)`: `gradients` (keys,): matrices (samples, dim).
-///
-/// Merged sums differ from those of the expanded batch by rounding alone: of n terms of magnitudes that sum to m by at most about
-/// 2 n m 2^-24. Expanded sums have its bits. Workspace: merged, a gradient vector a distinct row of keys in groups, and what
-/// `gather_vectors_backward` takes for each group; expanded, the ids of all samples; and what `pooled_lookup_backward` takes. A
-/// `prepare_backward` of `saved.lookup` serves merged sums alone.
-/// Errors as `pooled_lookup_backward`.
-///
-/// On a device it waits for what `pooled_lookup_backward` waits for, and for expanded sums once more, of hashed tables twice. Samples whose
-/// inverse names no row get no gradient, which `synchronize()` tells as `gather_vectors` or `expand` does.
-inline constexpr detail::deduplicated_lookup_backward_fn deduplicated_lookup_backward{};
+template <execution Exec, row_stores Tables, row_optimizers Optimizers>
+void deduplicated_lookup_backward(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
+                                  basic_deduplicated_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
+                                  Optimizers const& optimizers, deduplicated_backward_options options) {
+  detail::with_shared_gradients(
+      exec, "deduplicated_lookup_backward", tables, features, saved, gradients, options,
+      [&](auto const& lookup, auto of_rows) { pooled_lookup_backward(exec, tables, features, lookup, of_rows, optimizers); });
+}
 
-/// The summed gradients, handed out instead of an update, as `pooled_lookup_gradients`: `deduplicated_lookup_gradients(exec, tables, features,
-/// saved, gradients, out, options)`.
-inline constexpr detail::deduplicated_lookup_gradients_fn deduplicated_lookup_gradients{};
+template <execution Exec, row_stores Tables>
+void deduplicated_lookup_gradients(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                                   basic_deduplicated_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
+                                   basic_row_gradients<Exec>& out, deduplicated_backward_options options) {
+  detail::with_shared_gradients(
+      exec, "deduplicated_lookup_gradients", tables, features, saved, gradients, options,
+      [&](auto const& lookup, auto of_rows) { pooled_lookup_gradients(exec, tables, features, lookup, of_rows, out); });
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -73,27 +73,32 @@ inline void check_lookup_matrix(char const* call, std::int64_t feature, std::int
                  {"stride", matrix.stride()}});
 }
 
+/// For how many values a forward saved. On a device as many as there is room for: how many there are, only the device knows.
+template <class Store, class Exec>
+std::int64_t values_saved(basic_lookup_saved<Exec> const& saved) noexcept {
+  return saved.batch.size();
+}
+template <class Store, device_execution Exec>
+std::int64_t values_saved(basic_lookup_saved<Exec> const& saved) noexcept {
+  if (saved.batch.rows() == 0) return 0;
+  if (saved.batch.room >= 0) return saved.batch.room;
+  return Store::slots_are_ids ? saved.order.values() : saved.slots.size();
+}
+
 /// What a backward is given fits what a forward saved.
 template <class Store, class Feature, class Exec>
 void check_saved(char const* call, vector_view<Feature const> features, basic_lookup_saved<Exec> const& saved) {
   if (saved.batch.keys == 0 && !features.empty())
     throw error(errc::shape_mismatch, std::string(call) + ": nothing is saved: no lookup went before, or it threw",
                 {{"keys", saved.batch.keys}, {"features", features.size()}});
-  auto const values = [&] {
-    if constexpr (device_execution<Exec>) {  // as many as there is room for: how many there are, only the device knows
-      if (saved.batch.rows() == 0) return std::int64_t{0};
-      if (saved.batch.room >= 0) return saved.batch.room;
-      return Store::slots_are_ids ? saved.order.values() : saved.slots.size();
-    } else
-      return saved.batch.size();
-  }();
+  auto const values = values_saved<Store>(saved);
   if (!Store::slots_are_ids && saved.slots.size() != values)
     throw error(errc::shape_mismatch, std::string(call) + ": one slot a value; was it saved by a lookup in such tables?",
                 {{"values", values}, {"slots", saved.slots.size()}});
   if (saved.order.ready() && saved.order.values() != values)
     throw error(errc::shape_mismatch, std::string(call) + ": the order was prepared for another batch",
                 {{"values", values}, {"values of the order", saved.order.values()}});
-  if constexpr (device_execution<Exec>)
+  if constexpr (requires { saved.order.rows(); })
     if (saved.order.ready() && saved.order.rows() != saved.batch.rows())
       throw error(errc::shape_mismatch, std::string(call) + ": the order was prepared for another batch",
                   {{"rows", saved.batch.rows()}, {"rows of the order", saved.order.rows()}});

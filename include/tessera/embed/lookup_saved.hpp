@@ -20,8 +20,12 @@ namespace detail {
 template <class Store, class Exec>
 std::int64_t const* slots_in(keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t, Exec> const& slots) noexcept {
   if constexpr (!Store::slots_are_ids) return slots.data();
-  if constexpr (device_execution<Exec>) return nullptr;  // kernels take the ids
   return batch.size() == 0 ? nullptr : batch.values + first_value(batch);
+}
+// On a device kernels take the ids where those are slots.
+template <class Store, device_execution Exec>
+std::int64_t const* slots_in(keyed_jagged_view<std::int64_t const>, buffer<std::int64_t, Exec> const& slots) noexcept {
+  return Store::slots_are_ids ? nullptr : slots.data();
 }
 
 /// What a prepared backward keeps: `row_order` on the host.

@@ -117,7 +117,7 @@ struct pooled_lookup_impl<Exec> {
   template <class Store>
   static void run(Exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                   keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
-                  lookup_options const& options) {
+                  lookup_options const& options, pooled_argmax*) {  // nothing pools by maximum here
     using rows_type = decltype(tables[0].device_rows());
     launch_parts<pooled_part<rows_type>> parts;
     for (std::int64_t key = 0; key < batch.keys; ++key) {

@@ -22,83 +22,8 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-namespace detail {
-
-template <class Exec>
-struct pooled_lookup_impl {
-  static_assert(dependent_false<Exec>, "pooled_lookup: no back end for this execution; for CUDA include <tessera/embed/pooled_lookup.cuh>");
-};
-
-template <>
-struct pooled_lookup_impl<host_exec> {
-  template <class Store>
-  static void run(host_exec const& exec, vector_view<Store const> stores, vector_view<pooled_feature const> features,
-                  keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
-                  lookup_options const& options, pooled_argmax* argmax = nullptr) {
-    auto const tables = rows_of_tables(exec, stores);
-    auto const places = places_of(exec, tables.view());
-    read_bags(exec, places.view(), features, batch, slots, out, options, argmax,
-              [&](bag_request const& request, std::int64_t table, std::int64_t first, std::int64_t last) {
-                bag_reader<typename Store::element>{tables[table], request}.pool(first, last);
-              });
-  }
-};
-
-struct pooled_lookup_fn {
-  template <execution Exec, row_stores Tables>
-  void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features, keyed_jagged_view<std::int64_t const> batch,
-                  vector_view<matrix_view<float> const> out, basic_lookup_saved<Exec>& saved, lookup_options const& options = {}) const {
-    using store = element_in<Tables>;
-    expect_tables_of<Exec, store>();
-    vector_view<store> const stores(tables);
-    vector_view<store const> const held(stores);
-    saved.clear();
-    check(exec, held, features, batch, out, options);
-    training_lookup(exec, stores, features, batch, saved, [&](std::int64_t const* slots) {
-      if constexpr (device_execution<Exec>)
-        pooled_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options);
-      else
-        pooled_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options, &saved.argmax);
-    });
-  }
-
-  template <execution Exec, row_stores Tables>
-  void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
-                  keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
-                  lookup_options const& options = {}) const {
-    using store = element_in<Tables const>;
-    expect_tables_of<Exec, store>();
-    vector_view<store const> const stores(tables);
-    check(exec, stores, features, batch, out, options);
-    evaluation_lookup(exec, stores, features, batch, [&](std::int64_t const* slots) {
-      pooled_lookup_impl<Exec>::run(exec, stores, features, batch, slots, out, options);
-    });
-  }
-
- private:
-  template <class Exec, class Store>
-  static void check(Exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
-                    keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out, lookup_options const& options) {
-    check_choice("pooled_lookup", "out_of_range", options.out_of_range, out_of_range_ids::zero);
-    check_lookup_call("pooled_lookup", tables, features, batch, out.size());
-    check_poolings("pooled_lookup", features);
-    validate_batch(exec, batch);
-    for (std::int64_t key = 0; key < batch.keys; ++key) {
-      check_lookup_matrix("pooled_lookup", key, batch.rows(key), tables[features[key].table].dim(), out[key]);
-      if (features[key].pooling == pooling::max && (device_execution<Exec> || batch.weighted()))
-        throw error(errc::invalid_argument, "pooled_lookup: a maximum is of an unweighted batch, on the host",
-                    {{"feature", key}, {"weighted", batch.weighted()}});
-    }
-  }
-};
-
-}  // namespace detail
-
-/// Looks up and pools many features from many tables of any dims in one call: row r of out[k] is the pooled row r of key k.
-///
-/// - training: `pooled_lookup(exec, tables, features, batch, out, saved, options)`. Hashed tables give new ids a row; `saved` is for
-///   `pooled_lookup_backward` and its siblings.
-/// - evaluation: `pooled_lookup(exec, tables, features, batch, out, options)`. Changes nothing.
+/// Looks up and pools many features from many tables of any dims in one call, for training: row r of out[k] is the pooled row r of key k.
+/// Hashed tables give new ids a row; `saved` is for `pooled_lookup_backward` and its siblings.
 ///
 /// An id that its store could hold but does not (not seen, not admitted) reads as the row it would get. `tables`: a container of one kind
 /// of row store. `features` (keys,): which table, and how to pool. `batch`: ids, optionally weighted (a row counts weight times); each key
@@ -112,7 +37,83 @@ struct pooled_lookup_fn {
 /// On a device ids, slots, offsets, weights and what matrices show are the device's; tables, features and the list of matrices are read
 /// before the call returns. Same bits as on the host. Nothing waits, but for a batch of hashed tables that does not say its `room`. What
 /// the ids and offsets have wrong is told by `synchronize()`; such ids read as zeros, such rows as empty bags, and neither gets a gradient.
-inline constexpr detail::pooled_lookup_fn pooled_lookup{};
+template <execution Exec, row_stores Tables>
+void pooled_lookup(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
+                   keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out, basic_lookup_saved<Exec>& saved,
+                   lookup_options const& options = {});
+
+/// The same for evaluation: changes nothing.
+template <execution Exec, row_stores Tables>
+void pooled_lookup(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                   keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                   lookup_options const& options = {});
+
+namespace detail {
+
+template <class Exec>
+struct pooled_lookup_impl {
+  static_assert(dependent_false<Exec>, "pooled_lookup: no back end for this execution; for CUDA include <tessera/embed/pooled_lookup.cuh>");
+};
+
+template <>
+struct pooled_lookup_impl<host_exec> {
+  template <class Store>
+  static void run(host_exec const& exec, vector_view<Store const> stores, vector_view<pooled_feature const> features,
+                  keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
+                  lookup_options const& options, pooled_argmax* argmax) {
+    auto const tables = rows_of_tables(exec, stores);
+    auto const places = places_of(exec, tables.view());
+    read_bags(exec, places.view(), features, batch, slots, out, options, argmax,
+              [&](bag_request const& request, std::int64_t table, std::int64_t first, std::int64_t last) {
+                bag_reader<typename Store::element>{tables[table], request}.pool(first, last);
+              });
+  }
+};
+
+template <class Exec, class Store>
+void check_pooled_lookup(Exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
+                         keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                         lookup_options const& options) {
+  check_choice("pooled_lookup", "out_of_range", options.out_of_range, out_of_range_ids::zero);
+  check_lookup_call("pooled_lookup", tables, features, batch, out.size());
+  check_poolings("pooled_lookup", features);
+  validate_batch(exec, batch);
+  for (std::int64_t key = 0; key < batch.keys; ++key) {
+    check_lookup_matrix("pooled_lookup", key, batch.rows(key), tables[features[key].table].dim(), out[key]);
+    if (features[key].pooling == pooling::max && (device_execution<Exec> || batch.weighted()))
+      throw error(errc::invalid_argument, "pooled_lookup: a maximum is of an unweighted batch, on the host",
+                  {{"feature", key}, {"weighted", batch.weighted()}});
+  }
+}
+
+}  // namespace detail
+
+template <execution Exec, row_stores Tables>
+void pooled_lookup(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
+                   keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out, basic_lookup_saved<Exec>& saved,
+                   lookup_options const& options) {
+  using store = detail::element_in<Tables>;
+  detail::expect_tables_of<Exec, store>();
+  vector_view<store> const stores(tables);
+  vector_view<store const> const held(stores);
+  saved.clear();
+  detail::check_pooled_lookup(exec, held, features, batch, out, options);
+  detail::training_lookup(exec, stores, features, batch, saved, [&](std::int64_t const* slots) {
+    detail::pooled_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options, &saved.argmax);
+  });
+}
+
+template <execution Exec, row_stores Tables>
+void pooled_lookup(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                   keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out, lookup_options const& options) {
+  using store = detail::element_in<Tables const>;
+  detail::expect_tables_of<Exec, store>();
+  vector_view<store const> const stores(tables);
+  detail::check_pooled_lookup(exec, stores, features, batch, out, options);
+  detail::evaluation_lookup(exec, stores, features, batch, [&](std::int64_t const* slots) {
+    detail::pooled_lookup_impl<Exec>::run(exec, stores, features, batch, slots, out, options, nullptr);
+  });
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -32,6 +31,43 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Turns the gradients of pooled vectors into updates of the rows they were pooled from; each touched row is read and written once.
+///
+/// `tables` and `features` as in the forward that filled `saved`; `gradients` (keys,): matrices (rows of the key, dim), any stride;
+/// `optimizers`: one for all tables, or a container of one a table (each with its own learning rate); every table was built with this kind
+/// of optimizer. Rows that the batch does not name do not change; each table's step count grows by one, whether or not the batch names it.
+/// An id without a row gets no gradient. Rows of 16 bits an element are rounded stochastically (`rounding_block`). Of a maximum, every row
+/// of the bag counts as named.
+/// @post a row's gradient is summed in canonical order (`canonical_sum_chunk`): the thread count changes nothing.
+/// Workspace: 24 bytes a value, 8 an element pooled by maximum, from `exec`'s memory, and 8 a value of the tables sorted at once; 8 of the
+/// 24 lie in `saved` where `prepare_backward` went before.
+/// @throws tessera::error shape_mismatch, out_of_range, incompatible: no row has changed then; nor has it when memory runs out. A checked
+/// build refuses, with feature, position and id, a row that has left its table since the forward, and an order prepared for another batch.
+///
+/// On a device the same bits, from run to run too. It waits for one number where the batch does not say its `room`, else for nothing; dims
+/// up to 4,096. Workspace: 16 bytes a value for the sort, where slots and values fit 32 bits, and as many as CUB's sort takes; 8 a value of
+/// a weighted batch; four floats of a row for each 512 values.
+template <execution Exec, row_stores Tables, row_optimizers Optimizers>
+void pooled_lookup_backward(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
+                            basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
+                            Optimizers const& optimizers);
+
+/// The summed gradients themselves, handed out instead of an update: `out` is overwritten. `update_rows` then does what
+/// `pooled_lookup_backward` would have done, bit for bit. Needed for a norm over all rows, for accumulation over micro-batches
+/// (`add_row_gradients`), or to send gradients elsewhere. On a device it waits for the number of rows of each table.
+template <execution Exec, row_stores Tables>
+void pooled_lookup_gradients(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                             basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
+                             basic_row_gradients<Exec>& out);
+
+/// The gradient of the weights of a weighted batch: `out` (values of the batch,). out[p] = pooling scale · <gradient of p's bag, p's row>,
+/// so call it before the rows change. For an unweighted batch, the gradient at weights of 1. On a device `out` needs room for the batch's
+/// values; it waits where the batch does not say its `room`. @throws tessera::error shape_mismatch, out_of_range.
+template <execution Exec, row_stores Tables>
+void pooled_lookup_weight_gradient(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                                   basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
+                                   vector_view<float> out);
+
 namespace detail {
 
 template <class Exec>
@@ -42,9 +78,31 @@ struct pooled_lookup_backward_impl {
 
 template <>
 struct pooled_lookup_backward_impl<host_exec> {
+  template <class Store, class Optimizer>
+  static void update(host_exec const& exec, vector_view<Store> tables, vector_view<pooled_feature const> features,
+                     lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients,
+                     vector_view<Optimizer const> optimizers) {
+    buffer<float> maxima;
+    update_rows_of(exec, "pooled_lookup_backward", tables, features, saved, optimizers, [&](vector_view<row_contribution> contributions) {
+      contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions);
+    });
+  }
+
+  template <class Store>
+  static void sum(host_exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
+                  lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients, row_gradients& out) {
+    buffer<float> maxima;
+    sum_rows_of(exec, "pooled_lookup_gradients", tables, features, saved, out, [&](vector_view<row_contribution> contributions) {
+      contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions);
+    });
+  }
+
   template <class Store>
   static void weight_gradient(host_exec const& exec, vector_view<Store const> stores, vector_view<pooled_feature const> features,
                               lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients, vector_view<float> out) {
+    if (out.size() != saved.batch.size())
+      throw error(errc::shape_mismatch, "pooled_lookup_weight_gradient: one gradient a value",
+                  {{"values", saved.batch.size()}, {"gradients", out.size()}});
     check_saved_rows(exec, "pooled_lookup_weight_gradient", stores, features, saved);
     auto const tables = rows_of_tables(exec, stores);
     weight_gradient(exec, tables.view(), features, saved, saved.slots_of<Store>(), gradients, out);
@@ -119,94 +177,45 @@ void check_pooled_backward(char const* call, vector_view<Store const> tables, ve
   check_saved_maxima(call, tables, features, saved);
 }
 
-struct pooled_lookup_backward_fn {
-  template <execution Exec, row_stores Tables, row_optimizers Optimizers>
-  void operator()(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features, basic_lookup_saved<Exec> const& saved,
-                  vector_view<matrix_view<float const> const> gradients, Optimizers const& optimizers) const {
-    using store = element_in<Tables>;
-    expect_tables_of<Exec, store>();
-    vector_view<store> const stores(tables);
-    vector_view<store const> const held(stores);
-    auto const each = per_table(optimizers);
-    check_pooled_backward("pooled_lookup_backward", held, features, saved, gradients);
-    check_optimizers("pooled_lookup_backward", held, each);
-    if constexpr (std::same_as<Exec, host_exec>) {
-      buffer<float> maxima;
-      update_rows_of(exec, "pooled_lookup_backward", stores, features, saved, each, [&](vector_view<row_contribution> out) {
-        contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, out);
-      });
-    } else
-      pooled_lookup_backward_impl<Exec>::update(exec, stores, features, saved, gradients, each);
-  }
-};
-
-struct pooled_lookup_gradients_fn {
-  template <execution Exec, row_stores Tables>
-  void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features, basic_lookup_saved<Exec> const& saved,
-                  vector_view<matrix_view<float const> const> gradients, basic_row_gradients<Exec>& out) const {
-    using store = element_in<Tables const>;
-    expect_tables_of<Exec, store>();
-    vector_view<store const> const held(tables);
-    check_pooled_backward("pooled_lookup_gradients", held, features, saved, gradients);
-    if constexpr (std::same_as<Exec, host_exec>) {
-      buffer<float> maxima;
-      sum_rows_of(exec, "pooled_lookup_gradients", held, features, saved, out, [&](vector_view<row_contribution> contributions) {
-        contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions);
-      });
-    } else
-      pooled_lookup_backward_impl<Exec>::sum(exec, held, features, saved, gradients, out);
-  }
-};
-
-struct pooled_lookup_weight_gradient_fn {
-  template <execution Exec, row_stores Tables>
-  void operator()(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features, basic_lookup_saved<Exec> const& saved,
-                  vector_view<matrix_view<float const> const> gradients, vector_view<float> weight_gradient) const {
-    using store = element_in<Tables const>;
-    expect_tables_of<Exec, store>();
-    vector_view<store const> const held(tables);
-    check_pooled_backward("pooled_lookup_weight_gradient", held, features, saved, gradients);
-    if (saved.argmax.size() > 0)
-      throw error(errc::invalid_argument, "pooled_lookup_weight_gradient: a maximum has no weights", {{"maxima", saved.argmax.size()}});
-    if constexpr (!device_execution<Exec>)
-      if (weight_gradient.size() != saved.batch.size())
-        throw error(errc::shape_mismatch, "pooled_lookup_weight_gradient: one gradient a value",
-                    {{"values", saved.batch.size()}, {"gradients", weight_gradient.size()}});
-    pooled_lookup_backward_impl<Exec>::weight_gradient(exec, held, features, saved, gradients, weight_gradient);
-  }
-};
-
 }  // namespace detail
 
-/// Turns the gradients of pooled vectors into updates of the rows they were pooled from; each touched row is read and written once.
-///
-/// `pooled_lookup_backward(exec, tables, features, saved, gradients, optimizers)`: tables and features as in the forward that filled
-/// `saved`; `gradients` (keys,): matrices (rows of the key, dim), any stride; `optimizers`: one for all tables, or a container of one a
-/// table (each with its own learning rate); every table was built with this kind of optimizer. Rows that the batch does not name do not
-/// change; each table's step count grows by one, whether or not the batch names it. An id without a row gets no gradient. Rows of 16 bits
-/// an element are rounded stochastically (`rounding_block`). Of a maximum, every row of the bag counts as named.
-/// @post a row's gradient is summed in canonical order (`canonical_sum_chunk`): the thread count changes nothing.
-/// Workspace: 24 bytes a value, 8 an element pooled by maximum, from `exec`'s memory, and 8 a value of the tables sorted at once; 8 of the
-/// 24 lie in `saved` where `prepare_backward` went before.
-/// @throws tessera::error shape_mismatch, out_of_range, incompatible: no row has changed then; nor has it when memory runs out. A checked
-/// build refuses, with feature, position and id, a row that has left its table since the forward, and an order prepared for another batch.
-///
-/// On a device the same bits, from run to run too. It waits for one number where the batch does not say its `room`, else for nothing; dims
-/// up to 4,096. Workspace: 16 bytes a value for the sort, where slots and values fit 32 bits, and as many as CUB's sort takes; 8 a value of a
-/// weighted batch; four floats of a row for each 512 values.
-inline constexpr detail::pooled_lookup_backward_fn pooled_lookup_backward{};
+template <execution Exec, row_stores Tables, row_optimizers Optimizers>
+void pooled_lookup_backward(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
+                            basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
+                            Optimizers const& optimizers) {
+  using store = detail::element_in<Tables>;
+  detail::expect_tables_of<Exec, store>();
+  vector_view<store> const stores(tables);
+  vector_view<store const> const held(stores);
+  auto const each = detail::per_table(optimizers);
+  detail::check_pooled_backward("pooled_lookup_backward", held, features, saved, gradients);
+  detail::check_optimizers("pooled_lookup_backward", held, each);
+  detail::pooled_lookup_backward_impl<Exec>::update(exec, stores, features, saved, gradients, each);
+}
 
-/// The summed gradients themselves, handed out instead of an update: `pooled_lookup_gradients(exec, tables, features, saved, gradients,
-/// out)`; `out` (row_gradients) is overwritten. `update_rows` then does what `pooled_lookup_backward` would have done, bit for bit.
-/// Needed for a norm over all rows, for accumulation over micro-batches (`add_row_gradients`), or to send gradients elsewhere. On a device
-/// it waits for the number of rows of each table.
-inline constexpr detail::pooled_lookup_gradients_fn pooled_lookup_gradients{};
+template <execution Exec, row_stores Tables>
+void pooled_lookup_gradients(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                             basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
+                             basic_row_gradients<Exec>& out) {
+  using store = detail::element_in<Tables const>;
+  detail::expect_tables_of<Exec, store>();
+  vector_view<store const> const held(tables);
+  detail::check_pooled_backward("pooled_lookup_gradients", held, features, saved, gradients);
+  detail::pooled_lookup_backward_impl<Exec>::sum(exec, held, features, saved, gradients, out);
+}
 
-/// The gradient of the weights of a weighted batch: `pooled_lookup_weight_gradient(exec, tables, features, saved, gradients, out)`, `out`
-/// (values of the batch,). out[p] = pooling scale · <gradient of p's bag, p's row>, so call it before the rows change. For an unweighted
-/// batch, the gradient at weights of 1. On a device `out` needs room for the batch's values; it waits where the batch does not say its
-/// `room`. @throws tessera::error shape_mismatch, out_of_range.
-inline constexpr detail::pooled_lookup_weight_gradient_fn pooled_lookup_weight_gradient{};
+template <execution Exec, row_stores Tables>
+void pooled_lookup_weight_gradient(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
+                                   basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
+                                   vector_view<float> out) {
+  using store = detail::element_in<Tables const>;
+  detail::expect_tables_of<Exec, store>();
+  vector_view<store const> const held(tables);
+  detail::check_pooled_backward("pooled_lookup_weight_gradient", held, features, saved, gradients);
+  if (saved.argmax.size() > 0)
+    throw error(errc::invalid_argument, "pooled_lookup_weight_gradient: a maximum has no weights", {{"maxima", saved.argmax.size()}});
+  detail::pooled_lookup_backward_impl<Exec>::weight_gradient(exec, held, features, saved, gradients, out);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

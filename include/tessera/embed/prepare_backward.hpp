@@ -19,6 +19,19 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Sorts the ids of a lookup by row, which its backward would otherwise do first. It reads no row, so it may run while other batches are
+/// computed. `features` as in the forward that filled `saved`. On a device it waits for one number where the batch does not say its `room`;
+/// sorted on a stream of its own, `saved` goes, or is prepared anew, when that stream has waited for the backward.
+/// @throws tessera::error shape_mismatch, out_of_range.
+template <execution Exec, row_stores Tables, detail::container Features>
+void prepare_backward(Exec const& exec, Tables const& tables, Features const& features, basic_lookup_saved<Exec>& saved);
+
+/// Of dense tables on the host it may be done before there is a forward: after the forward, `order` is swapped with that of `saved`.
+/// @throws tessera::error shape_mismatch, out_of_range.
+template <row_stores Tables, detail::container Features>
+void prepare_backward(host_exec const& exec, Tables const& tables, Features const& features, keyed_jagged_view<std::int64_t const> batch,
+                      row_order& order);
+
 namespace detail {
 
 template <class Exec>
@@ -39,6 +52,15 @@ void sort_rows(host_exec const& exec, vector_view<Store const> tables, vector_vi
   }
   order.sort(exec, {batch, table_of_key.view(), bounds.view(), slots_of_key.view()});
 }
+
+template <>
+struct sort_rows_impl<host_exec> {
+  template <class Store, class Feature>
+  static void run(host_exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features, lookup_saved const& saved,
+                  row_order& order) {
+    sort_rows(exec, tables, features, saved.batch, saved.slots_of<Store>(), order);
+  }
+};
 
 // In a checked build: what a forward saved is as it left it, so are the rows that it read, and a prepared order is theirs. Other builds
 // trust an order that has as many values as the batch.
@@ -76,45 +98,30 @@ void with_order(host_exec const& exec, vector_view<Store const> tables, vector_v
   order.visit(f);
 }
 
-struct prepare_backward_fn {
-  template <execution Exec, row_stores Tables, container Features>
-  void operator()(Exec const& exec, Tables const& tables, Features const& features, basic_lookup_saved<Exec>& saved) const {
-    using store = element_in<Tables const>;
-    expect_tables_of<Exec, store>();
-    vector_view<store const> const held(tables);
-    vector_view<element_in<Features const> const> const of_keys(features);
-    check_saved<store>("prepare_backward", of_keys, saved);
-    check_lookup_call("prepare_backward", held, of_keys, saved.batch, saved.batch.keys);
-    if constexpr (device_execution<Exec>)
-      sort_rows_impl<Exec>::run(exec, held, of_keys, saved, saved.order);
-    else
-      sort_rows(exec, held, of_keys, saved.batch, saved.template slots_of<store>(), saved.order);
-  }
-
-  template <row_stores Tables, container Features>
-  void operator()(host_exec const& exec, Tables const& tables, Features const& features, keyed_jagged_view<std::int64_t const> batch,
-                  row_order& order) const {
-    using store = element_in<Tables const>;
-    static_assert(store::slots_are_ids, "prepare_backward: rows of such tables get their slots in the forward; sort what it has saved");
-    vector_view<store const> const held(tables);
-    vector_view<element_in<Features const> const> const of_keys(features);
-    order.clear();
-    check_lookup_call("prepare_backward", held, of_keys, batch, batch.keys);
-    sort_rows(exec, held, of_keys, batch, slots_in<store>(batch, buffer<std::int64_t>{}), order);
-  }
-};
-
 }  // namespace detail
 
-/// Sorts the ids of a lookup by row, which its backward would otherwise do first: `prepare_backward(exec, tables, features, saved)`. It
-/// reads no row, so it may run while other batches are computed. `features` as in the forward that filled `saved`. On a device it waits for
-/// one number where the batch does not say its `room`; sorted on a stream of its own, `saved` goes, or is prepared anew, when that stream has
-/// waited for the backward.
-///
-/// Of dense tables on the host it may be done before there is a forward: `prepare_backward(exec, tables, features, batch, order)`; after the
-/// forward, `order` is swapped with that of `saved`.
-/// @throws tessera::error shape_mismatch, out_of_range.
-inline constexpr detail::prepare_backward_fn prepare_backward{};
+template <execution Exec, row_stores Tables, detail::container Features>
+void prepare_backward(Exec const& exec, Tables const& tables, Features const& features, basic_lookup_saved<Exec>& saved) {
+  using store = detail::element_in<Tables const>;
+  detail::expect_tables_of<Exec, store>();
+  vector_view<store const> const held(tables);
+  vector_view<detail::element_in<Features const> const> const of_keys(features);
+  detail::check_saved<store>("prepare_backward", of_keys, saved);
+  detail::check_lookup_call("prepare_backward", held, of_keys, saved.batch, saved.batch.keys);
+  detail::sort_rows_impl<Exec>::run(exec, held, of_keys, saved, saved.order);
+}
+
+template <row_stores Tables, detail::container Features>
+void prepare_backward(host_exec const& exec, Tables const& tables, Features const& features, keyed_jagged_view<std::int64_t const> batch,
+                      row_order& order) {
+  using store = detail::element_in<Tables const>;
+  static_assert(store::slots_are_ids, "prepare_backward: rows of such tables get their slots in the forward; sort what it has saved");
+  vector_view<store const> const held(tables);
+  vector_view<detail::element_in<Features const> const> const of_keys(features);
+  order.clear();
+  detail::check_lookup_call("prepare_backward", held, of_keys, batch, batch.keys);
+  detail::sort_rows(exec, held, of_keys, batch, detail::slots_in<store>(batch, buffer<std::int64_t>{}), order);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -130,6 +130,9 @@ struct apply_rows_kernel {  // unproven
 
 template <device_execution Exec>
 struct update_rows_impl<Exec> {
+  template <class BoundOf>
+  static void check_slots(char const*, basic_row_gradients<Exec> const&, std::int64_t, BoundOf const&) {}  // kernels look at the slots
+
   template <class Store, class Optimizer>
   static void run(Exec const& exec, vector_view<Store> tables, basic_row_gradients<Exec> const& gradients,
                   vector_view<Optimizer const> optimizers) {

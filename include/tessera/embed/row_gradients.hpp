@@ -92,6 +92,20 @@ class basic_row_gradients {
 };
 using row_gradients = basic_row_gradients<host_exec>;
 
+/// Adds up gradients over micro-batches: `into` becomes `into` + `more`, row by row: the rows that either has, slots ascending; a row that
+/// both have is the sum, `into` first. `into` may be empty at first. `spare` means nothing before or after: its memory is taken for the
+/// sum, and gets that of `into`.
+/// @throws tessera::error shape_mismatch; out_of_range for a slot of another id in `more`: the store evicted the row between the two
+/// lookups (table_options::batches_in_flight). `into` is as before then, also when memory runs out. On a device it synchronises, and tells
+/// of faults with that.
+template <execution Exec>
+void add_row_gradients(Exec const& exec, basic_row_gradients<Exec>& into, basic_row_gradients<Exec> const& more,
+                       basic_row_gradients<Exec>& spare);
+
+/// The same without `spare`: the sum takes new memory.
+template <execution Exec>
+void add_row_gradients(Exec const& exec, basic_row_gradients<Exec>& into, basic_row_gradients<Exec> const& more);
+
 namespace detail {
 
 template <class Exec>
@@ -149,38 +163,28 @@ struct add_row_gradients_impl<host_exec> {
   }
 };
 
-struct add_row_gradients_fn {
-  // into += more: rows that either has, slots ascending; a row that both have is the sum, `into` first.
-  template <execution Exec>
-  void operator()(Exec const& exec, basic_row_gradients<Exec>& into, basic_row_gradients<Exec> const& more) const {
-    basic_row_gradients<Exec> sum;
-    (*this)(exec, into, more, sum);
-  }
-
-  template <execution Exec>
-  void operator()(Exec const& exec, basic_row_gradients<Exec>& into, basic_row_gradients<Exec> const& more,
-                  basic_row_gradients<Exec>& sum) const {
-    auto const tables = more.tables();
-    if (into.tables() != 0 && into.tables() != tables)
-      throw error(errc::shape_mismatch, "add_row_gradients: gradients of other tables", {{"tables", into.tables()}, {"more", tables}});
-    bool const first = into.tables() == 0;
-    for (std::int64_t t = 0; t < tables && !first; ++t)
-      if (into.dim(t) != more.dim(t))
-        throw error(errc::shape_mismatch, "add_row_gradients: gradients of another dim",
-                    {{"table", t}, {"dim", into.dim(t)}, {"more", more.dim(t)}});
-    add_row_gradients_impl<Exec>::run(exec, into, more, sum);
-    std::swap(into, sum);
-  }
-};
-
 }  // namespace detail
 
-/// Adds up gradients over micro-batches: `add_row_gradients(exec, into, more, spare)`; `into` may be empty at first. Sums `into` + `more`,
-/// row by row. `spare`, which may be left out, means nothing before or after: its memory is taken for the sum, and gets that of `into`.
-/// @throws tessera::error shape_mismatch; out_of_range for a slot of another id in `more`: the store evicted the row between the two
-/// lookups (table_options::batches_in_flight). `into` is as before then, also when memory runs out. On a device it synchronises, and tells of
-/// faults with that.
-inline constexpr detail::add_row_gradients_fn add_row_gradients{};
+template <execution Exec>
+void add_row_gradients(Exec const& exec, basic_row_gradients<Exec>& into, basic_row_gradients<Exec> const& more,
+                       basic_row_gradients<Exec>& spare) {
+  auto const tables = more.tables();
+  if (into.tables() != 0 && into.tables() != tables)
+    throw error(errc::shape_mismatch, "add_row_gradients: gradients of other tables", {{"tables", into.tables()}, {"more", tables}});
+  bool const first = into.tables() == 0;
+  for (std::int64_t t = 0; t < tables && !first; ++t)
+    if (into.dim(t) != more.dim(t))
+      throw error(errc::shape_mismatch, "add_row_gradients: gradients of another dim",
+                  {{"table", t}, {"dim", into.dim(t)}, {"more", more.dim(t)}});
+  detail::add_row_gradients_impl<Exec>::run(exec, into, more, spare);
+  std::swap(into, spare);
+}
+
+template <execution Exec>
+void add_row_gradients(Exec const& exec, basic_row_gradients<Exec>& into, basic_row_gradients<Exec> const& more) {
+  basic_row_gradients<Exec> spare;
+  add_row_gradients(exec, into, more, spare);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -16,6 +16,27 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Copies rows out of a store, with their optimizer states; changes nothing.
+///
+/// `weights` (ids, dim); `states` (ids, state width), or of no columns where they are not wanted; `statuses` (ids,) or empty: found, or for
+/// an id without a row out_of_range where slots are ids, else not_admitted. Such an id reads as its row would first appear. On a device all
+/// of these are in its memory, and nothing waits; rows that lie in the lines of a `row_cache` are read there. Workspace: 8 bytes an id.
+/// @throws tessera::error shape_mismatch.
+template <execution Exec, row_store Store>
+void read_rows(Exec const& exec, Store const& store, vector_view<std::int64_t const> ids, matrix_view<float> weights,
+               matrix_view<float> states = {}, vector_view<row_status> statuses = {});
+
+/// Copies rows into a store, with their optimizer states; shapes as for `read_rows`. Without states, rows that are there keep theirs and
+/// new ones have the initial one.
+///
+/// Ids get a row where the store may give one, whatever its admission says, else their values are dropped: `statuses` as `locate` gives
+/// them. Weights are rounded to the nearest value that the store's elements have. Of an id that comes twice, the last row stays.
+/// @post what is written reads back the same, as far as the store's elements hold it. @throws tessera::error shape_mismatch; what
+/// `locate` throws, then no weight was written.
+template <execution Exec, row_store Store>
+void write_rows(Exec const& exec, Store& store, vector_view<std::int64_t const> ids, matrix_view<float const> weights,
+                matrix_view<float const> states = {}, vector_view<row_status> statuses = {});
+
 namespace detail {
 
 inline constexpr std::int64_t moved_rows_per_piece = 256;
@@ -94,44 +115,23 @@ struct row_transfer_impl<host_exec> {
   }
 };
 
-struct read_rows_fn {
-  template <execution Exec, row_store Store>
-  void operator()(Exec const& exec, Store const& store, vector_view<std::int64_t const> ids, matrix_view<float> weights,
-                  matrix_view<float> states = {}, vector_view<row_status> statuses = {}) const {
-    expect_tables_of<Exec, Store>();
-    check_row_transfer("read_rows", store, ids.size(), weights, states, statuses.size());
-    row_transfer_impl<Exec>::read(exec, store, ids, weights, states, statuses);
-  }
-};
-
-struct write_rows_fn {
-  template <execution Exec, row_store Store>
-  void operator()(Exec const& exec, Store& store, vector_view<std::int64_t const> ids, matrix_view<float const> weights,
-                  matrix_view<float const> states = {}, vector_view<row_status> statuses = {}) const {
-    expect_tables_of<Exec, Store>();
-    check_row_transfer("write_rows", store, ids.size(), weights, states, statuses.size());
-    row_transfer_impl<Exec>::write(exec, store, ids, weights, states, statuses);
-  }
-};
-
 }  // namespace detail
 
-/// Copies rows out of a store, with their optimizer states; changes nothing.
-///
-/// `read_rows(exec, store, ids, weights, states, statuses)`: `weights` (ids, dim); `states` (ids, state width), or of no columns where they
-/// are not wanted; `statuses` (ids,) or empty: found, or for an id without a row out_of_range where slots are ids, else not_admitted. Such an
-/// id reads as its row would first appear. On a device all of these are in its memory, and nothing waits; rows that lie in the lines of a
-/// `row_cache` are read there. Workspace: 8 bytes an id. @throws tessera::error shape_mismatch.
-inline constexpr detail::read_rows_fn read_rows{};
+template <execution Exec, row_store Store>
+void read_rows(Exec const& exec, Store const& store, vector_view<std::int64_t const> ids, matrix_view<float> weights,
+               matrix_view<float> states, vector_view<row_status> statuses) {
+  detail::expect_tables_of<Exec, Store>();
+  detail::check_row_transfer("read_rows", store, ids.size(), weights, states, statuses.size());
+  detail::row_transfer_impl<Exec>::read(exec, store, ids, weights, states, statuses);
+}
 
-/// Copies rows into a store, with their optimizer states: `write_rows(exec, store, ids, weights, states, statuses)`, shapes as for
-/// `read_rows`; without states, rows that are there keep theirs and new ones have the initial one.
-///
-/// Ids get a row where the store may give one, whatever its admission says, else their values are dropped: `statuses` as `locate` gives
-/// them. Weights are rounded to the nearest value that the store's elements have. Of an id that comes twice, the last row stays.
-/// @post what is written reads back the same, as far as the store's elements hold it. @throws tessera::error shape_mismatch; what
-/// `locate` throws, then no weight was written.
-inline constexpr detail::write_rows_fn write_rows{};
+template <execution Exec, row_store Store>
+void write_rows(Exec const& exec, Store& store, vector_view<std::int64_t const> ids, matrix_view<float const> weights,
+                matrix_view<float const> states, vector_view<row_status> statuses) {
+  detail::expect_tables_of<Exec, Store>();
+  detail::check_row_transfer("write_rows", store, ids.size(), weights, states, statuses.size());
+  detail::row_transfer_impl<Exec>::write(exec, store, ids, weights, states, statuses);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -105,6 +105,11 @@ struct copy_rows_kernel {  // unproven
 
 template <device_execution Exec>
 struct sequence_lookup_impl<Exec> {
+  // How many values a key has, a device alone knows: what its matrix has no row for is left out, and told.
+  static std::int64_t rows_expected(keyed_jagged_view<std::int64_t const>, std::int64_t, matrix_view<float const> matrix) {
+    return matrix.rows();
+  }
+
   template <class Store>
   static void run(Exec const& exec, vector_view<Store const> tables, vector_view<std::int64_t const> features,
                   keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,

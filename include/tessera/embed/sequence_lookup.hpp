@@ -24,6 +24,23 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Looks up a vector for each id, without pooling, for training: row i of out[k] is the vector of value i of key k, so that out[k] with the
+/// key's offsets is a jagged batch of vectors. Hashed tables give new ids a row; `saved` is for `sequence_lookup_backward` and its sibling.
+///
+/// `features` (keys,): the table of each key. `out` (keys,): matrices (values of the key, dim of its table), any row stride. The batch's
+/// weights, if any, play no part. Ids without a row, options and errors as in `pooled_lookup`; "position" counts the key's values. On a
+/// device a matrix may have more rows than its key has values, which stay as they are; of one that has fewer, `synchronize()` tells.
+template <execution Exec, row_stores Tables>
+void sequence_lookup(Exec const& exec, Tables& tables, vector_view<std::int64_t const> features,
+                     keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                     basic_lookup_saved<Exec>& saved, lookup_options const& options = {});
+
+/// The same for evaluation: changes nothing.
+template <execution Exec, row_stores Tables>
+void sequence_lookup(Exec const& exec, Tables const& tables, vector_view<std::int64_t const> features,
+                     keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                     lookup_options const& options = {});
+
 namespace detail {
 
 template <class Exec>
@@ -113,6 +130,10 @@ void read_values(host_exec const& exec, keyed_jagged_view<std::int64_t const> ba
 
 template <>
 struct sequence_lookup_impl<host_exec> {
+  static std::int64_t rows_expected(keyed_jagged_view<std::int64_t const> batch, std::int64_t key, matrix_view<float const>) {
+    return batch.key(key).size();
+  }
+
   template <class Store>
   static void run(host_exec const& exec, vector_view<Store const> stores, vector_view<std::int64_t const> features,
                   keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
@@ -124,73 +145,61 @@ struct sequence_lookup_impl<host_exec> {
   }
 };
 
-// How many values a key has, a device alone knows: what its matrix has no row for is left out, and told.
+/// A matrix for each key: a row a value, of the dim of its table.
+template <class Exec, class Store, class Matrix>
+void check_value_matrices(char const* call, vector_view<Store const> tables, vector_view<std::int64_t const> features,
+                          keyed_jagged_view<std::int64_t const> batch, vector_view<Matrix const> matrices) {
+  for (std::int64_t key = 0; key < batch.keys; ++key)
+    check_lookup_matrix(call, key, sequence_lookup_impl<Exec>::rows_expected(batch, key, matrices[key]), tables[features[key]].dim(),
+                        matrices[key]);
+}
+
 template <class Exec, class Store>
 void check_sequence_call(Exec const&, char const* call, vector_view<Store const> tables, vector_view<std::int64_t const> features,
                          keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float const> const> matrices) {
   check_lookup_call(call, tables, features, batch, matrices.size());
-  for (std::int64_t key = 0; key < batch.keys; ++key) {
-    auto rows = matrices[key].rows();
-    if constexpr (!device_execution<Exec>) rows = batch.key(key).size();
-    check_lookup_matrix(call, key, rows, tables[features[key]].dim(), matrices[key]);
-  }
+  check_value_matrices<Exec>(call, tables, features, batch, matrices);
 }
 
-struct sequence_lookup_fn {
-  template <execution Exec, row_stores Tables>
-  void operator()(Exec const& exec, Tables& tables, vector_view<std::int64_t const> features, keyed_jagged_view<std::int64_t const> batch,
-                  vector_view<matrix_view<float> const> out, basic_lookup_saved<Exec>& saved, lookup_options const& options = {}) const {
-    using store = element_in<Tables>;
-    expect_tables_of<Exec, store>();
-    vector_view<store> const stores(tables);
-    vector_view<store const> const held(stores);
-    saved.clear();
-    check(exec, held, features, batch, out, options);
-    training_lookup(exec, stores, features, batch, saved,
-                    [&](std::int64_t const* slots) { sequence_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options); });
-  }
-
-  template <execution Exec, row_stores Tables>
-  void operator()(Exec const& exec, Tables const& tables, vector_view<std::int64_t const> features,
-                  keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
-                  lookup_options const& options = {}) const {
-    using store = element_in<Tables const>;
-    expect_tables_of<Exec, store>();
-    vector_view<store const> const stores(tables);
-    check(exec, stores, features, batch, out, options);
-    evaluation_lookup(exec, stores, features, batch, [&](std::int64_t const* slots) {
-      sequence_lookup_impl<Exec>::run(exec, stores, features, batch, slots, out, options);
-    });
-  }
-
- private:
-  template <class Exec, class Store>
-  static void check(Exec const& exec, vector_view<Store const> tables, vector_view<std::int64_t const> features,
-                    keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out, lookup_options const& options) {
-    check_choice("sequence_lookup", "out_of_range", options.out_of_range, out_of_range_ids::zero);
-    check_lookup_call("sequence_lookup", tables, features, batch, out.size());
-    validate_batch(exec, batch);
-    for (std::int64_t key = 0; key < batch.keys; ++key) {
-      auto rows = out[key].rows();
-      if constexpr (!device_execution<Exec>) rows = batch.key(key).size();
-      check_lookup_matrix("sequence_lookup", key, rows, tables[features[key]].dim(), out[key]);
-    }
-  }
-};
+template <class Exec, class Store>
+void check_sequence_lookup(Exec const& exec, vector_view<Store const> tables, vector_view<std::int64_t const> features,
+                           keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                           lookup_options const& options) {
+  check_choice("sequence_lookup", "out_of_range", options.out_of_range, out_of_range_ids::zero);
+  check_lookup_call("sequence_lookup", tables, features, batch, out.size());
+  validate_batch(exec, batch);
+  check_value_matrices<Exec>("sequence_lookup", tables, features, batch, out);
+}
 
 }  // namespace detail
 
-/// Looks up a vector for each id, without pooling: row i of out[k] is the vector of value i of key k, so that out[k] with the key's
-/// offsets is a jagged batch of vectors.
-///
-/// - training: `sequence_lookup(exec, tables, features, batch, out, saved, options)`. Hashed tables give new ids a row; `saved` is for
-///   `sequence_lookup_backward` and its sibling.
-/// - evaluation: `sequence_lookup(exec, tables, features, batch, out, options)`. Changes nothing.
-///
-/// `features` (keys,): the table of each key. `out` (keys,): matrices (values of the key, dim of its table), any row stride. The batch's
-/// weights, if any, play no part. Ids without a row, options and errors as in `pooled_lookup`; "position" counts the key's values. On a
-/// device a matrix may have more rows than its key has values, which stay as they are; of one that has fewer, `synchronize()` tells.
-inline constexpr detail::sequence_lookup_fn sequence_lookup{};
+template <execution Exec, row_stores Tables>
+void sequence_lookup(Exec const& exec, Tables& tables, vector_view<std::int64_t const> features,
+                     keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                     basic_lookup_saved<Exec>& saved, lookup_options const& options) {
+  using store = detail::element_in<Tables>;
+  detail::expect_tables_of<Exec, store>();
+  vector_view<store> const stores(tables);
+  vector_view<store const> const held(stores);
+  saved.clear();
+  detail::check_sequence_lookup(exec, held, features, batch, out, options);
+  detail::training_lookup(exec, stores, features, batch, saved, [&](std::int64_t const* slots) {
+    detail::sequence_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options);
+  });
+}
+
+template <execution Exec, row_stores Tables>
+void sequence_lookup(Exec const& exec, Tables const& tables, vector_view<std::int64_t const> features,
+                     keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
+                     lookup_options const& options) {
+  using store = detail::element_in<Tables const>;
+  detail::expect_tables_of<Exec, store>();
+  vector_view<store const> const stores(tables);
+  detail::check_sequence_lookup(exec, stores, features, batch, out, options);
+  detail::evaluation_lookup(exec, stores, features, batch, [&](std::int64_t const* slots) {
+    detail::sequence_lookup_impl<Exec>::run(exec, stores, features, batch, slots, out, options);
+  });
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include <tessera/core/buffer.hpp>
@@ -24,7 +23,20 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// One optimizer step with summed gradients; `optimizers`: one for all tables or a container of one a table; every table was built with
+/// this kind. What `pooled_lookup_backward` does at once, bit for bit, when nothing has changed the gradients in between. Each table's step
+/// count grows by one. @throws tessera::error shape_mismatch, incompatible, out_of_range; in a checked build also for a row that has left
+/// its table. No row has changed then; nor has it when memory runs out. On a device slots that a table has not are told by `synchronize()`,
+/// and passed over.
+template <execution Exec, row_stores Tables, row_optimizers Optimizers>
+void update_rows(Exec const& exec, Tables& tables, basic_row_gradients<Exec> const& gradients, Optimizers const& optimizers);
+
 namespace detail {
+
+template <class Exec>
+struct update_rows_impl {
+  static_assert(dependent_false<Exec>, "update_rows: no back end for this execution; for CUDA include <tessera/embed/row_gradients.cuh>");
+};
 
 /// Gradients are of these tables: `dim_of(t)`, `slot_bound_of(t)`.
 template <class Exec, class DimOf, class BoundOf>
@@ -37,10 +49,7 @@ void check_row_gradients(char const* call, std::int64_t tables, DimOf const& dim
     if (gradients.dim(t) != dim_of(t))
       throw error(errc::shape_mismatch, std::string(call) + ": gradients of another dim",
                   {{"table", t}, {"dim", dim_of(t)}, {"dim of the gradients", gradients.dim(t)}});
-    if constexpr (device_execution<Exec>) continue;  // kernels look at the slots
-    if (auto const slots = gradients.slots(t); !slots.empty() && slots[slots.size() - 1] >= slot_bound_of(t))
-      throw error(errc::out_of_range, std::string(call) + ": no such slot",
-                  {{"table", t}, {"slot", slots[slots.size() - 1]}, {"bound", slot_bound_of(t)}});
+    update_rows_impl<Exec>::check_slots(call, gradients, t, slot_bound_of);
   }
 }
 
@@ -67,16 +76,23 @@ void hand_out_rows(host_exec const& exec, row_gradients const& gradients, Begin 
   });
 }
 
-template <class Exec>
-struct update_rows_impl {
-  static_assert(dependent_false<Exec>, "update_rows: no back end for this execution; for CUDA include <tessera/embed/row_gradients.cuh>");
-};
-
 template <>
 struct update_rows_impl<host_exec> {
+  template <class BoundOf>
+  static void check_slots(char const* call, row_gradients const& gradients, std::int64_t table, BoundOf const& slot_bound_of) {
+    if (auto const slots = gradients.slots(table); !slots.empty() && slots[slots.size() - 1] >= slot_bound_of(table))
+      throw error(errc::out_of_range, std::string(call) + ": no such slot",
+                  {{"table", table}, {"slot", slots[slots.size() - 1]}, {"bound", slot_bound_of(table)}});
+  }
+
   template <class Store, class Optimizer>
   static void run(host_exec const& exec, vector_view<Store> tables, row_gradients const& gradients,
                   vector_view<Optimizer const> optimizers) {
+    if constexpr (checked)
+      for (std::int64_t t = 0; t < tables.size(); ++t) {
+        auto const find = [&](auto ids, auto slots) { std::as_const(tables[t]).find(exec, ids, slots); };
+        check_rows_stay(exec, "update_rows", "table", t, find, gradients.ids(t), gradients.slots(t).data());
+      }
     auto rows = rows_of_tables(exec, vector_view<Store const>(tables));
     auto const begin = [&] { count_step(tables, rows.view()); };
     hand_out_rows(exec, gradients, begin, summed_rows_sink([&](std::int64_t t, summed_rows const& some) {
@@ -85,34 +101,20 @@ struct update_rows_impl<host_exec> {
   }
 };
 
-struct update_rows_fn {
-  template <execution Exec, row_stores Tables, row_optimizers Optimizers>
-  void operator()(Exec const& exec, Tables& tables, basic_row_gradients<Exec> const& gradients, Optimizers const& optimizers) const {
-    using store = element_in<Tables>;
-    expect_tables_of<Exec, store>();
-    vector_view<store> const stores(tables);
-    auto const each = per_table(optimizers);
-    check_optimizers("update_rows", vector_view<store const>(stores), each);
-    check_row_gradients(
-        "update_rows", stores.size(), [&](std::int64_t t) { return stores[t].dim(); },
-        [&](std::int64_t t) { return stores[t].slot_bound(); }, gradients);
-    if constexpr (checked && std::is_same_v<Exec, host_exec>)
-      for (std::int64_t t = 0; t < stores.size(); ++t) {
-        auto const find = [&](auto ids, auto slots) { std::as_const(stores[t]).find(exec, ids, slots); };
-        check_rows_stay(exec, "update_rows", "table", t, find, gradients.ids(t), gradients.slots(t).data());
-      }
-    update_rows_impl<Exec>::run(exec, stores, gradients, each);
-  }
-};
-
 }  // namespace detail
 
-/// One optimizer step with summed gradients: `update_rows(exec, tables, gradients, optimizers)`; `optimizers`: one for all tables or a
-/// container of one a table; every table was built with this kind. What `pooled_lookup_backward` does at once, bit for bit, when nothing
-/// has changed the gradients in between. Each table's step count grows by one. @throws tessera::error shape_mismatch, incompatible,
-/// out_of_range; in a checked build also for a row that has left its table. No row has changed then; nor has it when memory runs out.
-/// On a device slots that a table has not are told by `synchronize()`, and passed over.
-inline constexpr detail::update_rows_fn update_rows{};
+template <execution Exec, row_stores Tables, row_optimizers Optimizers>
+void update_rows(Exec const& exec, Tables& tables, basic_row_gradients<Exec> const& gradients, Optimizers const& optimizers) {
+  using store = detail::element_in<Tables>;
+  detail::expect_tables_of<Exec, store>();
+  vector_view<store> const stores(tables);
+  auto const each = detail::per_table(optimizers);
+  detail::check_optimizers("update_rows", vector_view<store const>(stores), each);
+  detail::check_row_gradients(
+      "update_rows", stores.size(), [&](std::int64_t t) { return stores[t].dim(); }, [&](std::int64_t t) { return stores[t].slot_bound(); },
+      gradients);
+  detail::update_rows_impl<Exec>::run(exec, stores, gradients, each);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -184,6 +184,7 @@ struct bucketize_impl<Exec> {
   static keyed_jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets,
                                                                 Policy const& policy, vector_view<std::int64_t> positions,
                                                                 std::vector<std::string> const*, result_room told) {
+    check_buckets(in, buckets, policy);
     auto const bound = told.most_values >= 0 ? told.most_values : value_bound(exec, in.flat());
     auto const room = std::min(bound, static_cast<std::int64_t>(std::numeric_limits<Offset>::max()));
     auto const rows = in.rows();

@@ -30,20 +30,36 @@ struct placed_id {
   std::int64_t id;
 };
 
-/// How ids are spread over buckets: `place(key, id, buckets)`, on host and device. Optionally `check(keys, buckets)`, which throws where the
-/// policy does not fit, and `of_key(key, buckets)`: a function of the id alone that returns what `place` does, faster. Both are called on the
-/// host; plain data, the function then goes to the device in place of the policy.
+/// How ids are spread over buckets: `place(key, id, buckets)`, on host and device. Optionally `check(keys, buckets)`, which throws where
+/// the policy does not fit, and `of_key(key, buckets)`: a function of the id alone that returns what `place` does, faster. Both are called
+/// on the host; plain data, the function then goes to the device in place of the policy.
 template <class P>
 concept bucket_policy = std::is_trivially_copyable_v<P> &&
     requires(P const& policy, std::int64_t key, std::int64_t id, std::int64_t buckets) {
   { policy.place(key, id, buckets) } -> std::same_as<placed_id>;
 };
 
+/// Sends ids to shards: each row is cut into one row a bucket, in which the ids keep their order and their weights. The result has
+/// buckets * keys keys, unnamed: first all keys of bucket 0, then of bucket 1, …, so bucket b is slice_keys(b * keys, keys).
+///
+/// `positions` (values,), or none: where each value of the input, from the view's first on, has gone among the result's values; what comes
+/// back in the result's order is put back by out[i] = back[positions[i]]; on a device it may be longer. The result's memory is `exec`'s; on
+/// a device, whose errors number the keys, it has the input's room, and where the input does not say that, the call waits for the number of
+/// values unless `room` tells it. @throws tessera::error out_of_range naming key, row, position and id of the first id for which the policy
+/// has no bucket, or an id there that T cannot hold; invalid_argument, shape_mismatch.
+template <execution Exec, class T, class Offset, bucket_policy Policy>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> bucketize(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets,
+                                                             Policy const& policy, vector_view<std::int64_t> positions = {},
+                                                             result_room room = {});
+template <execution Exec, class T, class Offset, bucket_policy Policy>
+keyed_jagged<T, Offset, Exec> bucketize(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t buckets,
+                                        Policy const& policy, vector_view<std::int64_t> positions = {}, result_room room = {});
+
 /// What becomes of ids that are negative or at least buckets * block size.
 enum class outside_blocks {
   refuse,  ///< an error names the first
-  /// Read as unsigned 64-bit integers, id goes to bucket id % buckets as id / buckets, which no block holds: the lookup there decides. Where
-  /// the type of the ids cannot hold that, as of negative 32-bit ids, an error names the first.
+  /// Read as unsigned 64-bit integers, id goes to bucket id % buckets as id / buckets, which no block holds: the lookup there decides.
+  /// Where the type of the ids cannot hold that, as of negative 32-bit ids, an error names the first.
   spread,
 };
 
@@ -130,6 +146,17 @@ TESSERA_HOST_DEVICE constexpr bool has_bucket(placed_id placed, std::int64_t buc
   return static_cast<std::uint64_t>(placed.bucket) < static_cast<std::uint64_t>(buckets);
 }
 
+template <class T, class Offset, class Policy>
+void check_buckets(keyed_jagged_view<T, Offset> in, std::int64_t buckets, Policy const& policy) {
+  static_assert(std::is_integral_v<T>, "bucketize: ids are integers");
+  if (buckets < 1 || buckets > std::numeric_limits<std::int32_t>::max())
+    throw error(errc::invalid_argument, "bucketize: number of buckets", {{"buckets", buckets}});
+  if (!is_countable(buckets, in.keys) || !is_countable(buckets, in.rows()))
+    throw error(errc::invalid_argument, "bucketize: more rows than can be counted",
+                {{"buckets", buckets}, {"keys", in.keys}, {"rows", in.rows()}});
+  if constexpr (requires { policy.check(in.keys, buckets); }) policy.check(in.keys, buckets);
+}
+
 template <>
 struct bucketize_impl<host_exec> {
   // A bucket's rows follow each other in the result. So a piece of rows writes its ids of a bucket side by side, from where those of the
@@ -138,6 +165,8 @@ struct bucketize_impl<host_exec> {
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets,
                                                           Policy const& policy, vector_view<std::int64_t> positions,
                                                           std::vector<std::string> const* names, result_room room) {
+    check_rows("bucketize", "in", in);
+    check_buckets(in, buckets, policy);
     check_room("bucketize", in.size(), room);
     if (!positions.empty() && positions.size() != in.size())
       throw error(errc::shape_mismatch, "bucketize: one position a value", {{"values", in.size()}, {"positions", positions.size()}});
@@ -218,8 +247,8 @@ struct bucketize_impl<host_exec> {
     return i;
   }
 
-  // The offsets of one row lie so far apart, one a bucket, that all may fall into one set of the cache. So those of some rows gather side by
-  // side first, unless there are too many buckets for it.
+  // The offsets of one row lie so far apart, one a bucket, that all may fall into one set of the cache. So those of some rows gather side
+  // by side first, unless there are too many buckets for it.
   template <class T, class Offset, class Policy>
   static void place(keyed_jagged_view<T, Offset> in, std::int64_t buckets, Policy const& policy, std::int64_t first, std::int64_t last,
                     Offset* next, outputs<std::remove_const_t<T>, Offset> const& out) {
@@ -296,45 +325,19 @@ struct bucketize_impl<host_exec> {
   }
 };
 
-struct bucketize_fn {
-  template <execution Exec, class T, class Offset, bucket_policy Policy>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets, Policy const& policy,
-                  vector_view<std::int64_t> positions = {}, result_room room = {}) const {
-    return run(exec, in, buckets, policy, positions, nullptr, room);
-  }
-  template <execution Exec, class T, class Offset, bucket_policy Policy>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t buckets, Policy const& policy,
-                  vector_view<std::int64_t> positions = {}, result_room room = {}) const {
-    return run(exec, in.view(), buckets, policy, positions, &in.keys(), room);
-  }
-
- private:
-  template <class Exec, class T, class Offset, class Policy>
-  static auto run(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets, Policy const& policy,
-                  vector_view<std::int64_t> positions, std::vector<std::string> const* names, result_room room) {
-    static_assert(std::is_integral_v<T>, "bucketize: ids are integers");
-    if constexpr (!device_execution<Exec>) check_rows("bucketize", "in", in);
-    if (buckets < 1 || buckets > std::numeric_limits<std::int32_t>::max())
-      throw error(errc::invalid_argument, "bucketize: number of buckets", {{"buckets", buckets}});
-    if (!is_countable(buckets, in.keys) || !is_countable(buckets, in.rows()))
-      throw error(errc::invalid_argument, "bucketize: more rows than can be counted",
-                  {{"buckets", buckets}, {"keys", in.keys}, {"rows", in.rows()}});
-    if constexpr (requires { policy.check(in.keys, buckets); }) policy.check(in.keys, buckets);
-    return bucketize_impl<Exec>::run(exec, in, buckets, policy, positions, names, room);
-  }
-};
-
 }  // namespace detail
 
-/// Sends ids to shards: each row is cut into one row a bucket, in which the ids keep their order and their weights.
-///
-/// `bucketize(exec, keyed_jagged_view | keyed_jagged, buckets, policy, positions, room) -> keyed_jagged` of buckets * keys keys, unnamed: first
-/// all keys of bucket 0, then of bucket 1, …, so bucket b is slice_keys(b * keys, keys). `positions` (values,), or none: where each value of
-/// the input, from the view's first on, has gone among the result's values; what comes back in the result's order is put back by
-/// out[i] = back[positions[i]]; on a device it may be longer. The result's memory is `exec`'s; on a device, whose errors number the keys, it has
-/// the input's room, and where the input does not say that, the call waits for the number of values unless `room` tells it. @throws tessera::error out_of_range naming key, row, position and id of the
-/// first id for which the policy has no bucket, or an id there that T cannot hold; invalid_argument, shape_mismatch.
-inline constexpr detail::bucketize_fn bucketize{};
+template <execution Exec, class T, class Offset, bucket_policy Policy>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> bucketize(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets,
+                                                             Policy const& policy, vector_view<std::int64_t> positions, result_room room) {
+  return detail::bucketize_impl<Exec>::run(exec, in, buckets, policy, positions, nullptr, room);
+}
+
+template <execution Exec, class T, class Offset, bucket_policy Policy>
+keyed_jagged<T, Offset, Exec> bucketize(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t buckets,
+                                        Policy const& policy, vector_view<std::int64_t> positions, result_room room) {
+  return detail::bucketize_impl<Exec>::run(exec, in.view(), buckets, policy, positions, &in.keys(), room);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

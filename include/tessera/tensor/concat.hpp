@@ -20,6 +20,35 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Puts the keys of one batch after those of another. The result is a keyed_jagged.
+///
+/// `inputs` (batches,), the host's, a vector_view, or what converts to one, of keyed_jagged_view (the result is unnamed) or of pointers to
+/// keyed_jagged (it has their names, unless one of them has none). Batches with values are all weighted or none (on a device those with
+/// room for values). The result's memory is `exec`'s; on a device it has the inputs' room in all, and where one does not say its room, the
+/// call waits for the number of values unless `room` tells it. @throws tessera::error shape_mismatch for weights in some only,
+/// invalid_argument for a name twice, out_of_range for values that an Offset does not count. Backward: `slice_keys` of the gradient, in
+/// place.
+template <execution Exec, class Inputs>
+auto concat_keys(Exec const& exec, Inputs const& inputs, result_room room = {});
+
+/// Puts the rows of one input after those of another: key by key, where there are keys. The result is a jagged where the inputs
+/// are jagged_view, else a keyed_jagged.
+///
+/// `inputs` (n,), the host's, a vector_view, or what converts to one, of jagged_view, of keyed_jagged_view with as many keys each, or of
+/// pointers to keyed_jagged under the same names in the same order. @throws as `concat_keys`, and shape_mismatch naming an input with other
+/// keys. Backward: `slice_rows` of the gradient.
+template <execution Exec, class Inputs>
+auto concat_rows(Exec const& exec, Inputs const& inputs, result_room room = {});
+
+/// Cuts a batch into owners of its first counts[0] keys, its next counts[1] keys, …, with their names; `slice_keys` of a view copies
+/// nothing.
+///
+/// `counts` (parts,), the host's, none negative, which sum to the number of keys. On a device each part has the input's room unless `room`
+/// tells how many values any of them has at most. @throws tessera::error invalid_argument naming a part, shape_mismatch.
+template <execution Exec, class T, class Offset>
+std::vector<keyed_jagged<T, Offset, Exec>> split_keys(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in,
+                                                      vector_view<std::int64_t const> counts, result_room room = {});
+
 namespace detail {
 
 template <class Exec>
@@ -147,104 +176,77 @@ struct input_of<keyed_jagged<T, Offset, Exec>*> : input_of<jagged_view<T, Offset
 template <class List>
 using element_of = std::remove_cvref_t<decltype(std::declval<List const&>()[0])>;
 
-struct concat_keys_fn {
-  template <execution Exec, class Inputs>
-  auto operator()(Exec const& exec, Inputs const& inputs, result_room room = {}) const {
-    vector_view const list(inputs);
-    using element = element_of<decltype(list)>;
-    auto result = concat_impl<Exec>::template keys<typename input_of<element>::value, typename input_of<element>::offset>(exec, list, room);
-    if constexpr (std::is_pointer_v<element>) {
-      std::vector<std::string> names;
-      bool named = true;
-      for (auto const* owner : list) {
-        named = named && (!owner->keys().empty() || owner->view().keys == 0);
-        names.insert(names.end(), owner->keys().begin(), owner->keys().end());
-      }
-      return std::move(result).named(named ? std::move(names) : std::vector<std::string>{});
-    } else {
-      return result;
-    }
-  }
-};
-
-struct concat_rows_fn {
-  template <execution Exec, class Inputs>
-  auto operator()(Exec const& exec, Inputs const& inputs, result_room room = {}) const {
-    vector_view const list(inputs);
-    using element = element_of<decltype(list)>;
-    using value = typename input_of<element>::value;
-    using offset = typename input_of<element>::offset;
-    if constexpr (std::is_pointer_v<element>) {
-      for (std::int64_t i = 1; i < list.size(); ++i)
-        if (list[i]->keys() != list[0]->keys()) {
-          auto const& ours = list[0]->keys();
-          auto const& theirs = list[i]->keys();
-          auto const [a, b] = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end());
-          throw error(errc::shape_mismatch, "concat_rows: inputs differ in keys",
-                      {{"key", a == ours.end() ? "none" : *a}, {"input", i}, {"its key", b == theirs.end() ? "none" : *b}});
-        }
-      auto result = concat_impl<Exec>::template rows<value, offset>(exec, list, room);
-      return std::move(result).named(list.empty() ? std::vector<std::string>{} : list[0]->keys());
-    } else if constexpr (requires(element e) { e.keys; }) {
-      return concat_impl<Exec>::template rows<value, offset>(exec, list, room);
-    } else {
-      return concat_impl<Exec>::template flat_rows<value, offset>(exec, list, room);
-    }
-  }
-};
-
-struct split_keys_fn {
-  template <execution Exec, class T, class Offset>
-  std::vector<keyed_jagged<T, Offset, Exec>> operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in,
-                                                        vector_view<std::int64_t const> counts, result_room room = {}) const {
-    auto const view = in.view();
-    std::int64_t first = 0;
-    for (std::int64_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] < 0 || counts[i] > view.keys - first)
-        throw error(errc::invalid_argument, "split_keys: no such number of keys",
-                    {{"part", i}, {"count", counts[i]}, {"keys left", view.keys - first}});
-      first += counts[i];
-    }
-    if (first != view.keys)
-      throw error(errc::shape_mismatch, "split_keys: counts do not sum to the number of keys", {{"sum", first}, {"keys", view.keys}});
-    std::vector<keyed_jagged<T, Offset, Exec>> parts;
-    first = 0;
-    for (auto const count : counts) {
-      keyed_jagged_view<T const, Offset> const part[] = {view.slice_keys(first, count)};
-      auto const names = in.keys().begin() + (in.keys().empty() ? 0 : first);
-      parts.push_back(
-          concat_impl<Exec>::template keys<T, Offset>(exec, vector_view<keyed_jagged_view<T const, Offset> const>(part, 1), room)
-              .named(std::vector<std::string>(names, in.keys().empty() ? names : names + count)));
-      first += count;
-    }
-    return parts;
-  }
-};
-
 }  // namespace detail
 
-/// Puts the keys of one batch after those of another.
-///
-/// `concat_keys(exec, inputs, room) -> keyed_jagged`: `inputs` (batches,), the host's, a vector_view, or what converts to one, of keyed_jagged_view (the result
-/// is unnamed) or of pointers to keyed_jagged (it has their names, unless one of them has none). Batches with values are all weighted or
-/// none (on a device those with room for values). The result's memory is `exec`'s; on a device it has the inputs' room in all, and where one
-/// does not say its room, the call waits for the number of values unless `room` tells it. @throws tessera::error shape_mismatch for weights in some only, invalid_argument for a name twice,
-/// out_of_range for values that an Offset does not count. Backward: `slice_keys` of the gradient, in place.
-inline constexpr detail::concat_keys_fn concat_keys{};
+template <execution Exec, class Inputs>
+auto concat_keys(Exec const& exec, Inputs const& inputs, result_room room) {
+  vector_view const list(inputs);
+  using element = detail::element_of<decltype(list)>;
+  auto result =
+      detail::concat_impl<Exec>::template keys<typename detail::input_of<element>::value, typename detail::input_of<element>::offset>(
+          exec, list, room);
+  if constexpr (std::is_pointer_v<element>) {
+    std::vector<std::string> names;
+    bool named = true;
+    for (auto const* owner : list) {
+      named = named && (!owner->keys().empty() || owner->view().keys == 0);
+      names.insert(names.end(), owner->keys().begin(), owner->keys().end());
+    }
+    return std::move(result).named(named ? std::move(names) : std::vector<std::string>{});
+  } else {
+    return result;
+  }
+}
 
-/// Puts the rows of one input after those of another: key by key, where there are keys.
-///
-/// `concat_rows(exec, inputs, room) -> jagged | keyed_jagged`: `inputs` (n,), the host's, a vector_view, or what converts to one, of jagged_view, of
-/// keyed_jagged_view with as many keys each, or of pointers to keyed_jagged under the same names in the same order. @throws as
-/// `concat_keys`, and shape_mismatch naming an input with other keys. Backward: `slice_rows` of the gradient.
-inline constexpr detail::concat_rows_fn concat_rows{};
+template <execution Exec, class Inputs>
+auto concat_rows(Exec const& exec, Inputs const& inputs, result_room room) {
+  vector_view const list(inputs);
+  using element = detail::element_of<decltype(list)>;
+  using value = typename detail::input_of<element>::value;
+  using offset = typename detail::input_of<element>::offset;
+  if constexpr (std::is_pointer_v<element>) {
+    for (std::int64_t i = 1; i < list.size(); ++i)
+      if (list[i]->keys() != list[0]->keys()) {
+        auto const& ours = list[0]->keys();
+        auto const& theirs = list[i]->keys();
+        auto const [a, b] = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end());
+        throw error(errc::shape_mismatch, "concat_rows: inputs differ in keys",
+                    {{"key", a == ours.end() ? "none" : *a}, {"input", i}, {"its key", b == theirs.end() ? "none" : *b}});
+      }
+    auto result = detail::concat_impl<Exec>::template rows<value, offset>(exec, list, room);
+    return std::move(result).named(list.empty() ? std::vector<std::string>{} : list[0]->keys());
+  } else if constexpr (requires(element e) { e.keys; }) {
+    return detail::concat_impl<Exec>::template rows<value, offset>(exec, list, room);
+  } else {
+    return detail::concat_impl<Exec>::template flat_rows<value, offset>(exec, list, room);
+  }
+}
 
-/// Cuts a batch into owners of its first counts[0] keys, its next counts[1] keys, …, with their names; `slice_keys` of a view copies nothing.
-///
-/// `split_keys(exec, keyed_jagged, counts, room) -> std::vector<keyed_jagged>`: `counts` (parts,), the host's, none negative, which sum to the
-/// number of keys. On a device each part has the input's room unless `room` tells how many values any of them has at most.
-/// @throws tessera::error invalid_argument naming a part, shape_mismatch.
-inline constexpr detail::split_keys_fn split_keys{};
+template <execution Exec, class T, class Offset>
+std::vector<keyed_jagged<T, Offset, Exec>> split_keys(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in,
+                                                      vector_view<std::int64_t const> counts, result_room room) {
+  auto const view = in.view();
+  std::int64_t first = 0;
+  for (std::int64_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] < 0 || counts[i] > view.keys - first)
+      throw error(errc::invalid_argument, "split_keys: no such number of keys",
+                  {{"part", i}, {"count", counts[i]}, {"keys left", view.keys - first}});
+    first += counts[i];
+  }
+  if (first != view.keys)
+    throw error(errc::shape_mismatch, "split_keys: counts do not sum to the number of keys", {{"sum", first}, {"keys", view.keys}});
+  std::vector<keyed_jagged<T, Offset, Exec>> parts;
+  first = 0;
+  for (auto const count : counts) {
+    keyed_jagged_view<T const, Offset> const part[] = {view.slice_keys(first, count)};
+    auto const names = in.keys().begin() + (in.keys().empty() ? 0 : first);
+    parts.push_back(
+        detail::concat_impl<Exec>::template keys<T, Offset>(exec, vector_view<keyed_jagged_view<T const, Offset> const>(part, 1), room)
+            .named(std::vector<std::string>(names, in.keys().empty() ? names : names + count)));
+    first += count;
+  }
+  return parts;
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

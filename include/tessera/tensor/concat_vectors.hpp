@@ -17,6 +17,24 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// The offsets of rows put together: those of `concat_vectors`, from 0. `in` (parts,), jagged vectors of the same number of rows; `offsets`
+/// (rows + 1,). @throws tessera::error shape_mismatch.
+template <execution Exec, class Offset>
+void concat_vectors_offsets(Exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in,
+                            std::type_identity_t<vector_view<Offset>> offsets);
+
+/// Puts rows of vectors together: row r of the result is row r of the first part, then of the second, …: one sequence of several features.
+/// `in` (parts,), of one dim and number of rows; `out` with rows as long as `concat_vectors_offsets` says.
+/// @throws tessera::error shape_mismatch, naming a row that is not: nothing has been written.
+template <execution Exec, class Offset>
+void concat_vectors(Exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in,
+                    jagged_vectors_view<float, Offset> out);
+
+/// The way back, and the backward: `in` as concat_vectors made it, `out` (parts,). Errors as concat_vectors.
+template <execution Exec, class Offset>
+void split_vectors(Exec const& exec, std::type_identity_t<jagged_vectors_view<float const, Offset>> in,
+                   vector_view<jagged_vectors_view<float, Offset> const> out);
+
 namespace detail {
 
 template <class Exec>
@@ -80,53 +98,34 @@ void check_concat_vectors(Exec const& exec, char const* call, vector_view<Part c
   concat_vectors_impl<Exec>::check_lengths(exec, call, parts, whole);
 }
 
-struct concat_vectors_offsets_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in,
-                  std::type_identity_t<vector_view<Offset>> offsets) const {
-    if (offsets.empty()) throw error(errc::shape_mismatch, "concat_vectors_offsets: an offset more than rows", {{"offsets", 0}});
-    for (auto const& part : in) {
-      check_jagged_vectors("concat_vectors_offsets", "part", part);
-      check_extent("concat_vectors_offsets", "rows", part.rows, offsets.size() - 1);
-    }
-    concat_vectors_impl<Exec>::offsets(exec, in, offsets);
-  }
-};
-
-struct concat_vectors_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in,
-                  jagged_vectors_view<float, Offset> out) const {
-    check_concat_vectors(exec, "concat_vectors", in, out);
-    concat_vectors_impl<Exec>::for_each_part(exec, in, out,
-                                             [](matrix_view<float const> part, matrix_view<float> whole) { copy_vectors(part, whole); });
-  }
-};
-
-struct split_vectors_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, std::type_identity_t<jagged_vectors_view<float const, Offset>> in,
-                  vector_view<jagged_vectors_view<float, Offset> const> out) const {
-    check_concat_vectors(exec, "split_vectors", out, in);
-    concat_vectors_impl<Exec>::for_each_part(exec, out, in,
-                                             [](matrix_view<float> part, matrix_view<float const> whole) { copy_vectors(whole, part); });
-  }
-};
-
 }  // namespace detail
 
-/// The offsets of rows put together: those of `concat_vectors`, from 0. `concat_vectors_offsets(exec, in, offsets)`: `in` (parts,), jagged
-/// vectors of the same number of rows; `offsets` (rows + 1,). @throws tessera::error shape_mismatch.
-inline constexpr detail::concat_vectors_offsets_fn concat_vectors_offsets{};
+template <execution Exec, class Offset>
+void concat_vectors_offsets(Exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in,
+                            std::type_identity_t<vector_view<Offset>> offsets) {
+  if (offsets.empty()) throw error(errc::shape_mismatch, "concat_vectors_offsets: an offset more than rows", {{"offsets", 0}});
+  for (auto const& part : in) {
+    detail::check_jagged_vectors("concat_vectors_offsets", "part", part);
+    detail::check_extent("concat_vectors_offsets", "rows", part.rows, offsets.size() - 1);
+  }
+  detail::concat_vectors_impl<Exec>::offsets(exec, in, offsets);
+}
 
-/// Puts rows of vectors together: row r of the result is row r of the first part, then of the second, …: one sequence of several features.
-/// `concat_vectors(exec, in, out)`: `in` (parts,), of one dim and number of rows; `out` with rows as long as
-/// `concat_vectors_offsets` says. @throws tessera::error shape_mismatch, naming a row that is not: nothing has been written.
-inline constexpr detail::concat_vectors_fn concat_vectors{};
+template <execution Exec, class Offset>
+void concat_vectors(Exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in,
+                    jagged_vectors_view<float, Offset> out) {
+  detail::check_concat_vectors(exec, "concat_vectors", in, out);
+  detail::concat_vectors_impl<Exec>::for_each_part(
+      exec, in, out, [](matrix_view<float const> part, matrix_view<float> whole) { detail::copy_vectors(part, whole); });
+}
 
-/// The way back, and the backward: `split_vectors(exec, in, out)`: `in` as concat_vectors made it, `out` (parts,).
-/// Errors as concat_vectors.
-inline constexpr detail::split_vectors_fn split_vectors{};
+template <execution Exec, class Offset>
+void split_vectors(Exec const& exec, std::type_identity_t<jagged_vectors_view<float const, Offset>> in,
+                   vector_view<jagged_vectors_view<float, Offset> const> out) {
+  detail::check_concat_vectors(exec, "split_vectors", out, in);
+  detail::concat_vectors_impl<Exec>::for_each_part(
+      exec, out, in, [](matrix_view<float> part, matrix_view<float const> whole) { detail::copy_vectors(whole, part); });
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

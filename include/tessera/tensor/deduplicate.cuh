@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -193,6 +194,14 @@ struct take_leaders {  // unproven
 
 template <device_execution Exec>
 struct deduplicate_impl<Exec> {
+  template <class T, class Offset>
+  static inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> of_batch(Exec const& exec, keyed_jagged_view<T, Offset> batch,
+                                                                             vector_view<std::int64_t const> keys_per_group,
+                                                                             std::vector<std::string> const* names, result_room room) {
+    check_deduplicated(batch, keys_per_group, names);
+    return run(exec, batch, keys_per_group, room);
+  }
+
   /// `Hash`: as word_hash; a bad one costs time alone.
   template <class Hash = word_hash, class T, class Offset>
   static inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, keyed_jagged_view<T, Offset> in,

@@ -23,6 +23,37 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Keeps each group's distinct rows: a batch becomes an IKJT. Two samples share a row of a group where all its keys have the same values,
+/// and weights, bit for bit; where they are out of step they do not. Rows stand in the order of their first sample.
+///
+/// `keys_per_group` (groups,): of the first keys, in order (`group_keys` makes such an order of names); the keys behind them are copied.
+///
+/// A row is compared with the one before, and hashed only where they differ; equal hashes are compared value by value, so a collision costs
+/// time alone. On the host all threads share that work, but the hashes of a group are looked up in order, on one thread. Workspace: 48
+/// bytes a sample and group, 8 a row and key. @throws tessera::error shape_mismatch naming a key with other rows, invalid_argument for
+/// groups that do not fit the keys. Source: RecD, Section 4.2.
+///
+/// `batch` is a KJT whose keys have a row a sample each; the result is unnamed.
+template <execution Exec, class T, class Offset>
+inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> deduplicate(Exec const& exec, keyed_jagged_view<T, Offset> batch,
+                                                                       vector_view<std::int64_t const> keys_per_group,
+                                                                       result_room room = {});
+
+/// The same, under the batch's names.
+template <execution Exec, class T, class Offset>
+inverse_keyed_jagged<T, Offset, Exec> deduplicate(Exec const& exec, keyed_jagged<T, Offset, Exec> const& batch,
+                                                  vector_view<std::int64_t const> keys_per_group, result_room room = {});
+
+/// `columns` (keys,), views `jagged_view<T const>` of as many rows each, wherever they lie: straight from a reader.
+template <class T, class Offset>
+inverse_keyed_jagged<std::remove_const_t<T>, Offset> deduplicate(host_exec const& exec, vector_view<jagged_view<T, Offset> const> columns,
+                                                                 vector_view<std::int64_t const> keys_per_group, result_room room = {});
+
+/// `rows` (samples, keys), each a `vector_view<T const>`: from records row by row.
+template <class T>
+inverse_keyed_jagged<T, std::int64_t> deduplicate(host_exec const& exec, matrix_view<vector_view<T const> const> rows,
+                                                  vector_view<std::int64_t const> keys_per_group, result_room room = {});
+
 namespace detail {
 
 /// Hashes bytes, several multiplications under way at once. Equal bytes have equal hashes; nobody relies on the contrary.
@@ -82,10 +113,49 @@ struct deduplicate_impl {
   static_assert(dependent_false<Exec>, "deduplicate: no back end for this execution; for CUDA include <tessera/tensor/deduplicate.cuh>");
 };
 
+// `rows_of(key)`: how many rows a key has.
+template <class RowsOf>
+void check_deduplicated(std::int64_t keys, vector_view<std::int64_t const> keys_per_group, RowsOf const& rows_of, std::int64_t samples,
+                        std::vector<std::string> const* names) {
+  std::int64_t grouped = 0;
+  for (std::int64_t g = 0; g < keys_per_group.size(); ++g) {
+    if (keys_per_group[g] < 1 || keys_per_group[g] > keys - grouped)
+      throw error(errc::invalid_argument, "deduplicate: groups are one key or more each",
+                  {{"group", g}, {"keys", keys_per_group[g]}, {"keys before", grouped}, {"keys of all", keys}});
+    grouped += keys_per_group[g];
+  }
+  for (std::int64_t key = 0; key < keys; ++key)
+    if (rows_of(key) != samples)
+      throw error(errc::shape_mismatch, "deduplicate: a row a sample in every key",
+                  {{"key", key_label(names, key)}, {"rows", rows_of(key)}, {"samples", samples}});
+}
+template <class T, class Offset>
+void check_deduplicated(keyed_jagged_view<T, Offset> batch, vector_view<std::int64_t const> keys_per_group,
+                        std::vector<std::string> const* names) {
+  check_deduplicated(
+      batch.keys, keys_per_group, [&](std::int64_t key) { return batch.rows(key); }, batch.keys == 0 ? 0 : batch.rows(0), names);
+}
+
 template <>
 struct deduplicate_impl<host_exec> {
   static constexpr std::int64_t samples_per_piece = 256;
   static constexpr std::int64_t rows_per_piece = 2048;
+
+  template <class T, class Offset>
+  static inverse_keyed_jagged<std::remove_const_t<T>, Offset> of_batch(host_exec const& exec, keyed_jagged_view<T, Offset> batch,
+                                                                       vector_view<std::int64_t const> keys_per_group,
+                                                                       std::vector<std::string> const* names, result_room room) {
+    using value = std::remove_const_t<T>;
+    check_rows("deduplicate", "batch", batch);
+    check_deduplicated(batch, keys_per_group, names);
+    buffer<jagged_view<value const, Offset>> columns(exec, batch.keys);
+    buffer<float const*> weights(exec, batch.weighted() ? batch.keys : 0);
+    for (std::int64_t key = 0; key < batch.keys; ++key) columns[key] = batch.key(key);
+    std::fill(weights.begin(), weights.end(), batch.weights);
+    column_slices<value, Offset> const slices{columns.view(), weights.empty() ? nullptr : weights.data(),
+                                              batch.keys == 0 ? 0 : batch.rows(0)};
+    return run<Offset, slice_hash>(exec, slices, keys_per_group, room);
+  }
 
   /// `Hash`: as slice_hash; a bad one costs time alone.
   template <class Offset, class Hash, class Slices>
@@ -228,95 +298,40 @@ struct deduplicate_impl<host_exec> {
   }
 };
 
-struct deduplicate_fn {
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> batch, vector_view<std::int64_t const> keys_per_group,
-                  result_room room = {}) const {
-    return keyed(exec, batch, keys_per_group, nullptr, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& batch, vector_view<std::int64_t const> keys_per_group,
-                  result_room room = {}) const {
-    return keyed(exec, batch.view(), keys_per_group, &batch.keys(), room).named(batch.keys());
-  }
-
-  template <class T, class Offset>
-  auto operator()(host_exec const& exec, vector_view<jagged_view<T, Offset> const> columns, vector_view<std::int64_t const> keys_per_group,
-                  result_room room = {}) const {
-    using value = std::remove_const_t<T>;
-    static_assert(std::is_const_v<T>, "deduplicate: columns are views of what is not written: jagged_view<T const>");
-    std::int64_t const samples = columns.empty() ? 0 : columns[0].rows;
-    check_sizes(
-        columns.size(), keys_per_group, [&](std::int64_t key) { return columns[key].rows; }, samples, nullptr);
-    for (auto const& column : columns) check_rows("deduplicate", "column", column);
-    return deduplicate_impl<host_exec>::template run<Offset, slice_hash>(exec, column_slices<value, Offset>{columns, nullptr, samples},
-                                                                         keys_per_group, room);
-  }
-
-  template <class T>
-  auto operator()(host_exec const& exec, matrix_view<vector_view<T const> const> rows, vector_view<std::int64_t const> keys_per_group,
-                  result_room room = {}) const {
-    check_sizes(
-        rows.columns(), keys_per_group, [&](std::int64_t) { return rows.rows(); }, rows.rows(), nullptr);
-    return deduplicate_impl<host_exec>::template run<std::int64_t, slice_hash>(exec, row_slices<T>{rows, rows.rows()}, keys_per_group,
-                                                                               room);
-  }
-
- private:
-  template <class RowsOf>
-  static void check_sizes(std::int64_t keys, vector_view<std::int64_t const> keys_per_group, RowsOf const& rows_of, std::int64_t samples,
-                          std::vector<std::string> const* names) {
-    std::int64_t grouped = 0;
-    for (std::int64_t g = 0; g < keys_per_group.size(); ++g) {
-      if (keys_per_group[g] < 1 || keys_per_group[g] > keys - grouped)
-        throw error(errc::invalid_argument, "deduplicate: groups are one key or more each",
-                    {{"group", g}, {"keys", keys_per_group[g]}, {"keys before", grouped}, {"keys of all", keys}});
-      grouped += keys_per_group[g];
-    }
-    for (std::int64_t key = 0; key < keys; ++key)
-      if (rows_of(key) != samples)
-        throw error(errc::shape_mismatch, "deduplicate: a row a sample in every key",
-                    {{"key", key_label(names, key)}, {"rows", rows_of(key)}, {"samples", samples}});
-  }
-
-  template <class Exec, class T, class Offset>
-  static auto keyed(Exec const& exec, keyed_jagged_view<T, Offset> batch, vector_view<std::int64_t const> keys_per_group,
-                    std::vector<std::string> const* names, result_room room) {
-    using value = std::remove_const_t<T>;
-    if constexpr (!device_execution<Exec>) check_rows("deduplicate", "batch", batch);
-    std::int64_t const samples = batch.keys == 0 ? 0 : batch.rows(0);
-    check_sizes(
-        batch.keys, keys_per_group, [&](std::int64_t key) { return batch.rows(key); }, samples, names);
-    if constexpr (device_execution<Exec>) {
-      return deduplicate_impl<Exec>::run(exec, batch, keys_per_group, room);
-    } else {
-      buffer<jagged_view<value const, Offset>> columns(exec, batch.keys);
-      buffer<float const*> weights(exec, batch.weighted() ? batch.keys : 0);
-      for (std::int64_t key = 0; key < batch.keys; ++key) columns[key] = batch.key(key);
-      std::fill(weights.begin(), weights.end(), batch.weights);
-      return deduplicate_impl<host_exec>::template run<Offset, slice_hash>(
-          exec, column_slices<value, Offset>{columns.view(), weights.empty() ? nullptr : weights.data(), samples}, keys_per_group, room);
-    }
-  }
-};
-
 }  // namespace detail
 
-/// Keeps each group's distinct rows: a batch becomes an IKJT. Two samples share a row of a group where all its keys have the same values,
-/// and weights, bit for bit; where they are out of step they do not. Rows stand in the order of their first sample.
-///
-/// `keys_per_group` (groups,): of the first keys, in order (`group_keys` makes such an order of names); the keys behind them are copied.
-/// - `deduplicate(exec, keyed_jagged_view, keys_per_group, room)`, `deduplicate(exec, keyed_jagged, keys_per_group, room)`: of a KJT whose
-///   keys have a row a sample each; unnamed and named.
-/// - `deduplicate(exec, columns, keys_per_group, room)`: `columns` (keys,), views `jagged_view<T const>` of as many rows each, wherever they
-///   lie: straight from a reader.
-/// - `deduplicate(exec, rows, keys_per_group, room)`: `rows` (samples, keys), each a `vector_view<T const>`: from records row by row.
-///
-/// A row is compared with the one before, and hashed only where they differ; equal hashes are compared value by value, so a collision costs
-/// time alone. On the host all threads share that work, but the hashes of a group are looked up in order, on one thread. Workspace: 48 bytes
-/// a sample and group, 8 a row and key. @throws tessera::error shape_mismatch naming a key with other rows, invalid_argument for groups that
-/// do not fit the keys. Source: RecD, Section 4.2.
-inline constexpr detail::deduplicate_fn deduplicate{};
+template <execution Exec, class T, class Offset>
+inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> deduplicate(Exec const& exec, keyed_jagged_view<T, Offset> batch,
+                                                                       vector_view<std::int64_t const> keys_per_group, result_room room) {
+  return detail::deduplicate_impl<Exec>::of_batch(exec, batch, keys_per_group, nullptr, room);
+}
+
+template <execution Exec, class T, class Offset>
+inverse_keyed_jagged<T, Offset, Exec> deduplicate(Exec const& exec, keyed_jagged<T, Offset, Exec> const& batch,
+                                                  vector_view<std::int64_t const> keys_per_group, result_room room) {
+  return detail::deduplicate_impl<Exec>::of_batch(exec, batch.view(), keys_per_group, &batch.keys(), room).named(batch.keys());
+}
+
+template <class T, class Offset>
+inverse_keyed_jagged<std::remove_const_t<T>, Offset> deduplicate(host_exec const& exec, vector_view<jagged_view<T, Offset> const> columns,
+                                                                 vector_view<std::int64_t const> keys_per_group, result_room room) {
+  static_assert(std::is_const_v<T>, "deduplicate: columns are views of what is not written: jagged_view<T const>");
+  std::int64_t const samples = columns.empty() ? 0 : columns[0].rows;
+  detail::check_deduplicated(
+      columns.size(), keys_per_group, [&](std::int64_t key) { return columns[key].rows; }, samples, nullptr);
+  for (auto const& column : columns) detail::check_rows("deduplicate", "column", column);
+  detail::column_slices<std::remove_const_t<T>, Offset> const slices{columns, nullptr, samples};
+  return detail::deduplicate_impl<host_exec>::run<Offset, detail::slice_hash>(exec, slices, keys_per_group, room);
+}
+
+template <class T>
+inverse_keyed_jagged<T, std::int64_t> deduplicate(host_exec const& exec, matrix_view<vector_view<T const> const> rows,
+                                                  vector_view<std::int64_t const> keys_per_group, result_room room) {
+  detail::check_deduplicated(
+      rows.columns(), keys_per_group, [&](std::int64_t) { return rows.rows(); }, rows.rows(), nullptr);
+  detail::row_slices<T> const slices{rows, rows.rows()};
+  return detail::deduplicate_impl<host_exec>::run<std::int64_t, detail::slice_hash>(exec, slices, keys_per_group, room);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -22,6 +22,27 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Lets each session's lists of a feature share the ids in which they overlap: a batch becomes a partial IKJT.
+///
+/// `batch` is a KJT whose keys have a row a sample each; the result is unnamed of a view, and has the names of an owner. `sessions`
+/// (samples,): the session of each sample, any number; samples of a session need not follow each other. A list takes the place of the
+/// longest overlap, bit for bit and with its weights, with an earlier run of its session and feature: within the run, past its end (ids
+/// were appended, the list shifted), before its begin (ids came in front), or both; the run then grows by what is new. Without an overlap
+/// it becomes a run. Runs of a key stand by session, in the order of their first lists.
+///
+/// A list of n ids is compared with the last runs of its session until 32 n + 1024 ids have been looked at; overlaps with what came earlier
+/// are not found. Those searches are linear, so work is bounded for any lists. One thread does all samples of a key and session. On the
+/// host, where batches are made; `partial_inverse_keyed_jagged::copy_of` takes the result to a device. Workspace: two values, weights and
+/// an offset more an id, 64 bytes a row. @throws tessera::error shape_mismatch naming a key with other rows. Source: RecD, Section 7; the
+/// search is Knuth, Morris and Pratt's.
+template <class T, class Offset>
+partial_inverse_keyed_jagged<std::remove_const_t<T>, Offset> deduplicate_partial(host_exec const& exec, keyed_jagged_view<T, Offset> batch,
+                                                                                 vector_view<std::int64_t const> sessions,
+                                                                                 result_room room = {});
+template <class T, class Offset>
+partial_inverse_keyed_jagged<T, Offset> deduplicate_partial(host_exec const& exec, keyed_jagged<T, Offset> const& batch,
+                                                            vector_view<std::int64_t const> sessions, result_room room = {});
+
 namespace detail {
 
 /// Samples by session: those of session s, in their order, are samples[first_of[s], first_of[s + 1]). Sessions in the order of their first.
@@ -63,19 +84,7 @@ class session_numbers {
   buffer<std::int64_t> numbers_;
 };
 
-struct deduplicate_partial_fn {
-  template <class T, class Offset>
-  auto operator()(host_exec const& exec, keyed_jagged_view<T, Offset> batch, vector_view<std::int64_t const> sessions,
-                  result_room room = {}) const {
-    return run(exec, keyed_jagged_view<std::remove_const_t<T> const, Offset>(batch), sessions, nullptr, room);
-  }
-  template <class T, class Offset>
-  auto operator()(host_exec const& exec, keyed_jagged<T, Offset> const& batch, vector_view<std::int64_t const> sessions,
-                  result_room room = {}) const {
-    return run(exec, batch.view(), sessions, &batch.keys(), room).named(batch.keys());
-  }
-
- private:
+struct deduplicate_partial_impl {
   static constexpr std::int64_t samples_per_piece = 256;
 
   template <class T, class Offset>
@@ -102,6 +111,7 @@ struct deduplicate_partial_fn {
     return partial_inverse_keyed_jagged<T, Offset>::from_parts(std::move(runs), std::move(work.slices), ids.size());
   }
 
+ private:
   template <class T, class Offset>
   struct workspace {
     std::int64_t samples;
@@ -202,19 +212,19 @@ struct deduplicate_partial_fn {
 
 }  // namespace detail
 
-/// Lets each session's lists of a feature share the ids in which they overlap: a batch becomes a partial IKJT.
-///
-/// `deduplicate_partial(exec, keyed_jagged_view, sessions, room)`, `deduplicate_partial(exec, keyed_jagged, sessions, room)`, unnamed and
-/// named, of a KJT whose keys have a row a sample each; `sessions` (samples,): the session of each sample, any number; samples of a session
-/// need not follow each other. A list takes the place of the longest overlap, bit for bit and with its weights, with an earlier run of its
-/// session and feature: within the run, past its end (ids were appended, the list shifted), before its begin (ids came in front), or both;
-/// the run then grows by what is new. Without an overlap it becomes a run. Runs of a key stand by session, in the order of their first lists.
-///
-/// A list of n ids is compared with the last runs of its session until 32 n + 1024 ids have been looked at; overlaps with what came earlier
-/// are not found. Those searches are linear, so work is bounded for any lists. One thread does all samples of a key and session. On the
-/// host, where batches are made; `partial_inverse_keyed_jagged::copy_of` takes the result to a device. Workspace: two values, weights and an
-/// offset more an id, 64 bytes a row. @throws tessera::error shape_mismatch naming a key with other rows. Source: RecD, Section 7; the search is Knuth, Morris and Pratt's.
-inline constexpr detail::deduplicate_partial_fn deduplicate_partial{};
+template <class T, class Offset>
+partial_inverse_keyed_jagged<std::remove_const_t<T>, Offset> deduplicate_partial(host_exec const& exec, keyed_jagged_view<T, Offset> batch,
+                                                                                 vector_view<std::int64_t const> sessions,
+                                                                                 result_room room) {
+  keyed_jagged_view<std::remove_const_t<T> const, Offset> const in = batch;
+  return detail::deduplicate_partial_impl::run(exec, in, sessions, nullptr, room);
+}
+
+template <class T, class Offset>
+partial_inverse_keyed_jagged<T, Offset> deduplicate_partial(host_exec const& exec, keyed_jagged<T, Offset> const& batch,
+                                                            vector_view<std::int64_t const> sessions, result_room room) {
+  return detail::deduplicate_partial_impl::run(exec, batch.view(), sessions, &batch.keys(), room).named(batch.keys());
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

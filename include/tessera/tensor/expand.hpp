@@ -20,6 +20,17 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Every sample's rows again: the KJT that `deduplicate` made this IKJT of, bit for bit, with its weights, of a row a sample in every key.
+/// The result is unnamed of a view, and has the names of an owner.
+///
+/// The result's memory is `exec`'s. @throws tessera::error out_of_range naming key, sample and row where an inverse names no row, or where
+/// the values become more than an Offset counts; invalid_argument, shape_mismatch for groups that do not fit. Rows of vectors are expanded
+/// by `select_vectors`, whose indices are the inverse.
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> expand(Exec const& exec, inverse_keyed_jagged_view<T, Offset> in, result_room room = {});
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> expand(Exec const& exec, inverse_keyed_jagged<T, Offset, Exec> const& in, result_room room = {});
+
 namespace detail {
 
 template <class Exec>
@@ -56,27 +67,18 @@ struct expand_impl<host_exec> {
   }
 };
 
-struct expand_fn {
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, inverse_keyed_jagged_view<T, Offset> in, result_room room = {}) const {
-    check_groups("expand", in);
-    return expand_impl<Exec>::run(exec, in, nullptr, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, inverse_keyed_jagged<T, Offset, Exec> const& in, result_room room = {}) const {
-    return expand_impl<Exec>::run(exec, in.view(), &in.keys(), room).named(in.keys());
-  }
-};
-
 }  // namespace detail
 
-/// Every sample's rows again: the KJT that `deduplicate` made this IKJT of, bit for bit, with its weights.
-///
-/// `expand(exec, inverse_keyed_jagged_view, room)`, `expand(exec, inverse_keyed_jagged, room) -> keyed_jagged`, unnamed and named, of a row a
-/// sample in every key. The result's memory is `exec`'s. @throws tessera::error out_of_range naming key, sample and row where an inverse names
-/// no row, or where the values become more than an Offset counts; invalid_argument, shape_mismatch for groups that do not fit.
-/// Rows of vectors are expanded by `select_vectors`, whose indices are the inverse.
-inline constexpr detail::expand_fn expand{};
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> expand(Exec const& exec, inverse_keyed_jagged_view<T, Offset> in, result_room room) {
+  detail::check_groups("expand", in);
+  return detail::expand_impl<Exec>::run(exec, in, nullptr, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> expand(Exec const& exec, inverse_keyed_jagged<T, Offset, Exec> const& in, result_room room) {
+  return detail::expand_impl<Exec>::run(exec, in.view(), &in.keys(), room).named(in.keys());
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -20,6 +20,20 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Every sample's lists again: the KJT that `deduplicate_partial` made this partial IKJT of, bit for bit, with its weights, of a row a
+/// sample in every key. The result is unnamed of a view, and has the names of an owner.
+///
+/// @throws tessera::error out_of_range naming key and sample of a slice that reaches past the runs of its key (in a checked build, past any
+/// run), or where the values become more than an Offset counts. On a device, which does not look for runs, such a slice becomes an empty
+/// list, what is wrong is thrown when the execution synchronises, and the call waits for the number of values unless `room` tells it.
+/// Vectors of the runs' ids are expanded by `select_slices`.
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> expand_partial(Exec const& exec, partial_inverse_keyed_jagged_view<T, Offset> in,
+                                                                  result_room room = {});
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> expand_partial(Exec const& exec, partial_inverse_keyed_jagged<T, Offset, Exec> const& in,
+                                             result_room room = {});
+
 namespace detail {
 
 template <class Exec>
@@ -61,28 +75,19 @@ struct expand_partial_impl<host_exec> {
   }
 };
 
-struct expand_partial_fn {
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, partial_inverse_keyed_jagged_view<T, Offset> in, result_room room = {}) const {
-    check_has_slices("expand_partial", in);
-    return expand_partial_impl<Exec>::run(exec, in, nullptr, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, partial_inverse_keyed_jagged<T, Offset, Exec> const& in, result_room room = {}) const {
-    return expand_partial_impl<Exec>::run(exec, in.view(), &in.keys(), room).named(in.keys());
-  }
-};
-
 }  // namespace detail
 
-/// Every sample's lists again: the KJT that `deduplicate_partial` made this partial IKJT of, bit for bit, with its weights.
-///
-/// `expand_partial(exec, partial_inverse_keyed_jagged_view, room)`, `expand_partial(exec, partial_inverse_keyed_jagged, room) -> keyed_jagged`,
-/// unnamed and named, of a row a sample in every key. @throws tessera::error out_of_range naming key and sample of a slice that reaches past
-/// the runs of its key (in a checked build, past any run), or where the values become more than an Offset counts. On a device, which does not
-/// look for runs, such a slice becomes an empty list, what is wrong is thrown when the execution synchronises, and the call waits for the
-/// number of values unless `room` tells it. Vectors of the runs' ids are expanded by `select_slices`.
-inline constexpr detail::expand_partial_fn expand_partial{};
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> expand_partial(Exec const& exec, partial_inverse_keyed_jagged_view<T, Offset> in,
+                                                                  result_room room) {
+  detail::check_has_slices("expand_partial", in);
+  return detail::expand_partial_impl<Exec>::run(exec, in, nullptr, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> expand_partial(Exec const& exec, partial_inverse_keyed_jagged<T, Offset, Exec> const& in, result_room room) {
+  return detail::expand_partial_impl<Exec>::run(exec, in.view(), &in.keys(), room).named(in.keys());
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -21,6 +21,23 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Repeats rows: row i of the input comes repeats[i] times, one after the other, and not at all for 0. A batch keeps its weights. The
+/// result is unnamed of a view, and has the names of an owner.
+///
+/// `repeats` (rows of all keys,), or (rows of each key,) where all keys have as many: the same for every key. The result's memory is
+/// `exec`'s; on a device, whose errors number the keys, the call waits for how many rows and values the result has. @throws tessera::error
+/// invalid_argument naming a negative repeat, shape_mismatch, out_of_range where rows or values become too many to count. Backward:
+/// `gather_backward`.
+template <execution Exec, class T, class Offset>
+jagged<std::remove_const_t<T>, Offset, Exec> expand_rows(Exec const& exec, jagged_view<T, Offset> in,
+                                                         vector_view<std::int64_t const> repeats, result_room room = {});
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> expand_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                               vector_view<std::int64_t const> repeats, result_room room = {});
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> expand_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in,
+                                          vector_view<std::int64_t const> repeats, result_room room = {});
+
 namespace detail {
 
 template <class Exec>
@@ -81,46 +98,38 @@ struct expand_rows_impl<host_exec> {
   }
 };
 
-struct expand_rows_fn {
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::int64_t const> repeats, result_room room = {}) const {
-    if (repeats.size() != in.rows)
-      throw error(errc::shape_mismatch, "expand_rows: one repeat a row", {{"rows", in.rows}, {"repeats", repeats.size()}});
-    return expand_rows_impl<Exec>::run(exec, in, repeats, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> repeats, result_room room = {}) const {
-    return keyed(exec, in, repeats, nullptr, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> repeats,
-                  result_room room = {}) const {
-    return keyed(exec, in.view(), repeats, &in.keys(), room).named(in.keys());
-  }
-
- private:
-  template <class Exec, class View>
-  static auto keyed(Exec const& exec, View in, vector_view<std::int64_t const> repeats, std::vector<std::string> const* names,
-                    result_room room) {
-    for (std::int64_t key = 0; key < in.keys && repeats.size() != in.rows(); ++key)
-      if (in.rows(key) != repeats.size())
-        throw error(errc::shape_mismatch, "expand_rows: one repeat a row of all keys, or of each key",
-                    {{"rows of all keys", in.rows()}, {"key", key_label(names, key)}, {"rows", in.rows(key)}, {"repeats", repeats.size()}});
-    return expand_rows_impl<Exec>::run(exec, in, repeats, names, room);
-  }
-};
+template <class T, class Offset>
+void check_repeats_of_keys(keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> repeats,
+                           std::vector<std::string> const* names) {
+  for (std::int64_t key = 0; key < in.keys && repeats.size() != in.rows(); ++key)
+    if (in.rows(key) != repeats.size())
+      throw error(errc::shape_mismatch, "expand_rows: one repeat a row of all keys, or of each key",
+                  {{"rows of all keys", in.rows()}, {"key", key_label(names, key)}, {"rows", in.rows(key)}, {"repeats", repeats.size()}});
+}
 
 }  // namespace detail
 
-/// Repeats rows: row i of the input comes repeats[i] times, one after the other, and not at all for 0.
-///
-/// `expand_rows(exec, jagged_view, repeats, room) -> jagged`; `expand_rows(exec, keyed_jagged_view, repeats, room)` and
-/// `expand_rows(exec, keyed_jagged, repeats, room) -> keyed_jagged`, unnamed and named, with their weights. `repeats` (rows of all keys,), or
-/// (rows of each key,) where all keys have as many: the same for every key. The result's memory is `exec`'s; on a device, whose errors number
-/// the keys, the call waits for how many rows and values the result has. @throws tessera::error
-/// invalid_argument naming a negative repeat, shape_mismatch, out_of_range where rows or values become too many to count. Backward:
-/// `gather_backward`.
-inline constexpr detail::expand_rows_fn expand_rows{};
+template <execution Exec, class T, class Offset>
+jagged<std::remove_const_t<T>, Offset, Exec> expand_rows(Exec const& exec, jagged_view<T, Offset> in,
+                                                         vector_view<std::int64_t const> repeats, result_room room) {
+  if (repeats.size() != in.rows)
+    throw error(errc::shape_mismatch, "expand_rows: one repeat a row", {{"rows", in.rows}, {"repeats", repeats.size()}});
+  return detail::expand_rows_impl<Exec>::run(exec, in, repeats, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> expand_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                               vector_view<std::int64_t const> repeats, result_room room) {
+  detail::check_repeats_of_keys(in, repeats, nullptr);
+  return detail::expand_rows_impl<Exec>::run(exec, in, repeats, nullptr, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> expand_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in,
+                                          vector_view<std::int64_t const> repeats, result_room room) {
+  detail::check_repeats_of_keys(in.view(), repeats, &in.keys());
+  return detail::expand_rows_impl<Exec>::run(exec, in.view(), repeats, &in.keys(), room).named(in.keys());
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -21,6 +21,18 @@ struct gather_backward_options {
   bool distinct_sources = false;  // no source comes twice: a promise, which saves sorting them
 };
 
+/// Backward of whatever gathers numbers, result[i] = in[sources[i]]: out[p] is the sum of gradient[i] over all i with sources[i] = p, in
+/// the order of i; 0 where there is none.
+///
+/// `sources` and `gradient` (values of the result,), `out` (values of the input,), which is overwritten. Every operation on rows moves
+/// values of any type, so it says itself what its sources are: called with the numbers 0, 1, 2, … for values (`with_values`), it returns
+/// them. Select, expand, slice, truncate, permute and mask have no other backward of their own; all but those that repeat have distinct
+/// sources. @throws tessera::error shape_mismatch, out_of_range naming position and source: then `out` is as it was, on a device without
+/// what that source had brought; in a checked build invalid_argument where a promised source comes twice.
+template <execution Exec, class T>
+void gather_backward(Exec const& exec, vector_view<std::int64_t const> sources, std::type_identity_t<vector_view<T const>> gradient,
+                     vector_view<T> out, gather_backward_options options = {});
+
 namespace detail {
 
 template <class Exec>
@@ -78,29 +90,17 @@ struct gather_backward_impl<host_exec> {
   }
 };
 
-struct gather_backward_fn {
-  template <execution Exec, class T>
-  void operator()(Exec const& exec, vector_view<std::int64_t const> sources, std::type_identity_t<vector_view<T const>> gradient,
-                  vector_view<T> out, gather_backward_options options = {}) const {
-    static_assert(std::is_floating_point_v<T>, "gather_backward: gradients are floats or doubles");
-    if (sources.size() != gradient.size())
-      throw error(errc::shape_mismatch, "gather_backward: one source a gradient",
-                  {{"sources", sources.size()}, {"gradients", gradient.size()}});
-    gather_backward_impl<Exec>::template run<T>(exec, sources, gradient, out, options);
-  }
-};
-
 }  // namespace detail
 
-/// Backward of whatever gathers numbers, result[i] = in[sources[i]]: out[p] is the sum of gradient[i] over all i with sources[i] = p, in the
-/// order of i; 0 where there is none.
-///
-/// `gather_backward(exec, sources, gradient, out, options)`: `sources` and `gradient` (values of the result,), `out` (values of the input,),
-/// which is overwritten. Every operation on rows moves values of any type, so it says itself what its sources are: called with the numbers
-/// 0, 1, 2, … for values (`with_values`), it returns them. Select, expand, slice, truncate, permute and mask have no other backward of their
-/// own; all but those that repeat have distinct sources. @throws tessera::error shape_mismatch, out_of_range naming position and source: then
-/// `out` is as it was, on a device without what that source had brought; in a checked build invalid_argument where a promised source comes twice.
-inline constexpr detail::gather_backward_fn gather_backward{};
+template <execution Exec, class T>
+void gather_backward(Exec const& exec, vector_view<std::int64_t const> sources, std::type_identity_t<vector_view<T const>> gradient,
+                     vector_view<T> out, gather_backward_options options) {
+  static_assert(std::is_floating_point_v<T>, "gather_backward: gradients are floats or doubles");
+  if (sources.size() != gradient.size())
+    throw error(errc::shape_mismatch, "gather_backward: one source a gradient",
+                {{"sources", sources.size()}, {"gradients", gradient.size()}});
+  detail::gather_backward_impl<Exec>::template run<T>(exec, sources, gradient, out, options);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

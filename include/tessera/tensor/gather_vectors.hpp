@@ -20,6 +20,31 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Gathers rows of matrices: row i of each result is row indices[i] of its matrix; an index may come again. With an inverse as indices it
+/// expands what was pooled of distinct rows. As torch.index_select.
+///
+/// `in` (rows, dim), `indices` (n,), `out` (n, dim), not `in`; or lists of such matrices, of as many rows each and any dims, that are
+/// gathered by the same indices. @throws tessera::error out_of_range naming position and index, shape_mismatch; nothing is written then. On
+/// a device, where lists lie in the host's memory, nothing waits: an index that names no row gives zeros, and is thrown when the execution
+/// synchronises.
+template <execution Exec>
+void gather_vectors(Exec const& exec, matrix_view<float const> in, vector_view<std::int64_t const> indices, matrix_view<float> out);
+template <execution Exec>
+void gather_vectors(Exec const& exec, vector_view<matrix_view<float const> const> in, vector_view<std::int64_t const> indices,
+                    vector_view<matrix_view<float> const> out);
+
+/// The gradient by what was gathered from, overwritten: row r is the sum of the rows i of `gradient` with indices[i] == r, ascending by i,
+/// on any number of threads; 0 where there are none.
+///
+/// Workspace: 8 bytes an index and 8 a row; where there are more than 65,536 of either, 32 an index. On a device the same bits but for
+/// those of a NaN, and workspace for the library that sorts, too; an index that names no row gets no gradient. Errors as the forward.
+template <execution Exec>
+void gather_vectors_backward(Exec const& exec, matrix_view<float const> gradient, vector_view<std::int64_t const> indices,
+                             matrix_view<float> in_gradient);
+template <execution Exec>
+void gather_vectors_backward(Exec const& exec, vector_view<matrix_view<float const> const> gradients,
+                             vector_view<std::int64_t const> indices, vector_view<matrix_view<float> const> in_gradients);
+
 namespace detail {
 
 template <class Exec>
@@ -173,57 +198,38 @@ void check_gathered(char const* call, vector_view<In const> in, std::int64_t ind
                    {"dim gathered", out[m].columns()}});
 }
 
-struct gather_vectors_fn {
-  template <execution Exec>
-  void operator()(Exec const& exec, vector_view<matrix_view<float const> const> in, vector_view<std::int64_t const> indices,
-                  vector_view<matrix_view<float> const> out) const {
-    check_gathered("gather_vectors", in, indices.size(), out);
-    if (in.empty()) return;
-    if constexpr (!device_execution<Exec>) gather_vectors_impl<Exec>::check_indices(exec, "gather_vectors", indices, in[0].rows());
-    row_group const all{0, in.size(), indices.data()};
-    gather_vectors_impl<Exec>::forward(exec, {&all, 1}, indices.size(), in, out);
-  }
-  template <execution Exec>
-  void operator()(Exec const& exec, matrix_view<float const> in, vector_view<std::int64_t const> indices, matrix_view<float> out) const {
-    (*this)(exec, vector_view<matrix_view<float const> const>(&in, 1), indices, vector_view<matrix_view<float> const>(&out, 1));
-  }
-};
-
-struct gather_vectors_backward_fn {
-  template <execution Exec>
-  void operator()(Exec const& exec, vector_view<matrix_view<float const> const> gradients, vector_view<std::int64_t const> indices,
-                  vector_view<matrix_view<float> const> in_gradients) const {
-    check_gathered("gather_vectors_backward", in_gradients, indices.size(), gradients);
-    if (in_gradients.empty()) return;
-    row_group const all{0, in_gradients.size(), indices.data()};
-    gather_vectors_impl<Exec>::backward(exec, {&all, 1}, indices.size(), gradients, in_gradients);
-  }
-  template <execution Exec>
-  void operator()(Exec const& exec, matrix_view<float const> gradient, vector_view<std::int64_t const> indices,
-                  matrix_view<float> in_gradient) const {
-    (*this)(exec, vector_view<matrix_view<float const> const>(&gradient, 1), indices,
-            vector_view<matrix_view<float> const>(&in_gradient, 1));
-  }
-};
-
 }  // namespace detail
 
-/// Gathers rows of matrices: row i of each result is row indices[i] of its matrix; an index may come again. With an inverse as indices it
-/// expands what was pooled of distinct rows. As torch.index_select.
-///
-/// `gather_vectors(exec, in, indices, out)`: `in` (rows, dim), `indices` (n,), `out` (n, dim), not `in`; or lists of such matrices, of as
-/// many rows each and any dims, that are gathered by the same indices. @throws tessera::error out_of_range naming position and index,
-/// shape_mismatch; nothing is written then. On a device, where lists lie in the host's memory, nothing waits: an index that names no row gives
-/// zeros, and is thrown when the execution synchronises.
-inline constexpr detail::gather_vectors_fn gather_vectors{};
+template <execution Exec>
+void gather_vectors(Exec const& exec, matrix_view<float const> in, vector_view<std::int64_t const> indices, matrix_view<float> out) {
+  gather_vectors(exec, vector_view<matrix_view<float const> const>(&in, 1), indices, vector_view<matrix_view<float> const>(&out, 1));
+}
 
-/// The gradient by what was gathered from, overwritten: row r is the sum of the rows i of `gradient` with indices[i] == r, ascending by i, on
-/// any number of threads; 0 where there are none.
-///
-/// `gather_vectors_backward(exec, gradient, indices, in_gradient)`, or with lists. Workspace: 8 bytes an index and 8 a row; where there are more
-/// than 65,536 of either, 32 an index. On a device the same bits but for those of a NaN, and workspace for the library that sorts, too; an
-/// index that names no row gets no gradient. Errors as the forward.
-inline constexpr detail::gather_vectors_backward_fn gather_vectors_backward{};
+template <execution Exec>
+void gather_vectors(Exec const& exec, vector_view<matrix_view<float const> const> in, vector_view<std::int64_t const> indices,
+                    vector_view<matrix_view<float> const> out) {
+  detail::check_gathered("gather_vectors", in, indices.size(), out);
+  if (in.empty()) return;
+  detail::gather_vectors_impl<Exec>::check_indices(exec, "gather_vectors", indices, in[0].rows());
+  row_group const all{0, in.size(), indices.data()};
+  detail::gather_vectors_impl<Exec>::forward(exec, {&all, 1}, indices.size(), in, out);
+}
+
+template <execution Exec>
+void gather_vectors_backward(Exec const& exec, matrix_view<float const> gradient, vector_view<std::int64_t const> indices,
+                             matrix_view<float> in_gradient) {
+  gather_vectors_backward(exec, vector_view<matrix_view<float const> const>(&gradient, 1), indices,
+                          vector_view<matrix_view<float> const>(&in_gradient, 1));
+}
+
+template <execution Exec>
+void gather_vectors_backward(Exec const& exec, vector_view<matrix_view<float const> const> gradients,
+                             vector_view<std::int64_t const> indices, vector_view<matrix_view<float> const> in_gradients) {
+  detail::check_gathered("gather_vectors_backward", in_gradients, indices.size(), gradients);
+  if (in_gradients.empty()) return;
+  row_group const all{0, in_gradients.size(), indices.data()};
+  detail::gather_vectors_impl<Exec>::backward(exec, {&all, 1}, indices.size(), gradients, in_gradients);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

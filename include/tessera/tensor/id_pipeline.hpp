@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -79,13 +78,8 @@ class id_pipeline {
     std::vector<std::int64_t> keys_per_group;
     for (auto const& group : batch.groups) keys_per_group.push_back(group.keys);
     buffer<std::int64_t, Exec> inverses(exec, batch.groups.size() * batch.samples);
-    for (std::int64_t g = 0; g < batch.groups.size() && batch.samples > 0; ++g) {
-      auto* const to = inverses.data() + g * batch.samples;
-      if constexpr (device_execution<Exec>)
-        exec.copy(to, batch.groups[g].inverse, static_cast<std::size_t>(batch.samples) * sizeof(std::int64_t));
-      else
-        std::copy_n(batch.groups[g].inverse, batch.samples, to);
-    }
+    for (std::int64_t g = 0; g < batch.groups.size() && batch.samples > 0; ++g)
+      detail::copy_numbers(exec, batch.groups[g].inverse, batch.samples, inverses.data() + g * batch.samples);
     return inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec>::from_parts(
         of_view(exec, keyed_jagged_view<std::remove_const_t<T> const, Offset>(batch.distinct)), keys_per_group, std::move(inverses),
         batch.samples);

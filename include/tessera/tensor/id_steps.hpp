@@ -96,12 +96,22 @@ struct bare_step<keys_step<Step>> {
 template <class T, execution Exec>
 using step_table = std::conditional_t<device_execution<Exec>, buffer<T, Exec>, std::vector<T>>;
 
-template <class T, execution Exec>
-step_table<T, Exec> table_of(Exec const& exec, std::vector<T> values) {
-  if constexpr (device_execution<Exec>)
-    return to_device(exec, values);
-  else
-    return values;
+template <class T>
+std::vector<T> table_of(host_exec const&, std::vector<T> values) {
+  return values;
+}
+template <class T, device_execution Exec>
+buffer<T, Exec> table_of(Exec const& exec, std::vector<T> const& values) {
+  return to_device(exec, values);
+}
+
+/// Copies numbers within the execution's memory.
+inline void copy_numbers(host_exec const&, std::int64_t const* from, std::int64_t count, std::int64_t* to) noexcept {
+  std::copy_n(from, count, to);
+}
+template <device_execution Exec>
+void copy_numbers(Exec const& exec, std::int64_t const* from, std::int64_t count, std::int64_t* to) {
+  exec.copy(to, from, static_cast<std::size_t>(count) * sizeof(std::int64_t));
 }
 
 /// Flags of the keys that a step is for; none where it is for all.

@@ -66,15 +66,14 @@ inline void check_numbers(char const* transform, char const* what, std::int64_t 
       throw error(errc::invalid_argument, std::string(transform) + ": " + what, {{"key", key}, {what, number}, {"least", least}});
 }
 
-template <execution Exec>
+inline buffer<std::int64_t> placed_copy(host_exec const& exec, std::vector<std::int64_t> const& numbers) {
+  buffer<std::int64_t> result(exec, static_cast<std::int64_t>(numbers.size()));
+  std::copy(numbers.begin(), numbers.end(), result.begin());
+  return result;
+}
+template <device_execution Exec>
 buffer<std::int64_t, Exec> placed_copy(Exec const& exec, std::vector<std::int64_t> const& numbers) {
-  if constexpr (device_execution<Exec>) {
-    return to_device(exec, numbers);
-  } else {
-    buffer<std::int64_t, Exec> result(exec, static_cast<std::int64_t>(numbers.size()));
-    std::copy(numbers.begin(), numbers.end(), result.begin());
-    return result;
-  }
+  return to_device(exec, numbers);
 }
 
 __extension__ typedef unsigned __int128 wide_product;

@@ -18,6 +18,37 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Multiplies each row of vectors, (length, k), with its own dense matrix, (k, n), into rows of vectors, (length, n). As FBGEMM's
+/// jagged_dense_bmm.
+///
+/// `in` of dim k; `dense` (rows * k, n), any row stride, the matrix of row i from i * k on; `out` of dim n with the lengths of `in`, apart
+/// from both. Each sum in float, in order; on a device the same bits, but for those of a NaN, as on a host whose `multiply_add` rounds
+/// once. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the values. On a device nothing waits; what
+/// offsets show is thrown when the execution synchronises, and nothing is written then.
+template <execution Exec, class Offset>
+void jagged_dense_product(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> dense,
+                          jagged_vectors_view<float, Offset> out);
+
+/// Its gradients by both operands, overwritten: gradient times dense^T, and in^T times gradient. Shapes and errors as the forward.
+template <execution Exec, class Offset>
+void jagged_dense_product_backward(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> dense,
+                                   detail::jagged_vectors_in<Offset> gradient, jagged_vectors_view<float, Offset> in_gradient,
+                                   matrix_view<float> dense_gradient);
+
+/// Multiplies, row by row, the transpose of one's vectors, (k, length), with another's, (length, n), into dense matrices (rows, k, n); an
+/// empty row gives 0. As FBGEMM's jagged_jagged_bmm.
+///
+/// `a` of dim k, `b` of dim n with the same lengths, `out` (rows * k, n), any row stride. Each sum in float, in order. Errors as
+/// `jagged_dense_product`.
+template <execution Exec, class T, class Offset>
+void jagged_jagged_product(Exec const& exec, jagged_vectors_view<T, Offset> a, detail::jagged_vectors_in<Offset> b, matrix_view<float> out);
+
+/// Its gradients by both operands, overwritten: b times gradient^T, and a times gradient. Shapes and errors as the forward.
+template <execution Exec, class Offset>
+void jagged_jagged_product_backward(Exec const& exec, detail::jagged_vectors_in<Offset> a, detail::jagged_vectors_in<Offset> b,
+                                    matrix_view<float const> gradient, jagged_vectors_view<float, Offset> a_gradient,
+                                    jagged_vectors_view<float, Offset> b_gradient);
+
 namespace detail {
 
 template <class Exec>
@@ -143,88 +174,59 @@ inline void check_dense_batch(char const* call, char const* which, std::int64_t 
                  {"stride", dense.stride()}});
 }
 
-struct jagged_dense_product_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, matrix_view<float const> dense,
-                  jagged_vectors_view<float, Offset> out) const {
-    constexpr auto name = "jagged_dense_product";
-    rows_check<Exec, Offset> rows(exec, name);
-    rows.sound("in", in);
-    rows.same("out", in, out, false);
-    check_dense_batch(name, "dense", in.rows, in.dim(), out.dim(), dense);
-    jagged_products_impl<Exec>::with_dense(exec, rows, in, dense, out);
-  }
-};
-
-struct jagged_dense_product_backward_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, matrix_view<float const> dense, jagged_vectors_in<Offset> gradient,
-                  jagged_vectors_view<float, Offset> in_gradient, matrix_view<float> dense_gradient) const {
-    constexpr auto name = "jagged_dense_product_backward";
-    rows_check<Exec, Offset> rows(exec, name);
-    rows.sound("in", in);
-    rows.same("gradient", in, gradient, false);
-    rows.same("in_gradient", in, in_gradient);
-    check_dense_batch(name, "dense", in.rows, in.dim(), gradient.dim(), dense);
-    check_dense_batch(name, "dense_gradient", in.rows, in.dim(), gradient.dim(), dense_gradient);
-    jagged_products_impl<Exec>::with_transposed(exec, rows, gradient, dense, in_gradient);
-    jagged_products_impl<Exec>::of_rows(exec, rows, in, gradient, dense_gradient);
-  }
-};
-
-struct jagged_jagged_product_fn {
-  template <execution Exec, class T, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_view<T, Offset> a, jagged_vectors_in<Offset> b, matrix_view<float> out) const {
-    constexpr auto name = "jagged_jagged_product";
-    rows_check<Exec, Offset> rows(exec, name);
-    rows.sound("a", a);
-    rows.same("b", a, b, false);
-    check_dense_batch(name, "out", a.rows, a.dim(), b.dim(), out);
-    jagged_products_impl<Exec>::template of_rows<Offset>(exec, rows, a, b, out);
-  }
-};
-
-struct jagged_jagged_product_backward_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_in<Offset> a, jagged_vectors_in<Offset> b, matrix_view<float const> gradient,
-                  jagged_vectors_view<float, Offset> a_gradient, jagged_vectors_view<float, Offset> b_gradient) const {
-    constexpr auto name = "jagged_jagged_product_backward";
-    rows_check<Exec, Offset> rows(exec, name);
-    rows.sound("a", a);
-    rows.same("b", a, b, false);
-    rows.same("a_gradient", a, a_gradient);
-    rows.same("b_gradient", b, b_gradient);
-    check_dense_batch(name, "gradient", a.rows, a.dim(), b.dim(), gradient);
-    jagged_products_impl<Exec>::with_transposed(exec, rows, b, gradient, a_gradient);
-    jagged_products_impl<Exec>::with_dense(exec, rows, a, gradient, b_gradient);
-  }
-};
-
 }  // namespace detail
 
-/// Multiplies each row of vectors, (length, k), with its own dense matrix, (k, n), into rows of vectors, (length, n). As FBGEMM's
-/// jagged_dense_bmm.
-///
-/// `jagged_dense_product(exec, in, dense, out)`: `in` of dim k; `dense` (rows * k, n), any row stride, the matrix of row i from i * k on;
-/// `out` of dim n with the lengths of `in`, apart from both. Each sum in float, in order; on a device the same bits, but for those of a NaN,
-/// as on a host whose `multiply_add` rounds once. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the
-/// values. On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is written then.
-inline constexpr detail::jagged_dense_product_fn jagged_dense_product{};
+template <execution Exec, class Offset>
+void jagged_dense_product(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> dense,
+                          jagged_vectors_view<float, Offset> out) {
+  constexpr auto name = "jagged_dense_product";
+  detail::rows_check<Exec, Offset> rows(exec, name);
+  rows.sound("in", in);
+  rows.same("out", in, out, false);
+  detail::check_dense_batch(name, "dense", in.rows, in.dim(), out.dim(), dense);
+  detail::jagged_products_impl<Exec>::with_dense(exec, rows, in, dense, out);
+}
 
-/// Its gradients by both operands, overwritten: gradient times dense^T, and in^T times gradient.
-/// `jagged_dense_product_backward(exec, in, dense, gradient, in_gradient, dense_gradient)`: shapes and errors as the forward.
-inline constexpr detail::jagged_dense_product_backward_fn jagged_dense_product_backward{};
+template <execution Exec, class Offset>
+void jagged_dense_product_backward(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> dense,
+                                   detail::jagged_vectors_in<Offset> gradient, jagged_vectors_view<float, Offset> in_gradient,
+                                   matrix_view<float> dense_gradient) {
+  constexpr auto name = "jagged_dense_product_backward";
+  detail::rows_check<Exec, Offset> rows(exec, name);
+  rows.sound("in", in);
+  rows.same("gradient", in, gradient, false);
+  rows.same("in_gradient", in, in_gradient);
+  detail::check_dense_batch(name, "dense", in.rows, in.dim(), gradient.dim(), dense);
+  detail::check_dense_batch(name, "dense_gradient", in.rows, in.dim(), gradient.dim(), dense_gradient);
+  detail::jagged_products_impl<Exec>::with_transposed(exec, rows, gradient, dense, in_gradient);
+  detail::jagged_products_impl<Exec>::of_rows(exec, rows, in, gradient, dense_gradient);
+}
 
-/// Multiplies, row by row, the transpose of one's vectors, (k, length), with another's, (length, n), into dense matrices (rows, k, n); an
-/// empty row gives 0. As FBGEMM's jagged_jagged_bmm.
-///
-/// `jagged_jagged_product(exec, a, b, out)`: `a` of dim k, `b` of dim n with the same lengths, `out` (rows * k, n), any row stride. Each sum
-/// in float, in order. Errors as `jagged_dense_product`.
-inline constexpr detail::jagged_jagged_product_fn jagged_jagged_product{};
+template <execution Exec, class T, class Offset>
+void jagged_jagged_product(Exec const& exec, jagged_vectors_view<T, Offset> a, detail::jagged_vectors_in<Offset> b,
+                           matrix_view<float> out) {
+  constexpr auto name = "jagged_jagged_product";
+  detail::rows_check<Exec, Offset> rows(exec, name);
+  rows.sound("a", a);
+  rows.same("b", a, b, false);
+  detail::check_dense_batch(name, "out", a.rows, a.dim(), b.dim(), out);
+  detail::jagged_products_impl<Exec>::template of_rows<Offset>(exec, rows, a, b, out);
+}
 
-/// Its gradients by both operands, overwritten: b times gradient^T, and a times gradient.
-/// `jagged_jagged_product_backward(exec, a, b, gradient, a_gradient, b_gradient)`: shapes and errors as the forward.
-inline constexpr detail::jagged_jagged_product_backward_fn jagged_jagged_product_backward{};
+template <execution Exec, class Offset>
+void jagged_jagged_product_backward(Exec const& exec, detail::jagged_vectors_in<Offset> a, detail::jagged_vectors_in<Offset> b,
+                                    matrix_view<float const> gradient, jagged_vectors_view<float, Offset> a_gradient,
+                                    jagged_vectors_view<float, Offset> b_gradient) {
+  constexpr auto name = "jagged_jagged_product_backward";
+  detail::rows_check<Exec, Offset> rows(exec, name);
+  rows.sound("a", a);
+  rows.same("b", a, b, false);
+  rows.same("a_gradient", a, a_gradient);
+  rows.same("b_gradient", b, b_gradient);
+  detail::check_dense_batch(name, "gradient", a.rows, a.dim(), b.dim(), gradient);
+  detail::jagged_products_impl<Exec>::with_transposed(exec, rows, b, gradient, a_gradient);
+  detail::jagged_products_impl<Exec>::with_dense(exec, rows, a, gradient, b_gradient);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -14,6 +14,24 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Softmax over the vectors of each row, each column by itself: e^(x - m) over its sum, m the column's largest, so that nothing overflows.
+/// As FBGEMM's jagged_softmax, but of whole rows.
+///
+/// `out` has the rows of `in`, and may be `in`. Sums in double, in order. A NaN or an infinite x makes its column NaN, except that
+/// -infinity beside a finite x gives 0. On a device the same bits, but for those of a NaN, as on a host whose `multiply_add` rounds once,
+/// and within 1e-6 of the value as on others. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the
+/// values. On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is written then.
+template <execution Exec, class Offset>
+void jagged_softmax(Exec const& exec, detail::jagged_vectors_in<Offset> in, jagged_vectors_view<float, Offset> out);
+
+/// The gradient by the input: y (dy - sum of y dy over the column), overwritten.
+///
+/// `out` is y, what the forward wrote, and `gradient` is dy; `in_gradient` may be `gradient`. On a device the same bits from the same
+/// `out`. Errors as the forward.
+template <execution Exec, class Offset>
+void jagged_softmax_backward(Exec const& exec, detail::jagged_vectors_in<Offset> out, detail::jagged_vectors_in<Offset> gradient,
+                             jagged_vectors_view<float, Offset> in_gradient);
+
 namespace detail {
 
 /// e^x for x <= 0 to 2e-7 of it, 0 below -87, where floats grow short of digits; NaN for NaN. Unlike the C library's it runs in SIMD
@@ -105,45 +123,25 @@ struct jagged_softmax_impl<host_exec> {
   }
 };
 
-struct jagged_softmax_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, jagged_vectors_view<float, Offset> out) const {
-    rows_check<Exec, Offset> rows(exec, "jagged_softmax");
-    rows.sound("in", in);
-    rows.same("out", in, out);
-    jagged_softmax_impl<Exec>::forward(exec, rows, in, out);
-  }
-};
-
-struct jagged_softmax_backward_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_in<Offset> out, jagged_vectors_in<Offset> gradient,
-                  jagged_vectors_view<float, Offset> in_gradient) const {
-    rows_check<Exec, Offset> rows(exec, "jagged_softmax_backward");
-    rows.sound("out", out);
-    rows.same("gradient", out, gradient);
-    rows.same("in_gradient", out, in_gradient);
-    jagged_softmax_impl<Exec>::backward(exec, rows, out, gradient, in_gradient);
-  }
-};
-
 }  // namespace detail
 
-/// Softmax over the vectors of each row, each column by itself: e^(x - m) over its sum, m the column's largest, so that nothing overflows.
-/// As FBGEMM's jagged_softmax, but of whole rows.
-///
-/// `jagged_softmax(exec, in, out)`: `out` has the rows of `in`, and may be `in`. Sums in double, in order. A NaN or an infinite x makes
-/// its column NaN, except that -infinity beside a finite x gives 0. On a device the same bits, but for those of a NaN, as on a host whose
-/// `multiply_add` rounds once, and within 1e-6 of the value as on others. @throws tessera::error shape_mismatch, invalid_argument, out_of_range
-/// for offsets past the values. On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is
-/// written then.
-inline constexpr detail::jagged_softmax_fn jagged_softmax{};
+template <execution Exec, class Offset>
+void jagged_softmax(Exec const& exec, detail::jagged_vectors_in<Offset> in, jagged_vectors_view<float, Offset> out) {
+  detail::rows_check<Exec, Offset> rows(exec, "jagged_softmax");
+  rows.sound("in", in);
+  rows.same("out", in, out);
+  detail::jagged_softmax_impl<Exec>::forward(exec, rows, in, out);
+}
 
-/// The gradient by the input: y (dy - sum of y dy over the column), overwritten.
-///
-/// `jagged_softmax_backward(exec, y, dy, in_gradient)`: `y` is what the forward wrote; `in_gradient` may be `dy`. On a device the same bits
-/// from the same `y`. Errors as the forward.
-inline constexpr detail::jagged_softmax_backward_fn jagged_softmax_backward{};
+template <execution Exec, class Offset>
+void jagged_softmax_backward(Exec const& exec, detail::jagged_vectors_in<Offset> out, detail::jagged_vectors_in<Offset> gradient,
+                             jagged_vectors_view<float, Offset> in_gradient) {
+  detail::rows_check<Exec, Offset> rows(exec, "jagged_softmax_backward");
+  rows.sound("out", out);
+  rows.same("gradient", out, gradient);
+  rows.same("in_gradient", out, in_gradient);
+  detail::jagged_softmax_impl<Exec>::backward(exec, rows, out, gradient, in_gradient);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

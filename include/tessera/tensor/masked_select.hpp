@@ -18,6 +18,23 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Keeps the values whose mask is not 0, in their rows; a row may become empty. `mask` (values,), from the first value of the view on; on a
+/// device it may be longer. The result's memory is `exec`'s; on a device it has room for as many values as the mask has bytes unless `room`
+/// tells less. @throws tessera::error shape_mismatch. Backward: `gather_backward`.
+template <execution Exec, class T, class Offset>
+jagged<std::remove_const_t<T>, Offset, Exec> masked_select(Exec const& exec, jagged_view<T, Offset> in,
+                                                           vector_view<std::uint8_t const> mask, result_room room = {});
+
+/// The same of a batch, with its weights; the result is unnamed.
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> masked_select(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                                 vector_view<std::uint8_t const> mask, result_room room = {});
+
+/// The same of a batch, with its weights and names.
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> masked_select(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::uint8_t const> mask,
+                                            result_room room = {});
+
 namespace detail {
 
 template <class Exec>
@@ -96,31 +113,25 @@ struct masked_select_impl<host_exec> {
   }
 };
 
-struct masked_select_fn {
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask, result_room room = {}) const {
-    return masked_select_impl<Exec>::run(exec, in, mask, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask, result_room room = {}) const {
-    return masked_select_impl<Exec>::run(exec, in, mask, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::uint8_t const> mask,
-                  result_room room = {}) const {
-    return (*this)(exec, in.view(), mask, room).named(in.keys());
-  }
-};
-
 }  // namespace detail
 
-/// Keeps the values whose mask is not 0, in their rows; a row may become empty.
-///
-/// `masked_select(exec, jagged_view, mask, room) -> jagged`; `masked_select(exec, keyed_jagged_view, mask, room)` and
-/// `masked_select(exec, keyed_jagged, mask, room) -> keyed_jagged`, unnamed and named, with their weights. `mask` (values,), from the first
-/// value of the view on; on a device it may be longer. The result's memory is `exec`'s; on a device it has room for as many values as the
-/// mask has bytes unless `room` tells less. @throws tessera::error shape_mismatch. Backward: `gather_backward`.
-inline constexpr detail::masked_select_fn masked_select{};
+template <execution Exec, class T, class Offset>
+jagged<std::remove_const_t<T>, Offset, Exec> masked_select(Exec const& exec, jagged_view<T, Offset> in,
+                                                           vector_view<std::uint8_t const> mask, result_room room) {
+  return detail::masked_select_impl<Exec>::run(exec, in, mask, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> masked_select(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                                 vector_view<std::uint8_t const> mask, result_room room) {
+  return detail::masked_select_impl<Exec>::run(exec, in, mask, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> masked_select(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::uint8_t const> mask,
+                                            result_room room) {
+  return masked_select(exec, in.view(), mask, room).named(in.keys());
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

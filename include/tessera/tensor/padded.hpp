@@ -18,6 +18,20 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Rows of numbers to a matrix: row i of `out`, (rows, any), starts with the first or the last values of row i, at most as many as `out`
+/// has columns, and goes on with `padding`. @throws tessera::error shape_mismatch. Backward, where nothing was cut: `from_padded` by the
+/// same lengths; else that, then `gather_backward` of `truncate_rows`.
+template <execution Exec, class T, class Offset>
+void to_padded(Exec const& exec, jagged_view<T, Offset> in, matrix_view<std::remove_const_t<T>> out, std::remove_const_t<T> padding,
+               kept_values kept = kept_values::first);
+
+/// The first lengths[i] numbers of each row i of a matrix, as a `jagged`. `in` (rows, columns), `lengths` (rows,), whose type is that of
+/// the result's offsets. The result's memory is `exec`'s; on a device it has room for all of the matrix unless `room` tells less.
+/// @throws tessera::error out_of_range naming a row whose length is negative or more than the columns, shape_mismatch. Backward:
+/// `to_padded` with padding 0.
+template <execution Exec, class T, class Lengths>
+auto from_padded(Exec const& exec, matrix_view<T> in, Lengths const& lengths, result_room room = {});
+
 namespace detail {
 
 template <class Exec>
@@ -59,45 +73,27 @@ struct padded_impl<host_exec> {
   }
 };
 
-struct to_padded_fn {
-  template <execution Exec, class T, class Offset>
-  void operator()(Exec const& exec, jagged_view<T, Offset> in, matrix_view<std::remove_const_t<T>> out, std::remove_const_t<T> padding,
-                  kept_values kept = kept_values::first) const {
-    check_choice("to_padded", "kept", kept, kept_values::last);
-    if (in.rows != out.rows())
-      throw error(errc::shape_mismatch, "to_padded: one row of the matrix a row", {{"rows", in.rows}, {"rows of the matrix", out.rows()}});
-    if (out.stride() < out.columns())
-      throw error(errc::shape_mismatch, "to_padded: rows of the matrix overlap", {{"columns", out.columns()}, {"stride", out.stride()}});
-    padded_impl<Exec>::to(exec, in, out, padding, kept);
-  }
-};
-
-struct from_padded_fn {
-  template <execution Exec, class T, class Lengths>
-  auto operator()(Exec const& exec, matrix_view<T> in, Lengths const& lengths, result_room room = {}) const {
-    vector_view const list(lengths);
-    using offset = std::remove_cvref_t<decltype(list[0])>;
-    if (list.size() != in.rows())
-      throw error(errc::shape_mismatch, "from_padded: one length a row", {{"rows", in.rows()}, {"lengths", list.size()}});
-    return padded_impl<Exec>::from(exec, in, vector_view<offset const>(list), room);
-  }
-};
-
 }  // namespace detail
 
-/// Rows of numbers to a matrix: row i of `out` starts with the first or the last values of row i, at most as many as `out` has columns, and
-/// goes on with `padding`.
-///
-/// `to_padded(exec, jagged_view, out, padding, kept)`: `out` (rows, any). @throws tessera::error shape_mismatch. Backward, where nothing was
-/// cut: `from_padded` by the same lengths; else that, then `gather_backward` of `truncate_rows`.
-inline constexpr detail::to_padded_fn to_padded{};
+template <execution Exec, class T, class Offset>
+void to_padded(Exec const& exec, jagged_view<T, Offset> in, matrix_view<std::remove_const_t<T>> out, std::remove_const_t<T> padding,
+               kept_values kept) {
+  detail::check_choice("to_padded", "kept", kept, kept_values::last);
+  if (in.rows != out.rows())
+    throw error(errc::shape_mismatch, "to_padded: one row of the matrix a row", {{"rows", in.rows}, {"rows of the matrix", out.rows()}});
+  if (out.stride() < out.columns())
+    throw error(errc::shape_mismatch, "to_padded: rows of the matrix overlap", {{"columns", out.columns()}, {"stride", out.stride()}});
+  detail::padded_impl<Exec>::to(exec, in, out, padding, kept);
+}
 
-/// The first lengths[i] numbers of each row i of a matrix.
-///
-/// `from_padded(exec, in, lengths, room) -> jagged`: `in` (rows, columns), `lengths` (rows,), whose type is that of the result's offsets. The
-/// result's memory is `exec`'s; on a device it has room for all of the matrix unless `room` tells less. @throws tessera::error out_of_range naming a row whose length is negative or more than the columns,
-/// shape_mismatch. Backward: `to_padded` with padding 0.
-inline constexpr detail::from_padded_fn from_padded{};
+template <execution Exec, class T, class Lengths>
+auto from_padded(Exec const& exec, matrix_view<T> in, Lengths const& lengths, result_room room) {
+  vector_view const list(lengths);
+  using offset = std::remove_cvref_t<decltype(list[0])>;
+  if (list.size() != in.rows())
+    throw error(errc::shape_mismatch, "from_padded: one length a row", {{"rows", in.rows()}, {"lengths", list.size()}});
+  return detail::padded_impl<Exec>::from(exec, in, vector_view<offset const>(list), room);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

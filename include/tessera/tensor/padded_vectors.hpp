@@ -22,6 +22,23 @@ struct padded_vectors_options {
   kept_values keep = kept_values::first;  // which vectors of a row that is longer
 };
 
+/// Writes rows of vectors as a dense (rows, width, dim): a longer row is cut, a shorter one padded behind. As FBGEMM's
+/// jagged_2d_to_dense, which keeps the first and pads with 0. `in` float; `out` (rows * width, dim), any row stride; the width is
+/// out.rows() / rows. Vector j of row i is out's row i * width + j, also where the last are kept. `out` does not overlap `in`.
+/// Its backward is `from_padded_vectors(exec, gradient, in_gradient, options)`. @throws tessera::error shape_mismatch, invalid_argument,
+/// out_of_range for offsets past the values. On a device nothing waits; what offsets show is thrown when the execution synchronises, and
+/// nothing is written then.
+template <execution Exec, class T, class Offset>
+void to_padded_vectors(Exec const& exec, jagged_vectors_view<T, Offset> in, matrix_view<float> out, padded_vectors_options options = {});
+
+/// Reads rows of vectors from a dense (rows, width, dim); vectors that the width cut off are 0. As FBGEMM's dense_to_jagged.
+/// `in` (rows * width, dim), any row stride; `out` has the lengths to be read, and does not overlap `in`; of `options`, `keep` says which
+/// vectors the width kept.
+/// Its backward is `to_padded_vectors(exec, gradient, in_gradient, {.keep})`, padded with 0. Errors as there.
+template <execution Exec, class Offset>
+void from_padded_vectors(Exec const& exec, matrix_view<float const> in, jagged_vectors_view<float, Offset> out,
+                         padded_vectors_options options = {});
+
 namespace detail {
 
 template <class Exec>
@@ -74,47 +91,26 @@ struct padded_vectors_impl<host_exec> {
   }
 };
 
-struct to_padded_vectors_fn {
-  template <execution Exec, class T, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_view<T, Offset> in, matrix_view<float> out, padded_vectors_options options = {}) const {
-    check_choice("to_padded_vectors", "keep", options.keep, kept_values::last);
-    rows_check<Exec, Offset> rows(exec, "to_padded_vectors");
-    rows.sound("in", in);
-    auto const width = padded_width("to_padded_vectors", in.rows, in.dim(), out);
-    padded_vectors_impl<Exec>::template to_padded<Offset>(exec, rows, in, width, out, options);
-  }
-};
-
-struct from_padded_vectors_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, matrix_view<float const> in, jagged_vectors_view<float, Offset> out,
-                  padded_vectors_options options = {}) const {
-    check_choice("from_padded_vectors", "keep", options.keep, kept_values::last);
-    rows_check<Exec, Offset> rows(exec, "from_padded_vectors");
-    rows.sound("out", out);
-    auto const width = padded_width("from_padded_vectors", out.rows, out.dim(), in);
-    padded_vectors_impl<Exec>::from_padded(exec, rows, in, width, out, options.keep);
-  }
-};
-
 }  // namespace detail
 
-/// Writes rows of vectors as a dense (rows, width, dim): a longer row is cut, a shorter one padded behind. As FBGEMM's
-/// jagged_2d_to_dense, which keeps the first and pads with 0.
-///
-/// `to_padded_vectors(exec, in, out, {.padding, .keep})`: `in` float; `out` (rows * width, dim), any row stride; the width is
-/// out.rows() / rows. Vector j of row i is out's row i * width + j, also where the last are kept. `out` does not overlap `in`.
-/// Its backward is `from_padded_vectors(exec, gradient, in_gradient, options)`. @throws tessera::error shape_mismatch, invalid_argument,
-/// out_of_range for offsets past the values. On a device nothing waits; what offsets show is thrown when the execution synchronises, and
-/// nothing is written then.
-inline constexpr detail::to_padded_vectors_fn to_padded_vectors{};
+template <execution Exec, class T, class Offset>
+void to_padded_vectors(Exec const& exec, jagged_vectors_view<T, Offset> in, matrix_view<float> out, padded_vectors_options options) {
+  detail::check_choice("to_padded_vectors", "keep", options.keep, kept_values::last);
+  detail::rows_check<Exec, Offset> rows(exec, "to_padded_vectors");
+  rows.sound("in", in);
+  auto const width = detail::padded_width("to_padded_vectors", in.rows, in.dim(), out);
+  detail::padded_vectors_impl<Exec>::template to_padded<Offset>(exec, rows, in, width, out, options);
+}
 
-/// Reads rows of vectors from a dense (rows, width, dim); vectors that the width cut off are 0. As FBGEMM's dense_to_jagged.
-///
-/// `from_padded_vectors(exec, in, out, {.keep})`: `in` (rows * width, dim), any row stride; `out` has the lengths to be read, and
-/// does not overlap `in`.
-/// Its backward is `to_padded_vectors(exec, gradient, in_gradient, {.keep})`, padded with 0. Errors as there.
-inline constexpr detail::from_padded_vectors_fn from_padded_vectors{};
+template <execution Exec, class Offset>
+void from_padded_vectors(Exec const& exec, matrix_view<float const> in, jagged_vectors_view<float, Offset> out,
+                         padded_vectors_options options) {
+  detail::check_choice("from_padded_vectors", "keep", options.keep, kept_values::last);
+  detail::rows_check<Exec, Offset> rows(exec, "from_padded_vectors");
+  rows.sound("out", out);
+  auto const width = detail::padded_width("from_padded_vectors", out.rows, out.dim(), in);
+  detail::padded_vectors_impl<Exec>::from_padded(exec, rows, in, width, out, options.keep);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

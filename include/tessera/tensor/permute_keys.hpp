@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <tessera/core/buffer.hpp>
@@ -16,6 +17,21 @@
 
 namespace tessera {
 inline namespace TESSERA_ABI {
+
+/// Puts keys into another order: key i of the result, which is unnamed, is key order[i] of the input. `order` (keys of the result,), the
+/// host's, may leave keys out, and name one again. Weights travel with the values. The result's memory is `exec`'s; on a device it has the
+/// input's room, and where a key comes again, or the input does not say its room, the call waits for the number of values unless `room`
+/// tells it. @throws tessera::error out_of_range naming a position whose key is none, or values that an Offset does not count. Backward of
+/// a permutation: the same by its inverse, inverse[order[i]] = i; else `gather_backward`.
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> permute_keys(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                                vector_view<std::int64_t const> order, result_room room = {});
+
+/// The same, with the names of the input: where it has any, `order` names no key twice.
+/// @throws tessera::error invalid_argument, too, for a named key twice.
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> permute_keys(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> order,
+                                           result_room room = {});
 
 namespace detail {
 
@@ -43,33 +59,23 @@ struct permute_keys_impl<host_exec> {
   }
 };
 
-struct permute_keys_fn {
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> order, result_room room = {}) const {
-    return permute_keys_impl<Exec>::run(exec, in, order, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> order,
-                  result_room room = {}) const {
-    auto result = permute_keys_impl<Exec>::run(exec, in.view(), order, room);
-    std::vector<std::string> names;
-    if (!in.keys().empty())
-      for (auto const key : order) names.push_back(in.keys()[static_cast<std::size_t>(key)]);
-    return std::move(result).named(std::move(names));
-  }
-};
-
 }  // namespace detail
 
-/// Puts keys into another order: key i of the result is key order[i] of the input.
-///
-/// `permute_keys(exec, keyed_jagged_view, order, room)` and `permute_keys(exec, keyed_jagged, order, room) -> keyed_jagged`, unnamed and
-/// named. `order` (keys of the result,), the host's, may leave keys out, and name one again unless the result has names. Weights travel with
-/// the values. The result's memory is `exec`'s; on a device it has the input's room, and where a key comes again, or the input does not say
-/// its room, the call waits for the number of values unless `room` tells it. @throws tessera::error out_of_range naming a position whose key is none, or values that an Offset does not count;
-/// invalid_argument for a named key twice. Backward of a permutation: the same by its inverse, inverse[order[i]] = i; else
-/// `gather_backward`.
-inline constexpr detail::permute_keys_fn permute_keys{};
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> permute_keys(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                                vector_view<std::int64_t const> order, result_room room) {
+  return detail::permute_keys_impl<Exec>::run(exec, in, order, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> permute_keys(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> order,
+                                           result_room room) {
+  auto result = detail::permute_keys_impl<Exec>::run(exec, in.view(), order, room);
+  std::vector<std::string> names;
+  if (!in.keys().empty())
+    for (auto const key : order) names.push_back(in.keys()[static_cast<std::size_t>(key)]);
+  return std::move(result).named(std::move(names));
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -23,6 +23,18 @@ enum class segment_pooling : std::uint8_t {
   max,  ///< a NaN is larger than any number
 };
 
+/// Pools each row of vectors into one. `out` (rows, dim), any row stride. Sums in float, in order, on a device too: the same bits but for
+/// those of a NaN. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the values. On a device nothing
+/// waits; what offsets show is thrown when the execution synchronises, and nothing is written then.
+template <execution Exec, class T, class Offset>
+void pool_segments(Exec const& exec, jagged_vectors_view<T, Offset> in, segment_pooling mode, matrix_view<float> out);
+
+/// The gradient by the input, overwritten; `gradient` is that of `out`. Of a column's equal largest values the first in the row gets its
+/// gradient, the others 0. Only `max` reads the vectors of `in`. Errors as the forward.
+template <execution Exec, class Offset>
+void pool_segments_backward(Exec const& exec, detail::jagged_vectors_in<Offset> in, segment_pooling mode, matrix_view<float const> gradient,
+                            jagged_vectors_view<float, Offset> in_gradient);
+
 namespace detail {
 
 // Whether a candidate replaces the largest so far; never at a tie, so the first of equal ones stays.
@@ -134,39 +146,26 @@ void check_pool_segments(char const* call, rows_check<Exec, Offset>& rows, jagge
         {{"matrix rows", pooled.rows()}, {"rows", in.rows}, {"columns", pooled.columns()}, {"dim", in.dim()}, {"stride", pooled.stride()}});
 }
 
-struct pool_segments_fn {
-  template <execution Exec, class T, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_view<T, Offset> in, segment_pooling mode, matrix_view<float> out) const {
-    rows_check<Exec, Offset> rows(exec, "pool_segments");
-    check_pool_segments("pool_segments", rows, in, mode, out);
-    pool_segments_impl<Exec>::template forward<Offset>(exec, rows, in, mode, out);
-  }
-};
-
-struct pool_segments_backward_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, segment_pooling mode, matrix_view<float const> gradient,
-                  jagged_vectors_view<float, Offset> in_gradient) const {
-    rows_check<Exec, Offset> rows(exec, "pool_segments_backward");
-    check_pool_segments("pool_segments_backward", rows, in, mode, gradient);
-    rows.same("in_gradient", in, in_gradient);
-    if (mode == segment_pooling::max)
-      pool_segments_impl<Exec>::backward_of_max(exec, rows, in, gradient, in_gradient);
-    else
-      pool_segments_impl<Exec>::spread(exec, rows, gradient, mode == segment_pooling::mean, in_gradient);
-  }
-};
-
 }  // namespace detail
 
-/// Pools each row of vectors into one: `pool_segments(exec, in, mode, out)`, `out` (rows, dim), any row stride. Sums in float, in order, on a
-/// device too: the same bits but for those of a NaN. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past
-/// the values. On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is written then.
-inline constexpr detail::pool_segments_fn pool_segments{};
+template <execution Exec, class T, class Offset>
+void pool_segments(Exec const& exec, jagged_vectors_view<T, Offset> in, segment_pooling mode, matrix_view<float> out) {
+  detail::rows_check<Exec, Offset> rows(exec, "pool_segments");
+  detail::check_pool_segments("pool_segments", rows, in, mode, out);
+  detail::pool_segments_impl<Exec>::template forward<Offset>(exec, rows, in, mode, out);
+}
 
-/// The gradient by the input, overwritten: `pool_segments_backward(exec, in, mode, gradient of out, in_gradient)`. Of a column's equal
-/// largest values the first in the row gets its gradient, the others 0. Only `max` reads the vectors of `in`. Errors as the forward.
-inline constexpr detail::pool_segments_backward_fn pool_segments_backward{};
+template <execution Exec, class Offset>
+void pool_segments_backward(Exec const& exec, detail::jagged_vectors_in<Offset> in, segment_pooling mode, matrix_view<float const> gradient,
+                            jagged_vectors_view<float, Offset> in_gradient) {
+  detail::rows_check<Exec, Offset> rows(exec, "pool_segments_backward");
+  detail::check_pool_segments("pool_segments_backward", rows, in, mode, gradient);
+  rows.same("in_gradient", in, in_gradient);
+  if (mode == segment_pooling::max)
+    detail::pool_segments_impl<Exec>::backward_of_max(exec, rows, in, gradient, in_gradient);
+  else
+    detail::pool_segments_impl<Exec>::spread(exec, rows, gradient, mode == segment_pooling::mean, in_gradient);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -21,6 +21,35 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Gathers rows: row i of the result is row indices[i] of the input; an index may come again.
+///
+/// The result's memory is `exec`'s; on a device, whose errors number the keys, the call waits for the number of values unless `room` tells
+/// it, and for the rows of groups always. @throws tessera::error out_of_range naming key, position and index, or the row at which the
+/// values become more than an Offset counts. Backward: `gather_backward`.
+template <execution Exec, class T, class Offset>
+jagged<std::remove_const_t<T>, Offset, Exec> select_rows(Exec const& exec, jagged_view<T, Offset> in,
+                                                         vector_view<std::int64_t const> indices, result_room room = {});
+
+/// The same rows of every key, with their weights; the result is unnamed.
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> select_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                               vector_view<std::int64_t const> indices, result_room room = {});
+
+/// The same, named as `in`.
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> select_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in,
+                                          vector_view<std::int64_t const> indices, result_room room = {});
+
+/// Samples, and of each group's distinct rows only those that they have, in the order of their first sample; the result is unnamed.
+template <execution Exec, class T, class Offset>
+inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> select_rows(Exec const& exec, inverse_keyed_jagged_view<T, Offset> in,
+                                                                       vector_view<std::int64_t const> indices, result_room room = {});
+
+/// The same, named as `in`.
+template <execution Exec, class T, class Offset>
+inverse_keyed_jagged<T, Offset, Exec> select_rows(Exec const& exec, inverse_keyed_jagged<T, Offset, Exec> const& in,
+                                                  vector_view<std::int64_t const> indices, result_room room = {});
+
 namespace detail {
 
 template <class Exec>
@@ -142,47 +171,38 @@ struct select_rows_impl<host_exec> {
   }
 };
 
-struct select_rows_fn {
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::int64_t const> indices, result_room room = {}) const {
-    return select_rows_impl<Exec>::run(exec, in, indices, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> indices, result_room room = {}) const {
-    return select_rows_impl<Exec>::run(exec, in, indices, nullptr, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> indices,
-                  result_room room = {}) const {
-    return select_rows_impl<Exec>::run(exec, in.view(), indices, &in.keys(), room).named(in.keys());
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, inverse_keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> indices,
-                  result_room room = {}) const {
-    check_groups("select_rows", in);
-    return select_rows_impl<Exec>::run(exec, in, indices, nullptr, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, inverse_keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> indices,
-                  result_room room = {}) const {
-    return select_rows_impl<Exec>::run(exec, in.view(), indices, &in.keys(), room).named(in.keys());
-  }
-};
-
 }  // namespace detail
 
-/// Gathers rows: row i of the result is row indices[i] of the input; an index may come again.
-///
-/// - `select_rows(exec, jagged_view, indices, room) -> jagged`;
-/// - `select_rows(exec, keyed_jagged_view, indices, room)` and `select_rows(exec, keyed_jagged, indices, room) -> keyed_jagged`, unnamed and
-///   named: the same rows of every key, with their weights;
-/// - `select_rows(exec, inverse_keyed_jagged_view, indices, room)` and `select_rows(exec, inverse_keyed_jagged, indices, room) ->
-///   inverse_keyed_jagged`: samples, and of each group's distinct rows only those that they have, in the order of their first sample.
-///
-/// The result's memory is `exec`'s; on a device, whose errors number the keys, the call waits for the number of values unless `room` tells it,
-/// and for the rows of groups always. @throws tessera::error out_of_range naming key, position and index, or the row at which the values
-/// become more than an Offset counts. Backward: `gather_backward`.
-inline constexpr detail::select_rows_fn select_rows{};
+template <execution Exec, class T, class Offset>
+jagged<std::remove_const_t<T>, Offset, Exec> select_rows(Exec const& exec, jagged_view<T, Offset> in,
+                                                         vector_view<std::int64_t const> indices, result_room room) {
+  return detail::select_rows_impl<Exec>::run(exec, in, indices, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> select_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                               vector_view<std::int64_t const> indices, result_room room) {
+  return detail::select_rows_impl<Exec>::run(exec, in, indices, nullptr, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> select_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in,
+                                          vector_view<std::int64_t const> indices, result_room room) {
+  return detail::select_rows_impl<Exec>::run(exec, in.view(), indices, &in.keys(), room).named(in.keys());
+}
+
+template <execution Exec, class T, class Offset>
+inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> select_rows(Exec const& exec, inverse_keyed_jagged_view<T, Offset> in,
+                                                                       vector_view<std::int64_t const> indices, result_room room) {
+  detail::check_groups("select_rows", in);
+  return detail::select_rows_impl<Exec>::run(exec, in, indices, nullptr, room);
+}
+
+template <execution Exec, class T, class Offset>
+inverse_keyed_jagged<T, Offset, Exec> select_rows(Exec const& exec, inverse_keyed_jagged<T, Offset, Exec> const& in,
+                                                  vector_view<std::int64_t const> indices, result_room room) {
+  return detail::select_rows_impl<Exec>::run(exec, in.view(), indices, &in.keys(), room).named(in.keys());
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

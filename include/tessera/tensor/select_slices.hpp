@@ -22,6 +22,36 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// The offsets of rows that are slices, from 0. `slices` (n,), `offsets` (n + 1,). @throws tessera::error as `lengths_to_offsets`. On a
+/// device nothing waits.
+template <execution Exec, class Offset>
+void select_slices_offsets(Exec const& exec, std::type_identity_t<vector_view<run_slice<Offset> const>> slices,
+                           vector_view<Offset> offsets);
+
+/// Gathers slices of vectors: row i of the result is in[slices[i].begin - first_value, + slices[i].length). So a sequence lookup of the
+/// runs of a partial IKJT becomes that of its samples; slices overlap.
+///
+/// `in` (vectors, dim), such as the embeddings of a key's runs, whose first one is that of value `first_value` in the slices' count (a
+/// number of the host's: that of a key whose runs are on a device is `read_one` from there, or the vectors of all keys' runs are looked up
+/// at once, from 0); `slices` (n,); `out` of n rows, with the lengths that `select_slices_offsets` gives, is not `in`.
+/// @throws tessera::error out_of_range naming a slice that reaches past `in`, shape_mismatch; nothing is written then. On a device nothing
+/// waits, and what offsets and slices show is thrown when the execution synchronises.
+template <execution Exec, class T, class Offset>
+void select_slices(Exec const& exec, std::type_identity_t<matrix_view<T const>> in,
+                   std::type_identity_t<vector_view<run_slice<Offset> const>> slices, jagged_vectors_view<T, Offset> out,
+                   std::int64_t first_value = 0);
+
+/// The gradient by the vectors, overwritten: each becomes the sum, from 0, of its gradients in the slices that have it, ascending by slice,
+/// on any number of threads.
+///
+/// Float, shapes of the forward. Workspace: 8 bytes a slice, and 32 for each piece of about 64 KiB of vectors that it reaches into; on a
+/// device 40 bytes a vector of the gradient, 8 one of the result, and what the library that sorts asks for. On a device the same bits but
+/// for the sign of a zero and those of a NaN. Errors as the forward.
+template <execution Exec, class T, class Offset>
+void select_slices_backward(Exec const& exec, jagged_vectors_view<T, Offset> gradient,
+                            std::type_identity_t<vector_view<run_slice<Offset> const>> slices, matrix_view<float> in_gradient,
+                            std::int64_t first_value = 0);
+
 namespace detail {
 
 inline constexpr std::int64_t slices_per_piece = 4096;
@@ -134,64 +164,40 @@ struct select_slices_impl<host_exec> {
   }
 };
 
-struct select_slices_offsets_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, std::type_identity_t<slices_view<Offset>> slices, vector_view<Offset> offsets) const {
-    select_slices_impl<Exec>::offsets(exec, slices, offsets);
-  }
-};
-
-struct select_slices_fn {
-  template <execution Exec, class T, class Offset>
-  void operator()(Exec const& exec, std::type_identity_t<matrix_view<T const>> in, std::type_identity_t<slices_view<Offset>> slices,
-                  jagged_vectors_view<T, Offset> out, std::int64_t first_value = 0) const {
-    rows_check<Exec, Offset> rows(exec, "select_slices");
-    rows.sound("out", out);
-    check_extent("select_slices", "rows of the result", out.rows, slices.size());
-    check_extent("select_slices", "dim", out.dim(), in.columns());
-    select_slices_impl<Exec>::forward(exec, rows, in, slices, out, first_value);
-  }
-};
-
-struct select_slices_backward_fn {
-  template <execution Exec, class T, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_view<T, Offset> gradient, std::type_identity_t<slices_view<Offset>> slices,
-                  matrix_view<float> in_gradient, std::int64_t first_value = 0) const {
-    static_assert(std::is_same_v<T const, float const>, "select_slices_backward: gradients are floats");
-    rows_check<Exec, Offset> rows(exec, "select_slices_backward");
-    rows.sound("gradient", gradient);
-    check_extent("select_slices_backward", "rows of the gradient", gradient.rows, slices.size());
-    check_extent("select_slices_backward", "dim", gradient.dim(), in_gradient.columns());
-    if (in_gradient.rows() > 1 && in_gradient.stride() < in_gradient.columns())
-      throw error(errc::shape_mismatch, "select_slices_backward: rows of the result overlap",
-                  {{"dim", in_gradient.columns()}, {"stride", in_gradient.stride()}});
-    select_slices_impl<Exec>::backward(exec, rows, jagged_vectors_view<float const, Offset>(gradient), slices, in_gradient, first_value);
-  }
-};
-
 }  // namespace detail
 
-/// The offsets of rows that are slices, from 0. `select_slices_offsets(exec, slices, offsets)`: `slices` (n,), `offsets` (n + 1,).
-/// @throws tessera::error as `lengths_to_offsets`. On a device nothing waits.
-inline constexpr detail::select_slices_offsets_fn select_slices_offsets{};
+template <execution Exec, class Offset>
+void select_slices_offsets(Exec const& exec, std::type_identity_t<vector_view<run_slice<Offset> const>> slices,
+                           vector_view<Offset> offsets) {
+  detail::select_slices_impl<Exec>::offsets(exec, slices, offsets);
+}
 
-/// Gathers slices of vectors: row i of the result is in[slices[i].begin - first_value, + slices[i].length). So a sequence lookup of the runs of
-/// a partial IKJT becomes that of its samples; slices overlap.
-///
-/// `select_slices(exec, in, slices, out, first_value)`: `in` (vectors, dim), such as the embeddings of a key's runs, whose first one is that
-/// of value `first_value` in the slices' count (a number of the host's: that of a key whose runs are on a device is `read_one` from there, or
-/// the vectors of all keys' runs are looked up at once, from 0); `slices` (n,); `out` of n rows, with the lengths that
-/// `select_slices_offsets` gives, is not `in`. @throws tessera::error out_of_range naming a slice that reaches past `in`, shape_mismatch;
-/// nothing is written then. On a device nothing waits, and what offsets and slices show is thrown when the execution synchronises.
-inline constexpr detail::select_slices_fn select_slices{};
+template <execution Exec, class T, class Offset>
+void select_slices(Exec const& exec, std::type_identity_t<matrix_view<T const>> in,
+                   std::type_identity_t<vector_view<run_slice<Offset> const>> slices, jagged_vectors_view<T, Offset> out,
+                   std::int64_t first_value) {
+  detail::rows_check<Exec, Offset> rows(exec, "select_slices");
+  rows.sound("out", out);
+  detail::check_extent("select_slices", "rows of the result", out.rows, slices.size());
+  detail::check_extent("select_slices", "dim", out.dim(), in.columns());
+  detail::select_slices_impl<Exec>::forward(exec, rows, in, slices, out, first_value);
+}
 
-/// The gradient by the vectors, overwritten: each becomes the sum, from 0, of its gradients in the slices that have it, ascending by slice, on
-/// any number of threads.
-///
-/// `select_slices_backward(exec, gradient, slices, in_gradient, first_value)`: float, shapes of the forward. Workspace: 8 bytes a slice, and
-/// 32 for each piece of about 64 KiB of vectors that it reaches into; on a device 40 bytes a vector of the gradient, 8 one of the result, and
-/// what the library that sorts asks for. On a device the same bits but for the sign of a zero and those of a NaN. Errors as the forward.
-inline constexpr detail::select_slices_backward_fn select_slices_backward{};
+template <execution Exec, class T, class Offset>
+void select_slices_backward(Exec const& exec, jagged_vectors_view<T, Offset> gradient,
+                            std::type_identity_t<vector_view<run_slice<Offset> const>> slices, matrix_view<float> in_gradient,
+                            std::int64_t first_value) {
+  static_assert(std::is_same_v<T const, float const>, "select_slices_backward: gradients are floats");
+  detail::rows_check<Exec, Offset> rows(exec, "select_slices_backward");
+  rows.sound("gradient", gradient);
+  detail::check_extent("select_slices_backward", "rows of the gradient", gradient.rows, slices.size());
+  detail::check_extent("select_slices_backward", "dim", gradient.dim(), in_gradient.columns());
+  if (in_gradient.rows() > 1 && in_gradient.stride() < in_gradient.columns())
+    throw error(errc::shape_mismatch, "select_slices_backward: rows of the result overlap",
+                {{"dim", in_gradient.columns()}, {"stride", in_gradient.stride()}});
+  detail::select_slices_impl<Exec>::backward(exec, rows, jagged_vectors_view<float const, Offset>(gradient), slices, in_gradient,
+                                             first_value);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -21,6 +21,32 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// The offsets of a selection: those of rows in[indices[i]], from 0. `indices` (n,), `offsets` (n + 1,). @throws tessera::error
+/// out_of_range naming position and index, or the row where an offset's type is too small; shape_mismatch. On a device nothing waits; what
+/// offsets and indices show is thrown when the execution synchronises, and the rows that they spoil are empty.
+template <execution Exec, class T, class Offset>
+void select_vectors_offsets(Exec const& exec, jagged_vectors_view<T, Offset> in, vector_view<std::int64_t const> indices,
+                            std::type_identity_t<vector_view<Offset>> offsets);
+
+/// Gathers rows of vectors: row i of the result is row indices[i] of the input; an index may come again. So it expands, too: by an inverse,
+/// which is the indices of the distinct rows, or by repeats, each index as often as its row. As FBGEMM's jagged_index_select.
+///
+/// `indices` (n,); `out` of n rows, with the lengths that `select_vectors_offsets` gives, is not `in`. @throws tessera::error out_of_range
+/// naming position and index, shape_mismatch; nothing is written then. On a device nothing waits, and what offsets and indices show is
+/// thrown when the execution synchronises.
+template <execution Exec, class T, class Offset>
+void select_vectors(Exec const& exec, std::type_identity_t<jagged_vectors_view<T const, Offset>> in,
+                    vector_view<std::int64_t const> indices, jagged_vectors_view<T, Offset> out);
+
+/// The gradient by the input, overwritten: row r is the sum of the rows i of `gradient` with indices[i] == r, ascending by i, on any number
+/// of threads; 0 where there are none. As FBGEMM's jagged_index_add_2d.
+///
+/// Float, shapes of the forward. Workspace: 48 bytes an index, 16 a row of the input. On a device the same bits but for those of a NaN;
+/// workspace: 32 bytes an index, 8 a row, and what the library that sorts asks for. Errors as the forward.
+template <execution Exec, class Offset>
+void select_vectors_backward(Exec const& exec, detail::jagged_vectors_in<Offset> gradient, vector_view<std::int64_t const> indices,
+                             jagged_vectors_view<float, Offset> in_gradient);
+
 namespace detail {
 
 template <class Exec>
@@ -133,16 +159,6 @@ struct select_vectors_impl<host_exec> {
   }
 };
 
-struct select_vectors_offsets_fn {
-  template <execution Exec, class T, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_view<T, Offset> in, vector_view<std::int64_t const> indices,
-                  std::type_identity_t<vector_view<Offset>> offsets) const {
-    rows_check<Exec, Offset> rows(exec, "select_vectors_offsets");
-    rows.sound("in", in);
-    select_vectors_impl<Exec>::offsets(exec, rows, in, indices, offsets);
-  }
-};
-
 // Checks of the forward, and of the backward with its gradients in their places.
 template <class Exec, class T, class U, class Offset>
 void check_select_vectors(Exec const& exec, char const* call, rows_check<Exec, Offset>& rows, jagged_vectors_view<T, Offset> in,
@@ -154,49 +170,31 @@ void check_select_vectors(Exec const& exec, char const* call, rows_check<Exec, O
   select_vectors_impl<Exec>::check_lengths(exec, call, rows, in, indices, out);
 }
 
-struct select_vectors_fn {
-  template <execution Exec, class T, class Offset>
-  void operator()(Exec const& exec, std::type_identity_t<jagged_vectors_view<T const, Offset>> in, vector_view<std::int64_t const> indices,
-                  jagged_vectors_view<T, Offset> out) const {
-    rows_check<Exec, Offset> rows(exec, "select_vectors");
-    check_select_vectors(exec, "select_vectors", rows, in, indices, out);
-    select_vectors_impl<Exec>::forward(exec, rows, in, indices, out);
-  }
-};
-
-struct select_vectors_backward_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_in<Offset> gradient, vector_view<std::int64_t const> indices,
-                  jagged_vectors_view<float, Offset> in_gradient) const {
-    rows_check<Exec, Offset> rows(exec, "select_vectors_backward");
-    check_select_vectors(exec, "select_vectors_backward", rows, in_gradient, indices, gradient);
-    select_vectors_impl<Exec>::backward(exec, rows, gradient, indices, in_gradient);
-  }
-};
-
 }  // namespace detail
 
-/// The offsets of a selection: those of rows in[indices[i]], from 0. `select_vectors_offsets(exec, in, indices, offsets)`: `indices` (n,),
-/// `offsets` (n + 1,). @throws tessera::error out_of_range naming position and index, or the row where an offset's type is too small;
-/// shape_mismatch. On a device nothing waits; what offsets and indices show is thrown when the execution synchronises, and the rows that
-/// they spoil are empty.
-inline constexpr detail::select_vectors_offsets_fn select_vectors_offsets{};
+template <execution Exec, class T, class Offset>
+void select_vectors_offsets(Exec const& exec, jagged_vectors_view<T, Offset> in, vector_view<std::int64_t const> indices,
+                            std::type_identity_t<vector_view<Offset>> offsets) {
+  detail::rows_check<Exec, Offset> rows(exec, "select_vectors_offsets");
+  rows.sound("in", in);
+  detail::select_vectors_impl<Exec>::offsets(exec, rows, in, indices, offsets);
+}
 
-/// Gathers rows of vectors: row i of the result is row indices[i] of the input; an index may come again. So it expands, too: by an inverse,
-/// which is the indices of the distinct rows, or by repeats, each index as often as its row. As FBGEMM's jagged_index_select.
-///
-/// `select_vectors(exec, in, indices, out)`: `indices` (n,); `out` of n rows, with the lengths that `select_vectors_offsets` gives, is not
-/// `in`. @throws tessera::error out_of_range naming position and index, shape_mismatch; nothing is written then. On a device nothing waits,
-/// and what offsets and indices show is thrown when the execution synchronises.
-inline constexpr detail::select_vectors_fn select_vectors{};
+template <execution Exec, class T, class Offset>
+void select_vectors(Exec const& exec, std::type_identity_t<jagged_vectors_view<T const, Offset>> in,
+                    vector_view<std::int64_t const> indices, jagged_vectors_view<T, Offset> out) {
+  detail::rows_check<Exec, Offset> rows(exec, "select_vectors");
+  detail::check_select_vectors(exec, "select_vectors", rows, in, indices, out);
+  detail::select_vectors_impl<Exec>::forward(exec, rows, in, indices, out);
+}
 
-/// The gradient by the input, overwritten: row r is the sum of the rows i of `gradient` with indices[i] == r, ascending by i, on any number
-/// of threads; 0 where there are none. As FBGEMM's jagged_index_add_2d.
-///
-/// `select_vectors_backward(exec, gradient, indices, in_gradient)`: float, shapes of the forward. Workspace: 48 bytes an index, 16 a row of
-/// the input. On a device the same bits but for those of a NaN; workspace: 32 bytes an index, 8 a row, and what the library that sorts asks
-/// for. Errors as the forward.
-inline constexpr detail::select_vectors_backward_fn select_vectors_backward{};
+template <execution Exec, class Offset>
+void select_vectors_backward(Exec const& exec, detail::jagged_vectors_in<Offset> gradient, vector_view<std::int64_t const> indices,
+                             jagged_vectors_view<float, Offset> in_gradient) {
+  detail::rows_check<Exec, Offset> rows(exec, "select_vectors_backward");
+  detail::check_select_vectors(exec, "select_vectors_backward", rows, in_gradient, indices, gradient);
+  detail::select_vectors_impl<Exec>::backward(exec, rows, gradient, indices, in_gradient);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -18,6 +18,31 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Rows [first, first + count) of each key, with their weights; of one feature, `jagged_view::slice` copies nothing.
+///
+/// The result is unnamed, and its memory is `exec`'s; on a device it has the input's room, and where the input does not say that, the call
+/// waits for the number of values unless `room` tells it. @throws tessera::error out_of_range naming a key without these rows. Backward:
+/// `gather_backward`.
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t first,
+                                                              std::int64_t count, result_room room = {});
+
+/// A range a key: `first` and `count` (keys,) each, the host's. @throws tessera::error shape_mismatch, too.
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                              vector_view<std::int64_t const> first, vector_view<std::int64_t const> count,
+                                                              result_room room = {});
+
+/// The same of one range, named as `in`.
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t first, std::int64_t count,
+                                         result_room room = {});
+
+/// The same of a range a key, named as `in`.
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> first,
+                                         vector_view<std::int64_t const> count, result_room room = {});
+
 namespace detail {
 
 template <class Exec>
@@ -50,55 +75,54 @@ struct slice_rows_impl<host_exec> {
   }
 };
 
-struct slice_rows_fn {
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t first, std::int64_t count, result_room room = {}) const {
-    return same_range(exec, in, first, count, nullptr, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> first,
-                  vector_view<std::int64_t const> count, result_room room = {}) const {
-    return own_ranges(exec, in, first, count, nullptr, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t first, std::int64_t count,
-                  result_room room = {}) const {
-    return same_range(exec, in.view(), first, count, &in.keys(), room).named(in.keys());
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> first,
-                  vector_view<std::int64_t const> count, result_room room = {}) const {
-    return own_ranges(exec, in.view(), first, count, &in.keys(), room).named(in.keys());
-  }
+// One range for every key.
+template <class Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> slice_same_rows(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t first,
+                                                                   std::int64_t count, std::vector<std::string> const* names,
+                                                                   result_room room) {
+  return slice_rows_impl<Exec>::run(
+      exec, in, [=](std::int64_t) { return std::pair(first, count); }, names, room);
+}
 
- private:
-  template <class Exec, class View>
-  static auto same_range(Exec const& exec, View in, std::int64_t first, std::int64_t count, std::vector<std::string> const* names,
-                         result_room room) {
-    return slice_rows_impl<Exec>::run(
-        exec, in, [=](std::int64_t) { return std::pair(first, count); }, names, room);
-  }
-  template <class Exec, class View>
-  static auto own_ranges(Exec const& exec, View in, vector_view<std::int64_t const> first, vector_view<std::int64_t const> count,
-                         std::vector<std::string> const* names, result_room room) {
-    if (first.size() != in.keys || count.size() != in.keys)
-      throw error(errc::shape_mismatch, "slice_rows: one first row and one count a key",
-                  {{"keys", in.keys}, {"first rows", first.size()}, {"counts", count.size()}});
-    return slice_rows_impl<Exec>::run(
-        exec, in, [=](std::int64_t key) { return std::pair(first[key], count[key]); }, names, room);
-  }
-};
+// One range a key.
+template <class Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> slice_own_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                                  vector_view<std::int64_t const> first,
+                                                                  vector_view<std::int64_t const> count,
+                                                                  std::vector<std::string> const* names, result_room room) {
+  if (first.size() != in.keys || count.size() != in.keys)
+    throw error(errc::shape_mismatch, "slice_rows: one first row and one count a key",
+                {{"keys", in.keys}, {"first rows", first.size()}, {"counts", count.size()}});
+  return slice_rows_impl<Exec>::run(
+      exec, in, [=](std::int64_t key) { return std::pair(first[key], count[key]); }, names, room);
+}
 
 }  // namespace detail
 
-/// Rows [first, first + count) of each key, with their weights; of one feature, `jagged_view::slice` copies nothing.
-///
-/// `slice_rows(exec, keyed_jagged_view, first, count, room)` and `slice_rows(exec, keyed_jagged, first, count, room) -> keyed_jagged`,
-/// unnamed and named: `first` and `count` are one number for every key, or (keys,) each, the host's. The result's memory is `exec`'s; on a
-/// device it has the input's room, and where the input does not say that, the call waits for the number of values unless `room` tells it.
-/// @throws tessera::error
-/// out_of_range naming a key without these rows, shape_mismatch. Backward: `gather_backward`.
-inline constexpr detail::slice_rows_fn slice_rows{};
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t first,
+                                                              std::int64_t count, result_room room) {
+  return detail::slice_same_rows(exec, in, first, count, nullptr, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                              vector_view<std::int64_t const> first, vector_view<std::int64_t const> count,
+                                                              result_room room) {
+  return detail::slice_own_rows(exec, in, first, count, nullptr, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t first, std::int64_t count,
+                                         result_room room) {
+  return detail::slice_same_rows(exec, in.view(), first, count, &in.keys(), room).named(in.keys());
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> first,
+                                         vector_view<std::int64_t const> count, result_room room) {
+  return detail::slice_own_rows(exec, in.view(), first, count, &in.keys(), room).named(in.keys());
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/device.hpp>
@@ -81,6 +82,12 @@ struct transform_ids_impl<Exec> {
     launch_for_each(exec, batch.keys + 1, count_before_key<Offset>{flat.offsets, first_rows.data(), starts.data()});
     launch_tiles<1>(exec, starts.data(), batch.keys, room,
                     transform_values<T, Offset, id_chain<Fs...>>{batch.values, flat.offsets, chain, exec.faults(unfit_id_there)});
+  }
+
+  template <class T, class Offset, class F>
+  static void run_on_all(Exec const& exec, keyed_jagged_view<T, Offset> batch, F const& f) {
+    auto const there = to_device(exec, std::vector<F>{f});
+    run(exec, batch, chain_of(key_functions<F>{there.data(), 0, nullptr}));
   }
 };
 

@@ -6,10 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <tessera/core/buffer.hpp>
-#include <tessera/core/device.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
@@ -24,6 +22,20 @@ inline namespace TESSERA_ABI {
 template <class F>
 concept id_function = std::is_invocable_r_v<std::int64_t, F const&, std::int64_t> ||
     std::is_invocable_r_v<std::int64_t, F const&, std::int64_t, std::int64_t>;
+
+/// Puts f(id), or f(key, id), in the place of every id of a batch; keys are counted from the view's first. Of an unsigned id of 64 bits f
+/// gets the same bits, signed.
+///
+/// f is called on several threads, in any order. On a device it waits for the number of values where the view does not say its room.
+/// @throws tessera::error out_of_range naming key, id and result where the type of the ids does not hold the result; other ids of the batch
+/// may have changed then.
+template <execution Exec, class T, class Offset, id_function F>
+void transform_ids(Exec const& exec, keyed_jagged_view<T, Offset> batch, F const& f);
+
+/// Of an IKJT: f is called once for each id of the distinct rows, however many samples have them. Distinct rows that become equal stay
+/// apart: the batch says the same, only longer.
+template <execution Exec, class T, class Offset, id_function F>
+void transform_ids(Exec const& exec, inverse_keyed_jagged_view<T, Offset> batch, F const& f);
 
 namespace detail {
 
@@ -88,6 +100,12 @@ struct transform_ids_impl<host_exec> {
     });
   }
 
+  /// One function of the ids of all keys.
+  template <class T, class Offset, class F>
+  static void run_on_all(host_exec const& exec, keyed_jagged_view<T, Offset> batch, F const& f) {
+    run(exec, batch, chain_of(key_functions<F>{&f, 0, nullptr}));
+  }
+
  private:
   template <class T>
   static void apply(id_chain<> const&, std::int64_t, T*, std::int64_t) noexcept {}
@@ -121,34 +139,18 @@ struct transform_ids_impl<host_exec> {
   }
 };
 
-struct transform_ids_fn {
-  template <execution Exec, class T, class Offset, id_function F>
-  void operator()(Exec const& exec, keyed_jagged_view<T, Offset> batch, F const& f) const {
-    static_assert(std::is_integral_v<T> && !std::is_const_v<T>, "transform_ids: ids are integers, and written in place");
-    if constexpr (device_execution<Exec>) {
-      auto const there = to_device(exec, std::vector<F>{f});
-      transform_ids_impl<Exec>::run(exec, batch, chain_of(key_functions<F>{there.data(), 0, nullptr}));
-    } else {
-      transform_ids_impl<Exec>::run(exec, batch, chain_of(key_functions<F>{&f, 0, nullptr}));
-    }
-  }
-  template <execution Exec, class T, class Offset, id_function F>
-  void operator()(Exec const& exec, inverse_keyed_jagged_view<T, Offset> batch, F const& f) const {
-    (*this)(exec, batch.distinct, f);
-  }
-};
-
 }  // namespace detail
 
-/// Puts f(id), or f(key, id), in the place of every id of a batch; keys are counted from the view's first. Of an unsigned id of 64 bits f
-/// gets the same bits, signed.
-///
-/// `transform_ids(exec, keyed_jagged_view, f)`; `transform_ids(exec, inverse_keyed_jagged_view, f)`, which calls f once for each id of the
-/// distinct rows, however many samples have them. Distinct rows that become equal stay apart: the batch says the same, only longer. f is
-/// called on several threads, in any order. On a device it waits for the number of values where the view does not say its room.
-/// @throws tessera::error out_of_range naming key, id and result where the type of the ids does not hold the result; other ids of the batch
-/// may have changed then.
-inline constexpr detail::transform_ids_fn transform_ids{};
+template <execution Exec, class T, class Offset, id_function F>
+void transform_ids(Exec const& exec, keyed_jagged_view<T, Offset> batch, F const& f) {
+  static_assert(std::is_integral_v<T> && !std::is_const_v<T>, "transform_ids: ids are integers, and written in place");
+  detail::transform_ids_impl<Exec>::run_on_all(exec, batch, f);
+}
+
+template <execution Exec, class T, class Offset, id_function F>
+void transform_ids(Exec const& exec, inverse_keyed_jagged_view<T, Offset> batch, F const& f) {
+  transform_ids(exec, batch.distinct, f);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

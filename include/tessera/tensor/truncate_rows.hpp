@@ -20,6 +20,36 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Cuts rows to at most so many values, the first or the last of each, with their weights.
+///
+/// The result's memory is `exec`'s; on a device it has the input's room, or that of `most` values a row where this is less, and where the
+/// input does not say its room, the call waits for the number of values unless `room` tells it. @throws tessera::error invalid_argument for
+/// a negative `most`. Backward: `gather_backward`.
+template <execution Exec, class T, class Offset>
+jagged<std::remove_const_t<T>, Offset, Exec> truncate_rows(Exec const& exec, jagged_view<T, Offset> in, std::int64_t most, kept_values kept,
+                                                           result_room room = {});
+
+/// The same number for the rows of every key; the result is unnamed.
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> truncate_rows(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t most,
+                                                                 kept_values kept, result_room room = {});
+
+/// A number a key: `most` (keys,), the host's. @throws tessera::error shape_mismatch, too.
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> truncate_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                                 vector_view<std::int64_t const> most, kept_values kept,
+                                                                 result_room room = {});
+
+/// The same number for every key, named as `in`.
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> truncate_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t most, kept_values kept,
+                                            result_room room = {});
+
+/// A number a key, named as `in`.
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> truncate_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> most,
+                                            kept_values kept, result_room room = {});
+
 namespace detail {
 
 template <class Exec>
@@ -75,63 +105,61 @@ struct truncate_rows_impl<host_exec> {
   }
 };
 
-struct truncate_rows_fn {
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, jagged_view<T, Offset> in, std::int64_t most, kept_values kept, result_room room = {}) const {
-    check_choice("truncate_rows", "kept", kept, kept_values::last);
-    check_most(most, nullptr, -1);
-    return truncate_rows_impl<Exec>::run(exec, in, most, kept, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t most, kept_values kept, result_room room = {}) const {
-    check_choice("truncate_rows", "kept", kept, kept_values::last);
-    check_most(most, nullptr, -1);
-    return truncate_rows_impl<Exec>::run(
-        exec, in, [=](std::int64_t) { return most; }, kept, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> most, kept_values kept,
-                  result_room room = {}) const {
-    return own_most(exec, in, most, kept, nullptr, room);
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t most, kept_values kept,
-                  result_room room = {}) const {
-    return (*this)(exec, in.view(), most, kept, room).named(in.keys());
-  }
-  template <execution Exec, class T, class Offset>
-  auto operator()(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> most, kept_values kept,
-                  result_room room = {}) const {
-    return own_most(exec, in.view(), most, kept, &in.keys(), room).named(in.keys());
-  }
+inline void check_most_values(std::int64_t most, std::vector<std::string> const* names, std::int64_t key) {
+  if (most < 0)
+    throw error(errc::invalid_argument, "truncate_rows: negative number of values",
+                {{"key", key < 0 ? std::string("all") : key_label(names, key)}, {"most", most}});
+}
 
- private:
-  static void check_most(std::int64_t most, std::vector<std::string> const* names, std::int64_t key) {
-    if (most < 0)
-      throw error(errc::invalid_argument, "truncate_rows: negative number of values",
-                  {{"key", key < 0 ? std::string("all") : key_label(names, key)}, {"most", most}});
-  }
-  template <class Exec, class View>
-  static auto own_most(Exec const& exec, View in, vector_view<std::int64_t const> most, kept_values kept,
-                       std::vector<std::string> const* names, result_room room) {
-    check_choice("truncate_rows", "kept", kept, kept_values::last);
-    if (most.size() != in.keys)
-      throw error(errc::shape_mismatch, "truncate_rows: one number of values a key", {{"keys", in.keys}, {"numbers", most.size()}});
-    for (std::int64_t key = 0; key < in.keys; ++key) check_most(most[key], names, key);
-    return truncate_rows_impl<Exec>::run(
-        exec, in, [=](std::int64_t key) { return most[key]; }, kept, room);
-  }
-};
+// One number of values a key.
+template <class Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> truncate_by_key(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                                   vector_view<std::int64_t const> most, kept_values kept,
+                                                                   std::vector<std::string> const* names, result_room room) {
+  check_choice("truncate_rows", "kept", kept, kept_values::last);
+  if (most.size() != in.keys)
+    throw error(errc::shape_mismatch, "truncate_rows: one number of values a key", {{"keys", in.keys}, {"numbers", most.size()}});
+  for (std::int64_t key = 0; key < in.keys; ++key) check_most_values(most[key], names, key);
+  return truncate_rows_impl<Exec>::run(
+      exec, in, [=](std::int64_t key) { return most[key]; }, kept, room);
+}
 
 }  // namespace detail
 
-/// Cuts rows to at most so many values, the first or the last of each, with their weights.
-///
-/// `truncate_rows(exec, jagged_view, most, kept, room) -> jagged`; `truncate_rows(exec, keyed_jagged_view, most, kept, room)` and
-/// `truncate_rows(exec, keyed_jagged, most, kept, room) -> keyed_jagged`, unnamed and named: `most` is one number, or (keys,), one a key, the
-/// host's. The result's memory is `exec`'s; on a device it has the input's room, or that of `most` values a row where this is less, and where
-/// the input does not say its room, the call waits for the number of values unless `room` tells it. @throws tessera::error invalid_argument for a negative `most`, shape_mismatch. Backward: `gather_backward`.
-inline constexpr detail::truncate_rows_fn truncate_rows{};
+template <execution Exec, class T, class Offset>
+jagged<std::remove_const_t<T>, Offset, Exec> truncate_rows(Exec const& exec, jagged_view<T, Offset> in, std::int64_t most, kept_values kept,
+                                                           result_room room) {
+  detail::check_choice("truncate_rows", "kept", kept, kept_values::last);
+  detail::check_most_values(most, nullptr, -1);
+  return detail::truncate_rows_impl<Exec>::run(exec, in, most, kept, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> truncate_rows(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t most,
+                                                                 kept_values kept, result_room room) {
+  detail::check_choice("truncate_rows", "kept", kept, kept_values::last);
+  detail::check_most_values(most, nullptr, -1);
+  return detail::truncate_rows_impl<Exec>::run(
+      exec, in, [=](std::int64_t) { return most; }, kept, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<std::remove_const_t<T>, Offset, Exec> truncate_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
+                                                                 vector_view<std::int64_t const> most, kept_values kept, result_room room) {
+  return detail::truncate_by_key(exec, in, most, kept, nullptr, room);
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> truncate_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t most, kept_values kept,
+                                            result_room room) {
+  return truncate_rows(exec, in.view(), most, kept, room).named(in.keys());
+}
+
+template <execution Exec, class T, class Offset>
+keyed_jagged<T, Offset, Exec> truncate_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> most,
+                                            kept_values kept, result_room room) {
+  return detail::truncate_by_key(exec, in.view(), most, kept, &in.keys(), room).named(in.keys());
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

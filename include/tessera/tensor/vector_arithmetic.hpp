@@ -15,6 +15,47 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Adds to each vector of a row its counterpart in a dense (rows, width, dim); vectors past the width pass unchanged. As FBGEMM's
+/// jagged_dense_elementwise_add_jagged_output.
+///
+/// `padded` (rows * width, dim), any row stride, in which vector j of row i is i * width + j. `out` has the rows of `in`, and may be `in`.
+/// The gradient by `in` is that of `out` itself; the one by `padded` is `to_padded_vectors(exec, gradient, padded_gradient)`. On a device
+/// the same bits but for those of a NaN. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the values.
+/// On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is written then.
+template <execution Exec, class Offset>
+void add_vectors(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> padded,
+                 jagged_vectors_view<float, Offset> out);
+
+/// The same with the counterpart in other rows of the same lengths: `other` is jagged like `in`. The gradient by `other`, too, is that of
+/// `out` itself.
+template <execution Exec, class Offset>
+void add_vectors(Exec const& exec, detail::jagged_vectors_in<Offset> in, detail::jagged_vectors_in<Offset> other,
+                 jagged_vectors_view<float, Offset> out);
+
+/// Multiplies each vector of a row, element by element, with its counterpart; arguments as `add_vectors`. Vectors past the width are
+/// multiplied by 0: a dense operand ends in zeros. As FBGEMM's jagged_dense_elementwise_mul.
+template <execution Exec, class Offset>
+void multiply_vectors(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> padded,
+                      jagged_vectors_view<float, Offset> out);
+
+/// The same with the counterpart in other rows of the same lengths.
+template <execution Exec, class Offset>
+void multiply_vectors(Exec const& exec, detail::jagged_vectors_in<Offset> in, detail::jagged_vectors_in<Offset> other,
+                      jagged_vectors_view<float, Offset> out);
+
+/// The gradients of `multiply_vectors` by both operands, overwritten; of the dense one, 0 where a row ends before the width. Shapes and
+/// errors as the forward. No gradient written may be an operand; `in_gradient` may be `gradient`.
+template <execution Exec, class Offset>
+void multiply_vectors_backward(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> padded,
+                               detail::jagged_vectors_in<Offset> gradient, jagged_vectors_view<float, Offset> in_gradient,
+                               matrix_view<float> padded_gradient);
+
+/// Those by both jagged operands. Here `in_gradient` may not be `gradient`.
+template <execution Exec, class Offset>
+void multiply_vectors_backward(Exec const& exec, detail::jagged_vectors_in<Offset> in, detail::jagged_vectors_in<Offset> other,
+                               detail::jagged_vectors_in<Offset> gradient, jagged_vectors_view<float, Offset> in_gradient,
+                               jagged_vectors_view<float, Offset> other_gradient);
+
 namespace detail {
 
 struct add_elements {
@@ -84,91 +125,86 @@ struct combine_vectors_impl<host_exec> {
   }
 };
 
-template <class Operation>
-struct combine_vectors_fn {
-  char const* name;
+template <class Operation, class Exec, class Offset>
+void combine_vectors_with_padded(Exec const& exec, char const* call, jagged_vectors_in<Offset> in, matrix_view<float const> padded,
+                                 jagged_vectors_view<float, Offset> out) {
+  rows_check<Exec, Offset> rows(exec, call);
+  rows.sound("out", out);
+  rows.same("in", out, in);
+  auto const width = padded_width(call, out.rows, out.dim(), padded);
+  combine_vectors_impl<Exec>::with_padded(exec, rows, in, padded, width, out, Operation{});
+}
 
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, matrix_view<float const> padded,
-                  jagged_vectors_view<float, Offset> out) const {
-    rows_check<Exec, Offset> rows(exec, name);
-    rows.sound("out", out);
-    rows.same("in", out, in);
-    auto const width = padded_width(name, out.rows, out.dim(), padded);
-    combine_vectors_impl<Exec>::with_padded(exec, rows, in, padded, width, out, Operation{});
-  }
+template <class Operation, class Exec, class Offset>
+void combine_vectors_with_jagged(Exec const& exec, char const* call, jagged_vectors_in<Offset> in, jagged_vectors_in<Offset> other,
+                                 jagged_vectors_view<float, Offset> out) {
+  rows_check<Exec, Offset> rows(exec, call);
+  rows.sound("out", out);
+  rows.same("in", out, in);
+  rows.same("other", out, other);
+  combine_vectors_impl<Exec>::with_jagged(exec, rows, in, other, out, Operation{});
+}
 
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, jagged_vectors_in<Offset> other,
-                  jagged_vectors_view<float, Offset> out) const {
-    rows_check<Exec, Offset> rows(exec, name);
-    rows.sound("out", out);
-    rows.same("in", out, in);
-    rows.same("other", out, other);
-    combine_vectors_impl<Exec>::with_jagged(exec, rows, in, other, out, Operation{});
-  }
-};
-
-struct multiply_vectors_backward_fn {
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, matrix_view<float const> padded, jagged_vectors_in<Offset> gradient,
-                  jagged_vectors_view<float, Offset> in_gradient, matrix_view<float> padded_gradient) const {
-    rows_check<Exec, Offset> rows(exec, name);
-    check(rows, in, gradient, in_gradient);
-    auto const width = padded_width(name, in.rows, in.dim(), padded);
-    if (padded_width(name, in.rows, in.dim(), padded_gradient) != width)
-      throw error(errc::shape_mismatch, "multiply_vectors_backward: the padded gradient is of another width",
-                  {{"matrix rows", padded_gradient.rows()}, {"expected", padded.rows()}});
-    combine_vectors_impl<Exec>::padded_product(exec, rows, in, gradient, width, padded_gradient);
-    combine_vectors_impl<Exec>::with_padded(exec, rows, gradient, padded, width, in_gradient, multiply_elements{});
-  }
-
-  template <execution Exec, class Offset>
-  void operator()(Exec const& exec, jagged_vectors_in<Offset> in, jagged_vectors_in<Offset> other, jagged_vectors_in<Offset> gradient,
-                  jagged_vectors_view<float, Offset> in_gradient, jagged_vectors_view<float, Offset> other_gradient) const {
-    rows_check<Exec, Offset> rows(exec, name);
-    check(rows, in, gradient, in_gradient);
-    rows.same("other", in, other);
-    rows.same("other_gradient", in, other_gradient);
-    combine_vectors_impl<Exec>::with_jagged(exec, rows, gradient, other, in_gradient, multiply_elements{});
-    combine_vectors_impl<Exec>::with_jagged(exec, rows, gradient, in, other_gradient, multiply_elements{});
-  }
-
- private:
-  static constexpr char const* name = "multiply_vectors_backward";
-
-  template <class Exec, class Offset>
-  static void check(rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in,
-                    jagged_vectors_view<float const, Offset> gradient, jagged_vectors_view<float, Offset> in_gradient) {
-    rows.sound("in", in);
-    rows.same("gradient", in, gradient);
-    rows.same("in_gradient", in, in_gradient);
-  }
-};
+template <class Exec, class Offset>
+void check_multiply_vectors_backward(rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in,
+                                     jagged_vectors_view<float const, Offset> gradient, jagged_vectors_view<float, Offset> in_gradient) {
+  rows.sound("in", in);
+  rows.same("gradient", in, gradient);
+  rows.same("in_gradient", in, in_gradient);
+}
 
 }  // namespace detail
 
-/// Adds to each vector of a row its counterpart in a dense (rows, width, dim), or in other rows of the same lengths; vectors past the width
-/// pass unchanged. As FBGEMM's jagged_dense_elementwise_add_jagged_output.
-///
-/// - `add_vectors(exec, in, padded, out)`: `padded` (rows * width, dim), any row stride, in which vector j of row i is i * width + j.
-/// - `add_vectors(exec, in, other, out)`: `other` jagged like `in`.
-/// `out` has the rows of `in`, and may be `in`. The gradient by `in`, and by `other`, is that of `out` itself; the one by `padded` is
-/// `to_padded_vectors(exec, gradient, padded_gradient)`. On a device the same bits but for those of a NaN. @throws tessera::error
-/// shape_mismatch, invalid_argument, out_of_range for offsets past the values. On a device nothing waits; what offsets show is thrown when
-/// the execution synchronises, and nothing is written then.
-inline constexpr detail::combine_vectors_fn<detail::add_elements> add_vectors{"add_vectors"};
+template <execution Exec, class Offset>
+void add_vectors(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> padded,
+                 jagged_vectors_view<float, Offset> out) {
+  detail::combine_vectors_with_padded<detail::add_elements>(exec, "add_vectors", in, padded, out);
+}
 
-/// Multiplies each vector of a row, element by element, with its counterpart; arguments as `add_vectors`. Vectors past the width are multiplied by 0:
-/// a dense operand ends in zeros. As FBGEMM's jagged_dense_elementwise_mul.
-inline constexpr detail::combine_vectors_fn<detail::multiply_elements> multiply_vectors{"multiply_vectors"};
+template <execution Exec, class Offset>
+void add_vectors(Exec const& exec, detail::jagged_vectors_in<Offset> in, detail::jagged_vectors_in<Offset> other,
+                 jagged_vectors_view<float, Offset> out) {
+  detail::combine_vectors_with_jagged<detail::add_elements>(exec, "add_vectors", in, other, out);
+}
 
-/// The gradients of `multiply_vectors` by both operands, overwritten; of a dense one, 0 where a row ends before the width.
-///
-/// `multiply_vectors_backward(exec, in, padded, gradient, in_gradient, padded_gradient)` and
-/// `multiply_vectors_backward(exec, in, other, gradient, in_gradient, other_gradient)`: shapes and errors as the forward. No gradient
-/// written may be an operand; `in_gradient` may be `gradient` where the other operand is dense.
-inline constexpr detail::multiply_vectors_backward_fn multiply_vectors_backward{};
+template <execution Exec, class Offset>
+void multiply_vectors(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> padded,
+                      jagged_vectors_view<float, Offset> out) {
+  detail::combine_vectors_with_padded<detail::multiply_elements>(exec, "multiply_vectors", in, padded, out);
+}
+
+template <execution Exec, class Offset>
+void multiply_vectors(Exec const& exec, detail::jagged_vectors_in<Offset> in, detail::jagged_vectors_in<Offset> other,
+                      jagged_vectors_view<float, Offset> out) {
+  detail::combine_vectors_with_jagged<detail::multiply_elements>(exec, "multiply_vectors", in, other, out);
+}
+
+template <execution Exec, class Offset>
+void multiply_vectors_backward(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> padded,
+                               detail::jagged_vectors_in<Offset> gradient, jagged_vectors_view<float, Offset> in_gradient,
+                               matrix_view<float> padded_gradient) {
+  constexpr auto name = "multiply_vectors_backward";
+  detail::rows_check<Exec, Offset> rows(exec, name);
+  detail::check_multiply_vectors_backward<Exec, Offset>(rows, in, gradient, in_gradient);
+  auto const width = detail::padded_width(name, in.rows, in.dim(), padded);
+  if (detail::padded_width(name, in.rows, in.dim(), padded_gradient) != width)
+    throw error(errc::shape_mismatch, "multiply_vectors_backward: the padded gradient is of another width",
+                {{"matrix rows", padded_gradient.rows()}, {"expected", padded.rows()}});
+  detail::combine_vectors_impl<Exec>::padded_product(exec, rows, in, gradient, width, padded_gradient);
+  detail::combine_vectors_impl<Exec>::with_padded(exec, rows, gradient, padded, width, in_gradient, detail::multiply_elements{});
+}
+
+template <execution Exec, class Offset>
+void multiply_vectors_backward(Exec const& exec, detail::jagged_vectors_in<Offset> in, detail::jagged_vectors_in<Offset> other,
+                               detail::jagged_vectors_in<Offset> gradient, jagged_vectors_view<float, Offset> in_gradient,
+                               jagged_vectors_view<float, Offset> other_gradient) {
+  detail::rows_check<Exec, Offset> rows(exec, "multiply_vectors_backward");
+  detail::check_multiply_vectors_backward<Exec, Offset>(rows, in, gradient, in_gradient);
+  rows.same("other", in, other);
+  rows.same("other_gradient", in, other_gradient);
+  detail::combine_vectors_impl<Exec>::with_jagged(exec, rows, gradient, other, in_gradient, detail::multiply_elements{});
+  detail::combine_vectors_impl<Exec>::with_jagged(exec, rows, gradient, in, other_gradient, detail::multiply_elements{});
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
