@@ -72,73 +72,73 @@ void use(my_exec const& exec) {
 #if CASE == 1
   tessera::for_each_index(exec, 1, 1, [](std::int64_t) {});
 #else
-  // CASE == 2 says: for_each_index: no back end for this execution; for CUDA include <tessera/core/for_each_index.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*for_each_index_tag, my_exec>
   tessera::for_each_index(exec, 1, 1, [](std::int64_t) {});
-  // CASE == 2 says: check_finite: no back end for this execution; for CUDA include <tessera/core/check_finite.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*check_finite_tag, my_exec>
   tessera::check_finite(exec, "values", any<floats>());
-  // CASE == 2 says: exclusive_scan: no back end for this execution; for CUDA include <tessera/core/scan.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*exclusive_scan_tag, my_exec>
   tessera::exclusive_scan(exec, any<ids>(), any<ids>());
-  // CASE == 2 says: lengths_to_offsets: no back end for this execution; for CUDA include <tessera/core/scan.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*lengths_to_offsets_tag, my_exec>
   tessera::lengths_to_offsets(exec, any<ids>(), any<ids>());
-  // CASE == 2 says: radix_sort_pairs: no back end for this execution; for CUDA include <tessera/core/radix_sort.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*radix_sort_tag, my_exec>
   tessera::radix_sort_pairs(exec, any<ids>(), any<ids>());
-  // CASE == 2 says: run_length_encode: no back end for this execution; for CUDA include <tessera/core/run_length_encode.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*run_length_encode_tag, my_exec>
   tessera::run_length_encode(exec, any<ids>(), any<ids>(), any<ids>());
-  // CASE == 2 says: select_flagged: no back end for this execution; for CUDA include <tessera/core/select.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*select_flagged_tag, my_exec>
   tessera::select_flagged(exec, any<ids>(), any<ids>(), any<ids>());
-  // CASE == 2 says: segmented_reduce: no back end for this execution; for CUDA include <tessera/core/segmented_reduce.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*segmented_reduce_tag, my_exec>
   tessera::segmented_reduce(exec, any<float*>(), any<ids>(), any<floats>());
-  // CASE == 2 says: unique: no back end for this execution; for CUDA include <tessera/core/unique.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*unique_tag, my_exec>
   tessera::unique(exec, any<ids>(), any<ids>(), any<ids>());
-  // CASE == 2 says: pooled_lookup: no back end for this execution; for CUDA include <tessera/embed/pooled_lookup.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*pooled_lookup_tag, my_exec>
   tessera::pooled_lookup(exec, any<tables>(), any<features>(), any<batch>(), any<blocks>(), any<saved>());
-  // CASE == 2 says: pooled_lookup_backward: no back end for this execution; for CUDA include <tessera/embed/pooled_lookup_backward.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*pooled_lookup_backward_tag, my_exec>
   tessera::pooled_lookup_backward(exec, any<tables>(), any<features>(), any<saved>(), any<gradients>(), tessera::sgd{});
-  // CASE == 2 says: sequence_lookup: no back end for this execution; for CUDA include <tessera/embed/sequence_lookup.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*sequence_lookup_tag, my_exec>
   tessera::sequence_lookup(exec, any<tables>(), any<ids>(), any<batch>(), any<blocks>(), any<saved>());
-  // CASE == 2 says: sequence_lookup_backward: no back end for this execution; for CUDA include <tessera/embed/sequence_lookup_backward.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*sequence_lookup_backward_tag, my_exec>
   tessera::sequence_lookup_backward(exec, any<tables>(), any<ids>(), any<saved>(), any<gradients>(), tessera::sgd{});
-  // CASE == 2 says: update_rows: no back end for this execution; for CUDA include <tessera/embed/row_gradients.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*update_rows_tag, my_exec>
   tessera::update_rows(exec, any<tables>(), any<tessera::basic_row_gradients<my_exec>&>(), tessera::sgd{});
-  // CASE == 2 says: read_rows, write_rows: no back end for this execution; for CUDA include <tessera/embed/row_transfer.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*row_transfer_tag, my_exec>
   tessera::read_rows(exec, any<tables>()[0], any<ids>(), any<matrix>(), any<matrix>());
-  // CASE == 2 says: bucketize: no back end for this execution; for CUDA include <tessera/tensor/bucketize.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*bucketize_tag, my_exec>
   tessera::bucketize(exec, any<batch>(), 2, tessera::hashed_buckets{});
-  // CASE == 2 says: concat: no back end for this execution; for CUDA include <tessera/tensor/concat.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*concat_tag, my_exec>
   tessera::concat_keys(exec, any<std::vector<batch>>());
-  // CASE == 2 says: expand: no back end for this execution; for CUDA include <tessera/tensor/expand.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*expand_tag, my_exec>
   tessera::expand(exec, any<inverse_batch>());
-  // CASE == 2 says: expand_rows: no back end for this execution; for CUDA include <tessera/tensor/expand_rows.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*expand_rows_tag, my_exec>
   tessera::expand_rows(exec, any<rows>(), any<ids>());
-  // CASE == 2 says: gather_backward: no back end for this execution; for CUDA include <tessera/tensor/gather_backward.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*gather_backward_tag, my_exec>
   tessera::gather_backward(exec, any<ids>(), any<constants>(), any<floats>());
-  // CASE == 2 says: gather_vectors: no back end for this execution; for CUDA include <tessera/tensor/gather_vectors.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*gather_vectors_tag, my_exec>
   tessera::gather_vectors(exec, any<matrix>(), any<ids>(), any<matrix>());
-  // CASE == 2 says: jagged_dense_product, jagged_jagged_product: no back end for this execution; for CUDA include <tessera/tensor/jagged_products.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*jagged_products_tag, my_exec>
   tessera::jagged_dense_product(exec, any<vectors>(), any<matrix>(), any<vectors>());
-  // CASE == 2 says: jagged_softmax: no back end for this execution; for CUDA include <tessera/tensor/jagged_softmax.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*jagged_softmax_tag, my_exec>
   tessera::jagged_softmax(exec, any<vectors>(), any<vectors>());
-  // CASE == 2 says: masked_select: no back end for this execution; for CUDA include <tessera/tensor/masked_select.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*masked_select_tag, my_exec>
   tessera::masked_select(exec, any<rows>(), any<tessera::vector_view<std::uint8_t>>());
-  // CASE == 2 says: padded: no back end for this execution; for CUDA include <tessera/tensor/padded.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*padded_tag, my_exec>
   tessera::to_padded(exec, any<rows>(), any<tessera::matrix_view<std::int64_t>>(), 0);
-  // CASE == 2 says: to_padded_vectors, from_padded_vectors: no back end for this execution; for CUDA include <tessera/tensor/padded_vectors.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*padded_vectors_tag, my_exec>
   tessera::to_padded_vectors(exec, any<vectors>(), any<matrix>());
-  // CASE == 2 says: permute_keys: no back end for this execution; for CUDA include <tessera/tensor/permute_keys.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*permute_keys_tag, my_exec>
   tessera::permute_keys(exec, any<batch>(), any<ids>());
-  // CASE == 2 says: pool_segments: no back end for this execution; for CUDA include <tessera/tensor/pool_segments.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*pool_segments_tag, my_exec>
   tessera::pool_segments(exec, any<vectors>(), tessera::segment_pooling::sum, any<matrix>());
-  // CASE == 2 says: select_rows: no back end for this execution; for CUDA include <tessera/tensor/select_rows.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*select_rows_tag, my_exec>
   tessera::select_rows(exec, any<rows>(), any<ids>());
-  // CASE == 2 says: select_vectors: no back end for this execution; for CUDA include <tessera/tensor/select_vectors.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*select_vectors_tag, my_exec>
   tessera::select_vectors(exec, any<vectors>(), any<ids>(), any<vectors>());
-  // CASE == 2 says: slice_rows: no back end for this execution; for CUDA include <tessera/tensor/slice_rows.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*slice_rows_tag, my_exec>
   tessera::slice_rows(exec, any<batch>(), 0, 1);
-  // CASE == 2 says: transform_ids: no back end for this execution; for CUDA include <tessera/tensor/transform_ids.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*transform_ids_tag, my_exec>
   tessera::transform_ids(exec, any<tessera::keyed_jagged_view<std::int64_t>>(), next_id{});
-  // CASE == 2 says: truncate_rows: no back end for this execution; for CUDA include <tessera/tensor/truncate_rows.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*truncate_rows_tag, my_exec>
   tessera::truncate_rows(exec, any<rows>(), 1, tessera::kept_values::first);
-  // CASE == 2 says: add_vectors, multiply_vectors: no back end for this execution; for CUDA include <tessera/tensor/vector_arithmetic.cuh>
+  // CASE == 2 says: back_end<[a-z_:]*combine_vectors_tag, my_exec>
   tessera::add_vectors(exec, any<vectors>(), any<matrix>(), any<vectors>());
 #endif
 }

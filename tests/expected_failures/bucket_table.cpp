@@ -27,7 +27,7 @@ using table = tessera::bucket_table<float, my_exec, my_eviction>;
 
 std::size_t use(table& t) {
   (void)tessera::table_bytes(table::bytes_for(t.options(), t.state_layout()));
-#if CASE == 3  // says: bucket_table: no back end for this execution; for CUDA include <tessera/embed/bucket_table.cuh>
+#if CASE == 3  // says: back_end<[a-z_:]*bucket_table_tag
   return static_cast<std::size_t>(t.rows());
 #elif CASE == 4  // says: evict
   return static_cast<std::size_t>(t.evict(*static_cast<my_exec const*>(nullptr), 1));

@@ -37,16 +37,16 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 template <>
-struct exclusive_scan_impl<tessera_tests::emulated_exec> {
+struct back_end<exclusive_scan_tag, tessera_tests::emulated_exec> {
   template <class T, class Sum>
   static void run(tessera_tests::emulated_exec const& exec, vector_view<T const> in, vector_view<Sum> out, Sum initial) {
     tessera_tests::by_host(exec, [&](host_exec const& host) {
       if constexpr (std::is_integral_v<Sum>) {  // on a device, sums past their type come round
         using wrapping = std::make_unsigned_t<Sum>;
-        exclusive_scan_impl<host_exec>::run(host, in, vector_view<wrapping>{reinterpret_cast<wrapping*>(out.data()), out.size()},
-                                            static_cast<wrapping>(initial));
+        back_end<exclusive_scan_tag, host_exec>::run(host, in, vector_view<wrapping>{reinterpret_cast<wrapping*>(out.data()), out.size()},
+                                                     static_cast<wrapping>(initial));
       } else {
-        exclusive_scan_impl<host_exec>::run(host, in, out, initial);
+        back_end<exclusive_scan_tag, host_exec>::run(host, in, out, initial);
       }
     });
   }
@@ -59,7 +59,7 @@ struct radix_sort_between<tessera_tests::emulated_exec> {
   static std::pair<Key*, Value*> run(tessera_tests::emulated_exec const& exec, Key* keys, Value* values, Key* other_keys,
                                      Value* other_values, std::int64_t n, radix_bits bits) {
     tessera_tests::by_host(exec, [&](host_exec const& host) {
-      radix_sort_impl<host_exec>::run(host, vector_view<Key>{keys, n}, vector_view<Value>{values, n}, bits);
+      back_end<radix_sort_tag, host_exec>::run(host, vector_view<Key>{keys, n}, vector_view<Value>{values, n}, bits);
       if (exec.device().random()() % 2 == 0) {
         std::swap(keys, other_keys);
         std::swap(values, other_values);
@@ -74,11 +74,12 @@ struct radix_sort_between<tessera_tests::emulated_exec> {
 };
 
 template <>
-struct select_flagged_impl<tessera_tests::emulated_exec> {
+struct back_end<select_flagged_tag, tessera_tests::emulated_exec> {
   template <class T, class Flag>
   static void run(tessera_tests::emulated_exec const& exec, vector_view<T const> values, vector_view<Flag const> flags, vector_view<T> out,
                   vector_view<std::int64_t> count) {
-    tessera_tests::by_host(exec, [&](host_exec const& host) { select_flagged_impl<host_exec>::run(host, values, flags, out, count); });
+    tessera_tests::by_host(exec,
+                           [&](host_exec const& host) { back_end<select_flagged_tag, host_exec>::run(host, values, flags, out, count); });
   }
 };
 

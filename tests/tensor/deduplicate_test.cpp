@@ -74,8 +74,8 @@ TEST_CASE("colliding hashes cost time alone") {
     }
     tessera::detail::column_slices<std::int64_t, std::int64_t> const slices{columns, view.weighted() ? weights.data() : nullptr,
                                                                             view.keys == 0 ? 0 : view.rows(0)};
-    auto const made =
-        tessera::detail::deduplicate_impl<tessera::host_exec>::run<std::int64_t, constant_hash>(exec, slices, keys_per_group, {});
+    auto const made = tessera::detail::back_end<tessera::detail::deduplicate_tag, tessera::host_exec>::run<std::int64_t, constant_hash>(
+        exec, slices, keys_per_group, {});
     CHECK(model_of(made.view()) == naive_deduplicate(content, keys_per_group));
   });
 }
@@ -122,7 +122,8 @@ TEST_CASE("no chunk has all rows of a key, however few keys there are") {
   slices.samples = samples;
   slices.team = &team;
   auto const made =
-      tessera::detail::deduplicate_impl<tessera::host_exec>::run<std::int64_t, tessera::detail::slice_hash>(exec, slices, ids{1}, {});
+      tessera::detail::back_end<tessera::detail::deduplicate_tag, tessera::host_exec>::run<std::int64_t, tessera::detail::slice_hash>(
+          exec, slices, ids{1}, {});
   CHECK(made.view().distinct.size() == 2 * samples);
   CHECK(team.most_rows_of_chunk > 0);
   CHECK(team.most_rows_of_chunk < static_cast<std::int64_t>(samples) / 2);

@@ -126,7 +126,7 @@ TEST_CASE("indices and shapes that do not fit are refused, and nothing is writte
 TEST_CASE("groups gathered and summed at once are those of a naive loop, sorted by one thread each or by many") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
-  using gather = tessera::detail::gather_vectors_impl<tessera::host_exec>;
+  using gather = tessera::detail::back_end<tessera::detail::gather_vectors_tag, tessera::host_exec>;
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
     for (std::int64_t const n : {0, 3, 4097, 70'000})
       for (std::int64_t const many : {11, 66'000}) {  // rows of one group
@@ -200,8 +200,9 @@ TEST_CASE("of groups, too, nothing is summed where one has an index that names n
     floats sums(static_cast<std::size_t>(2 * rows), 7.0F);
     std::vector<tessera::matrix_view<float const>> const from(2, {gradient.data(), 3, 1});
     std::vector<tessera::matrix_view<float>> const to{{sums.data(), rows, 1}, {sums.data() + rows, rows, 1}};
-    CHECK(refusal_of([&] { tessera::detail::gather_vectors_impl<tessera::host_exec>::backward(exec, groups, 3, from, to); }) ==
-          "gather_vectors_backward: no such row (position 1, index " + std::to_string(rows) + ", rows " + std::to_string(rows) + ")");
+    CHECK(refusal_of([&] {
+            tessera::detail::back_end<tessera::detail::gather_vectors_tag, tessera::host_exec>::backward(exec, groups, 3, from, to);
+          }) == "gather_vectors_backward: no such row (position 1, index " + std::to_string(rows) + ", rows " + std::to_string(rows) + ")");
     CHECK(sums == floats(static_cast<std::size_t>(2 * rows), 7.0F));
   }
 }

@@ -46,7 +46,8 @@ void deduplicate_like_host(rows_on_device<Exec> const& harness, model const& con
   CHECK(made.view().distinct.room == values_in(expected.distinct));
   CHECK(get_inverse(harness, tessera::deduplicate(exec, without_room(there.view()), keys_per_group)) == expected);
   CHECK(get_inverse(harness, tessera::deduplicate(exec, there.view(), keys_per_group, {.most_values = batch.room()})) == expected);
-  auto const colliding = tessera::detail::deduplicate_impl<Exec>::template run<constant_share>(exec, there.view(), keys_per_group, {});
+  auto const colliding = tessera::detail::back_end<tessera::detail::deduplicate_tag, Exec>::template run<constant_share>(
+      exec, there.view(), keys_per_group, {});
   CHECK(get_inverse(harness, colliding) == expected);
   CHECK(equal(harness.get(tessera::expand(exec, made.view())).view(), batch.view()));
 }

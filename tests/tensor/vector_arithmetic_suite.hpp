@@ -38,8 +38,12 @@ struct arithmetic {
       call(harness.exec(), in.jagged(), with.jagged(), out.jagged());
     return out.values();
   }
-  nested sum(nested const& rows, nested const& other, bool dense) { return run(tessera::add_vectors, rows, other, dense); }
-  nested product(nested const& rows, nested const& other, bool dense) { return run(tessera::multiply_vectors, rows, other, dense); }
+  nested sum(nested const& rows, nested const& other, bool dense) {
+    return run([](auto const&... arguments) { tessera::add_vectors(arguments...); }, rows, other, dense);
+  }
+  nested product(nested const& rows, nested const& other, bool dense) {
+    return run([](auto const&... arguments) { tessera::multiply_vectors(arguments...); }, rows, other, dense);
+  }
   /// By the rows, and by the other.
   std::pair<nested, nested> product_backward(nested const& rows, nested const& other, nested const& gradient, bool dense) {
     auto in = harness.place(rows, dim), with = harness.place(other, dim), from = harness.place(gradient, dim);

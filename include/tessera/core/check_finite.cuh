@@ -29,7 +29,7 @@ struct find_not_finite {  // unproven
 
 // Nobody could say later what the caller calls the values, nor what the value was: so the host waits here.
 template <device_execution Exec>
-struct check_finite_impl<Exec> {
+struct back_end<check_finite_tag, Exec> {
   template <class T, class Refuse>
   static void run(Exec const& exec, vector_view<T> values, Refuse const& refuse) {
     if (auto const i = first_not_finite<T>(exec, {values.data(), 1, values.size()}); i >= 0) refuse(read_one(exec, values.data() + i), i);

@@ -39,13 +39,10 @@ TESSERA_HOST_DEVICE constexpr bool is_finite(T value) noexcept;
 
 namespace detail {
 
-template <class Exec>
-struct check_finite_impl {
-  static_assert(dependent_false<Exec>, "check_finite: no back end for this execution; for CUDA include <tessera/core/check_finite.cuh>");
-};
+struct check_finite_tag {};
 
 template <>
-struct check_finite_impl<host_exec> {
+struct back_end<check_finite_tag, host_exec> {
   static constexpr std::int64_t values_per_piece = 1 << 14;
 
   // Call refuse(value, …) for the first that is not finite, which throws.
@@ -90,7 +87,7 @@ double not_finite_value(T value) noexcept {
 template <execution Exec, class T>
   requires(float_element<std::remove_const_t<T>> || std::same_as<std::remove_const_t<T>, double>)
 void check_finite(Exec const& exec, std::string_view what, vector_view<T> values) {
-  detail::check_finite_impl<Exec>::run(exec, values, [&](T value, std::int64_t i) {
+  detail::back_end<detail::check_finite_tag, Exec>::run(exec, values, [&](T value, std::int64_t i) {
     throw error(errc::invalid_argument, detail::not_finite_sentence(what), {{"index", i}, {"value", detail::not_finite_value(value)}});
   });
 }
@@ -98,7 +95,7 @@ void check_finite(Exec const& exec, std::string_view what, vector_view<T> values
 template <execution Exec, class T>
   requires(float_element<std::remove_const_t<T>> || std::same_as<std::remove_const_t<T>, double>)
 void check_finite(Exec const& exec, std::string_view what, matrix_view<T> values) {
-  detail::check_finite_impl<Exec>::run(exec, values, [&](T value, std::int64_t r, std::int64_t c) {
+  detail::back_end<detail::check_finite_tag, Exec>::run(exec, values, [&](T value, std::int64_t r, std::int64_t c) {
     throw error(errc::invalid_argument, detail::not_finite_sentence(what),
                 {{"row", r}, {"column", c}, {"value", detail::not_finite_value(value)}});
   });

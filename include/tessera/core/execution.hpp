@@ -30,6 +30,17 @@ struct device_execution_tag : execution_tag {};
 template <class E>
 concept device_execution = execution<E> && std::derived_from<typename E::execution_concept, device_execution_tag>;
 
+namespace detail {
+
+/// What a primitive does on an execution: a specialisation each. The one place that says what is missing; `Primitive` is a tag named like it.
+template <class Primitive, class Exec>
+struct back_end {
+  static_assert(dependent_false<Primitive, Exec>,
+                "no back end of this primitive or table for this execution; for CUDA include the .cuh that stands beside its .hpp");
+};
+
+}  // namespace detail
+
 /// Runs on the host, on the caller's threads, with workspace from the caller's memory. Results do not depend on how many threads there
 /// are. Five words, cheap to copy; the team and the memory outlive it.
 class host_exec {

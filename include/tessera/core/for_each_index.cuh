@@ -14,7 +14,7 @@ namespace detail {
 
 // A thread takes index after index, whatever the grain: neighbours read and write neighbours. `f` is copied to the device.
 template <device_execution Exec>
-struct for_each_index_impl<Exec> {
+struct back_end<for_each_index_tag, Exec> {
   template <class F>
   static void run(Exec const& exec, std::int64_t n, std::int64_t, F const& f) {
     launch_for_each(exec, n, f);

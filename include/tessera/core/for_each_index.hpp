@@ -17,14 +17,10 @@ void for_each_index(Exec const& exec, std::int64_t n, std::int64_t grain, F cons
 
 namespace detail {
 
-template <class Exec>
-struct for_each_index_impl {
-  static_assert(dependent_false<Exec>,
-                "for_each_index: no back end for this execution; for CUDA include <tessera/core/for_each_index.cuh>");
-};
+struct for_each_index_tag {};
 
 template <>
-struct for_each_index_impl<host_exec> {
+struct back_end<for_each_index_tag, host_exec> {
   template <class F>
   static void run(host_exec const& exec, std::int64_t n, std::int64_t grain, F const& f) {
     for_each_piece(exec, n, grain, [&](std::int64_t first, std::int64_t last) {
@@ -39,7 +35,7 @@ template <execution Exec, class F>
 void for_each_index(Exec const& exec, std::int64_t n, std::int64_t grain, F const& f) {
   if (n < 0 || grain < 1)
     throw error(errc::invalid_argument, "for_each_index: n indices by grains of 1 or more", {{"n", n}, {"grain", grain}});
-  detail::for_each_index_impl<Exec>::run(exec, n, grain, f);
+  detail::back_end<detail::for_each_index_tag, Exec>::run(exec, n, grain, f);
 }
 
 }  // namespace TESSERA_ABI

@@ -42,7 +42,7 @@ struct radix_sort_between<cuda_exec> {  // unproven
 #endif
 
 template <device_execution Exec>
-struct radix_sort_impl<Exec> {
+struct back_end<radix_sort_tag, Exec> {
   template <class Key, class Value>
   static void run(Exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits bits) {
     auto const n = keys.size();

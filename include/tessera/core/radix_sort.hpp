@@ -141,13 +141,10 @@ radix_bits radix_bits_of(char const* call, radix_bits range) {
   return bits;
 }
 
-template <class Exec>
-struct radix_sort_impl {
-  static_assert(dependent_false<Exec>, "radix_sort_pairs: no back end for this execution; for CUDA include <tessera/core/radix_sort.cuh>");
-};
+struct radix_sort_tag {};
 
 template <>
-struct radix_sort_impl<host_exec> {
+struct back_end<radix_sort_tag, host_exec> {
   template <class Key, class Value>
   static void run(host_exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits range) {
     buffer<Key> key_scratch(exec, keys.size());
@@ -164,7 +161,7 @@ void radix_sort_pairs(Exec const& exec, vector_view<Key> keys, vector_view<Value
   static_assert(std::is_trivially_copyable_v<Value>, "radix_sort_pairs: values are plain data");
   if (keys.size() != values.size())
     throw error(errc::shape_mismatch, "radix_sort_pairs: one value a key", {{"keys", keys.size()}, {"values", values.size()}});
-  detail::radix_sort_impl<Exec>::run(exec, keys, values, detail::radix_bits_of<Key>("radix_sort_pairs", range));
+  detail::back_end<detail::radix_sort_tag, Exec>::run(exec, keys, values, detail::radix_bits_of<Key>("radix_sort_pairs", range));
 }
 
 }  // namespace TESSERA_ABI

@@ -29,7 +29,7 @@ template <device_execution Exec, class T>
 void count_runs(Exec const& exec, vector_view<T const> values, vector_view<std::int64_t> before) {
   buffer<std::uint8_t, Exec> begins(exec, values.size() + 1);
   launch_for_each(exec, begins.size(), mark_run_begins<T>{values.data(), values.size(), begins.data()});
-  exclusive_scan_impl<Exec>::run(exec, vector_view<std::uint8_t const>{begins.data(), begins.size()}, before, std::int64_t{0});
+  back_end<exclusive_scan_tag, Exec>::run(exec, vector_view<std::uint8_t const>{begins.data(), begins.size()}, before, std::int64_t{0});
 }
 
 template <class T>
@@ -54,7 +54,7 @@ struct write_encoded_runs {  // unproven
 };
 
 template <device_execution Exec>
-struct run_length_encode_impl<Exec> {
+struct back_end<run_length_encode_tag, Exec> {
   template <class T>
   static void run(Exec const& exec, vector_view<T const> values, vector_view<T> runs, vector_view<std::int64_t> offsets,
                   vector_view<std::int64_t> count) {

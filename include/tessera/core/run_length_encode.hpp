@@ -36,14 +36,10 @@ TESSERA_HOST_DEVICE constexpr bool begins_run(T const* values, std::int64_t i) n
   return i == 0 || values[i] != values[i - 1];
 }
 
-template <class Exec>
-struct run_length_encode_impl {
-  static_assert(dependent_false<Exec>,
-                "run_length_encode: no back end for this execution; for CUDA include <tessera/core/run_length_encode.cuh>");
-};
+struct run_length_encode_tag {};
 
 template <>
-struct run_length_encode_impl<host_exec> {
+struct back_end<run_length_encode_tag, host_exec> {
   template <class T>
   static void run(host_exec const& exec, vector_view<T const> values, vector_view<T> runs, vector_view<std::int64_t> offsets,
                   vector_view<std::int64_t> count) {
@@ -74,8 +70,8 @@ void run_length_encode(Exec const& exec, vector_view<T> values, vector_view<std:
     throw error(errc::shape_mismatch, "run_length_encode: room for as many runs as values, and one offset more",
                 {{"values", values.size()}, {"runs", runs.size()}, {"offsets", offsets.size()}});
   detail::check_count("run_length_encode", count);
-  detail::run_length_encode_impl<Exec>::run(exec, vector_view<std::remove_const_t<T> const>{values.data(), values.size()}, runs, offsets,
-                                            count);
+  detail::back_end<detail::run_length_encode_tag, Exec>::run(exec, vector_view<std::remove_const_t<T> const>{values.data(), values.size()},
+                                                             runs, offsets, count);
 }
 
 }  // namespace TESSERA_ABI

@@ -33,7 +33,7 @@ struct converted {
 
 // The sum of all stays on the device: who needs it scans one element more. Sums of floats may differ in their last bits from run to run.
 template <>
-struct exclusive_scan_impl<cuda_exec> {  // unproven
+struct back_end<exclusive_scan_tag, cuda_exec> {  // unproven
   template <class T, class Sum>
   static void run(cuda_exec const& exec, vector_view<T const> in, vector_view<Sum> out, Sum initial) {
     if (in.empty()) return;
@@ -72,12 +72,12 @@ struct check_lengths {  // unproven
 
 // Wrong lengths are known when the execution synchronises; offsets are of no use then.
 template <device_execution Exec>
-struct lengths_to_offsets_impl<Exec> {
+struct back_end<lengths_to_offsets_tag, Exec> {
   template <class T, class Offset>
   static void run(Exec const& exec, vector_view<T const> lengths, vector_view<Offset> offsets) {
     auto const rows = lengths.size();
     if (rows == 0) return exec.fill(offsets.data(), 0, sizeof(Offset));
-    exclusive_scan_impl<Exec>::run(exec, lengths, offsets.slice(0, rows), Offset{});
+    back_end<exclusive_scan_tag, Exec>::run(exec, lengths, offsets.slice(0, rows), Offset{});
     // Of one call, the negative lengths come first, as a sum past them means nothing.
     check_lengths<T, Offset> check{lengths.data(), offsets.data(), rows, exec.faults(negative_length), exec.faults(sum_past_offset)};
     launch_for_each(exec, rows, check);

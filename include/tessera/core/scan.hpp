@@ -28,15 +28,12 @@ void lengths_to_offsets(Exec const& exec, vector_view<T> lengths, vector_view<Of
 
 namespace detail {
 
-template <class Exec>
-struct exclusive_scan_impl {
-  static_assert(dependent_false<Exec>, "exclusive_scan: no back end for this execution; for CUDA include <tessera/core/scan.cuh>");
-};
+struct exclusive_scan_tag {};
 
 inline constexpr std::int64_t scan_piece = 1 << 15;
 
 template <>
-struct exclusive_scan_impl<host_exec> {
+struct back_end<exclusive_scan_tag, host_exec> {
   template <class T, class Sum>
   static Sum run(host_exec const& exec, vector_view<T const> in, vector_view<Sum> out, Sum initial) {
     auto const pieces = divide_up(in.size(), scan_piece);
@@ -63,13 +60,10 @@ struct exclusive_scan_impl<host_exec> {
   }
 };
 
-template <class Exec>
-struct lengths_to_offsets_impl {
-  static_assert(dependent_false<Exec>, "lengths_to_offsets: no back end for this execution; for CUDA include <tessera/core/scan.cuh>");
-};
+struct lengths_to_offsets_tag {};
 
 template <>
-struct lengths_to_offsets_impl<host_exec> {
+struct back_end<lengths_to_offsets_tag, host_exec> {
   template <class T, class Offset>
   static void run(host_exec const& exec, vector_view<T const> lengths, vector_view<Offset> offsets) {
     auto left = static_cast<std::int64_t>(std::numeric_limits<Offset>::max());
@@ -81,7 +75,7 @@ struct lengths_to_offsets_impl<host_exec> {
                     {{"row", i}, {"length", length}, {"largest offset", std::numeric_limits<Offset>::max()}});
       left -= length;
     }
-    offsets[lengths.size()] = exclusive_scan_impl<host_exec>::run(exec, lengths, offsets.slice(0, lengths.size()), Offset{});
+    offsets[lengths.size()] = back_end<exclusive_scan_tag, host_exec>::run(exec, lengths, offsets.slice(0, lengths.size()), Offset{});
   }
 };
 
@@ -91,7 +85,7 @@ template <execution Exec, class T, class Sum>
 auto exclusive_scan(Exec const& exec, vector_view<T> in, vector_view<Sum> out, std::type_identity_t<Sum> initial) {
   if (in.size() != out.size())
     throw error(errc::shape_mismatch, "exclusive_scan: output and input differ in size", {{"input", in.size()}, {"output", out.size()}});
-  return detail::exclusive_scan_impl<Exec>::run(exec, vector_view<T const>{in.data(), in.size()}, out, initial);
+  return detail::back_end<detail::exclusive_scan_tag, Exec>::run(exec, vector_view<T const>{in.data(), in.size()}, out, initial);
 }
 
 template <execution Exec, class T, class Offset>
@@ -99,7 +93,7 @@ void lengths_to_offsets(Exec const& exec, vector_view<T> lengths, vector_view<Of
   if (offsets.size() != lengths.size() + 1)
     throw error(errc::shape_mismatch, "lengths_to_offsets: one offset more than lengths",
                 {{"lengths", lengths.size()}, {"offsets", offsets.size()}});
-  detail::lengths_to_offsets_impl<Exec>::run(exec, vector_view<T const>{lengths.data(), lengths.size()}, offsets);
+  detail::back_end<detail::lengths_to_offsets_tag, Exec>::run(exec, vector_view<T const>{lengths.data(), lengths.size()}, offsets);
 }
 
 }  // namespace TESSERA_ABI

@@ -127,7 +127,7 @@ struct check_segment_offsets {  // unproven
 };
 
 template <device_execution Exec>
-struct segmented_reduce_impl<Exec> {
+struct back_end<segmented_reduce_tag, Exec> {
   template <class T, class Offset, class Result, class Op>
   static void run(Exec const& exec, T const* values, vector_view<Offset const> offsets, vector_view<Result> out, Result initial, Op op) {
     if (out.empty()) return;

@@ -43,16 +43,12 @@ TESSERA_HOST_DEVICE constexpr Result reduce_segment(T const* values, Offset firs
   return result;
 }
 
-template <class Exec>
-struct segmented_reduce_impl {
-  static_assert(dependent_false<Exec>,
-                "segmented_reduce: no back end for this execution; for CUDA include <tessera/core/segmented_reduce.cuh>");
-};
+struct segmented_reduce_tag {};
 
 inline constexpr std::int64_t segments_per_piece = 1024;
 
 template <>
-struct segmented_reduce_impl<host_exec> {
+struct back_end<segmented_reduce_tag, host_exec> {
   template <class T, class Offset, class Result, class Op>
   static void run(host_exec const& exec, T const* values, vector_view<Offset const> offsets, vector_view<Result> out, Result initial,
                   Op op) {
@@ -76,7 +72,8 @@ void segmented_reduce(Exec const& exec, T const* values, vector_view<Offset> off
   if (offsets.size() != out.size() + 1)
     throw error(errc::shape_mismatch, "segmented_reduce: one offset more than segments",
                 {{"offsets", offsets.size()}, {"segments", out.size()}});
-  detail::segmented_reduce_impl<Exec>::run(exec, values, vector_view<Offset const>{offsets.data(), offsets.size()}, out, initial, op);
+  detail::back_end<detail::segmented_reduce_tag, Exec>::run(exec, values, vector_view<Offset const>{offsets.data(), offsets.size()}, out,
+                                                            initial, op);
 }
 
 }  // namespace TESSERA_ABI

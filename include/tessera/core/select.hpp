@@ -68,13 +68,10 @@ std::int64_t compact(host_exec const& exec, std::int64_t n, Keep const& keep, Pu
   return sum;
 }
 
-template <class Exec>
-struct select_flagged_impl {
-  static_assert(dependent_false<Exec>, "select_flagged: no back end for this execution; for CUDA include <tessera/core/select.cuh>");
-};
+struct select_flagged_tag {};
 
 template <>
-struct select_flagged_impl<host_exec> {
+struct back_end<select_flagged_tag, host_exec> {
   template <class T, class Flag>
   static void run(host_exec const& exec, vector_view<T const> values, vector_view<Flag const> flags, vector_view<T> out,
                   vector_view<std::int64_t> count) {
@@ -101,8 +98,9 @@ void select_flagged(Exec const& exec, vector_view<T> values, vector_view<Flag> f
                 {{"values", values.size()}, {"flags", flags.size()}, {"out", out.size()}});
   detail::check_count("select_flagged", count);
   using value = std::remove_const_t<T>;
-  detail::select_flagged_impl<Exec>::run(exec, vector_view<value const>{values.data(), values.size()},
-                                         vector_view<std::remove_const_t<Flag> const>{flags.data(), flags.size()}, out, count);
+  detail::back_end<detail::select_flagged_tag, Exec>::run(exec, vector_view<value const>{values.data(), values.size()},
+                                                          vector_view<std::remove_const_t<Flag> const>{flags.data(), flags.size()}, out,
+                                                          count);
 }
 
 }  // namespace TESSERA_ABI

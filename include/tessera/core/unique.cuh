@@ -67,7 +67,7 @@ struct check_unique_keys {  // unproven
 
 // Sorts the keys with their positions, of 4 bytes where they suffice; the count stays on the device.
 template <device_execution Exec>
-struct unique_impl<Exec> {
+struct back_end<unique_tag, Exec> {
   template <class Key>
   static void run(Exec const& exec, vector_view<Key const> keys, vector_view<Key> distinct, vector_view<std::int64_t> inverse,
                   vector_view<std::int64_t> count, radix_bits range) {
@@ -91,8 +91,8 @@ struct unique_impl<Exec> {
     buffer<Key, Exec> copies(exec, n), other_copies(exec, n);
     buffer<Position, Exec> positions(exec, n), other_positions(exec, n);
     launch_for_each(exec, n, copy_unique_keys<Key, Position>{keys.data(), copies.data(), positions.data()});
-    auto const [sorted, from] =
-        radix_sort_impl<Exec>::run_between(exec, copies.view(), positions.view(), other_copies.view(), other_positions.view(), bits);
+    auto const [sorted, from] = back_end<radix_sort_tag, Exec>::run_between(exec, copies.view(), positions.view(), other_copies.view(),
+                                                                            other_positions.view(), bits);
     buffer<std::int64_t, Exec> before(exec, n + 1);
     count_runs(exec, vector_view<Key const>{sorted, n}, before.view());
     launch_for_each(exec, n,

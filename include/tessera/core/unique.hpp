@@ -40,13 +40,10 @@ void unique(Exec const& exec, vector_view<Key> keys, vector_view<std::remove_con
 
 namespace detail {
 
-template <class Exec>
-struct unique_impl {
-  static_assert(dependent_false<Exec>, "unique: no back end for this execution; for CUDA include <tessera/core/unique.cuh>");
-};
+struct unique_tag {};
 
 template <>
-struct unique_impl<host_exec> {
+struct back_end<unique_tag, host_exec> {
   template <class Key>
   static void run(host_exec const& exec, vector_view<Key const> keys, vector_view<Key> distinct, vector_view<std::int64_t> inverse,
                   vector_view<std::int64_t> count, radix_bits range) {
@@ -193,8 +190,8 @@ void unique(Exec const& exec, vector_view<Key> keys, vector_view<std::remove_con
     throw error(errc::shape_mismatch, "unique: outputs need room for every key",
                 {{"keys", keys.size()}, {"distinct", distinct.size()}, {"inverse", inverse.size()}});
   detail::check_count("unique", count);
-  detail::unique_impl<Exec>::run(exec, vector_view<std::remove_const_t<Key> const>{keys.data(), keys.size()}, distinct, inverse, count,
-                                 detail::radix_bits_of<Key>("unique", range));
+  detail::back_end<detail::unique_tag, Exec>::run(exec, vector_view<std::remove_const_t<Key> const>{keys.data(), keys.size()}, distinct,
+                                                  inverse, count, detail::radix_bits_of<Key>("unique", range));
 }
 
 }  // namespace TESSERA_ABI

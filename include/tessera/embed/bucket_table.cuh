@@ -71,7 +71,7 @@ struct locates_in_one {
 };
 
 template <device_execution Exec>
-struct bucket_table_impl<Exec> : locates_in_one<bucket_table_impl<Exec>> {
+struct back_end<bucket_table_tag, Exec> : locates_in_one<back_end<bucket_table_tag, Exec>> {
   template <bool Insert, class Store>
   static void locate_values(Exec const& exec, vector_view<Store> tables, std::vector<std::int64_t> const& table_of, std::int64_t const* ids,
                             std::int64_t const* begins, vector_view<std::int64_t> slots, vector_view<row_status> statuses) {
@@ -126,8 +126,8 @@ struct bucket_table_impl<Exec> : locates_in_one<bucket_table_impl<Exec>> {
     for (bool const by_use : {false, true}) {
       launch_for_each(exec, n, leaving_keys<rows_type>{rows, by_use, sorted.first, sorted.second});
       bool const here = sorted.first == keys.data();
-      sorted = radix_sort_impl<Exec>::run_between(exec, (here ? keys : other_keys).view(), (here ? slots : other_slots).view(),
-                                                  (here ? other_keys : keys).view(), (here ? other_slots : slots).view(), {0, 64});
+      sorted = back_end<radix_sort_tag, Exec>::run_between(exec, (here ? keys : other_keys).view(), (here ? slots : other_slots).view(),
+                                                           (here ? other_keys : keys).view(), (here ? other_slots : slots).view(), {0, 64});
     }
     launch_for_each(exec, std::min(most, n), leave_first<rows_type>{rows, sorted.first, sorted.second, count.data()});
     keep_leaving(exec, table);
@@ -187,7 +187,7 @@ struct find_begins {  // unproven
 };
 
 template <device_execution Exec>
-struct locate_all_impl<Exec> {
+struct back_end<locate_all_tag, Exec> {
   template <bool Insert, class Store, class Feature>
   static void run(Exec const& exec, vector_view<Store> tables, vector_view<Feature const> features,
                   keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t, Exec>& slots) {

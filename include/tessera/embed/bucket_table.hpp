@@ -35,10 +35,7 @@ struct bucket_counts {
 
 namespace detail {
 
-template <class Exec>
-struct bucket_table_impl {
-  static_assert(dependent_false<Exec>, "bucket_table: no back end for this execution; for CUDA include <tessera/embed/bucket_table.cuh>");
-};
+struct bucket_table_tag {};
 
 /// Eviction policies that a device has.
 template <class Eviction>
@@ -70,7 +67,7 @@ class bucket_table {
   using execution_type = Exec;
   using eviction_policy = Eviction;
   using rows_type = bucket_rows<Element, Eviction>;
-  using back_end = detail::bucket_table_impl<Exec>;
+  using back_end = detail::back_end<detail::bucket_table_tag, Exec>;
   static constexpr bool slots_are_ids = false;
 
   /// Makes room, with state for this optimizer. @throws tessera::error invalid_argument, out_of_memory.
@@ -115,7 +112,7 @@ class bucket_table {
   void set_steps(step_count steps) noexcept { steps_ = steps; }
 
   /// How many ids have rows. Counts them and waits, behind the last call that changed the table, as do the next two.
-  std::int64_t rows() const { return detail::bucket_table_impl<Exec>::count_rows(last_, device_rows()); }
+  std::int64_t rows() const { return detail::back_end<detail::bucket_table_tag, Exec>::count_rows(last_, device_rows()); }
   bucket_counts counts() const {
     auto const sums = detail::added_counts(last_, counts_);
     return {sums[0], sums[1], sums[2]};
@@ -163,7 +160,7 @@ class bucket_table {
   /// Takes the rows of these ids away, in flight or not; an id without a row is passed over.
   void erase(Exec const& exec, vector_view<std::int64_t const> ids) {
     last_ = exec;
-    detail::bucket_table_impl<Exec>::erase(exec, device_rows(), ids);
+    detail::back_end<detail::bucket_table_tag, Exec>::erase(exec, device_rows(), ids);
   }
   /// Takes all rows away.
   void clear(Exec const& exec) {
@@ -175,7 +172,7 @@ class bucket_table {
   /// Lets up to `most` rows of all buckets leave, in the order of the policy, as far as they may; returns how many did. Waits. Workspace: 32
   /// bytes a slot.
   std::int64_t evict(Exec const& exec, std::int64_t most) requires(Eviction::evicts) {
-    return detail::bucket_table_impl<Exec>::evict(exec, *this, most);
+    return detail::back_end<detail::bucket_table_tag, Exec>::evict(exec, *this, most);
   }
 
   /// Whether the rows that are evicted from now on are kept for the caller until `clear_evicted`; at first they are not. Each call that may
@@ -203,7 +200,7 @@ class bucket_table {
   }
 
  private:
-  friend struct detail::bucket_table_impl<Exec>;
+  friend struct detail::back_end<detail::bucket_table_tag, Exec>;
   static constexpr std::int64_t count_words = detail::count_words;
 
   // `evicted_rows` on a device.

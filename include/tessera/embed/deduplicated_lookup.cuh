@@ -15,7 +15,7 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 template <device_execution Exec>
-struct deduplicated_lookup_impl<Exec> {
+struct back_end<deduplicated_lookup_tag, Exec> {
   static void check(Exec const&, inverse_keyed_jagged_view<std::int64_t const>) {}  // kernels look at the inverses
 };
 

@@ -70,14 +70,10 @@ void deduplicated_lookup(Exec const& exec, Tables const& tables, vector_view<poo
 namespace detail {
 
 /// What a lookup of an IKJT does otherwise on a device: all else is of primitives that are there.
-template <class Exec>
-struct deduplicated_lookup_impl {
-  static_assert(dependent_false<Exec>,
-                "deduplicated_lookup: no back end for this execution; for CUDA include <tessera/embed/deduplicated_lookup.cuh>");
-};
+struct deduplicated_lookup_tag {};
 
 template <>
-struct deduplicated_lookup_impl<host_exec> {
+struct back_end<deduplicated_lookup_tag, host_exec> {
   // That inverses name rows.
   static void check(host_exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch) {
     for_each_piece_of(
@@ -112,7 +108,7 @@ void look_up_distinct(Exec const& exec, vector_view<pooled_feature const> featur
       throw error(errc::shape_mismatch, "deduplicated_lookup: a row a sample",
                   {{"feature", key}, {"rows", out[key].rows()}, {"samples", batch.samples}});
   if (batch.groups.empty()) return look_up(out);
-  deduplicated_lookup_impl<Exec>::check(exec, batch);
+  back_end<deduplicated_lookup_tag, Exec>::check(exec, batch);
   shared_bags<Exec> const shared(exec, batch, features, [&](std::int64_t key) { return out[key].columns(); });
   call_list<matrix_view<float>, Exec> to(exec, batch.keys());
   for (std::int64_t key = 0; key < batch.keys(); ++key) to[key] = out[key];

@@ -30,7 +30,7 @@ struct subtract_number {  // unproven
 };
 
 template <device_execution Exec>
-struct expanded_saved_impl<Exec> {
+struct back_end<expanded_saved_tag, Exec> {
   static std::int64_t first_value(Exec const& exec, keyed_jagged_view<std::int64_t const> batch) {
     return batch.rows() == 0 ? 0 : read_one(exec, batch.flat().offsets);
   }
@@ -43,7 +43,7 @@ struct expanded_saved_impl<Exec> {
 };
 
 template <device_execution Exec>
-struct deduplicated_backward_impl<Exec> {
+struct back_end<deduplicated_backward_tag, Exec> {
   template <class... Arguments>
   static void expand_argmax(Arguments const&...) {}  // no lookup on a device pools by maximum
 };

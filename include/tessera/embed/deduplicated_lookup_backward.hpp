@@ -62,12 +62,7 @@ void deduplicated_lookup_gradients(Exec const& exec, Tables const& tables, vecto
 
 namespace detail {
 
-template <class Exec>
-struct deduplicated_backward_impl {
-  static_assert(dependent_false<Exec>,
-                "deduplicated_lookup_backward: no back end for this execution; for CUDA include "
-                "<tessera/embed/deduplicated_lookup_backward.cuh>");
-};
+struct deduplicated_backward_tag {};
 
 /// Of bags that pool by maximum: whose each column is, for every sample. @pre inverses name rows.
 template <class Feature, class DimOf>
@@ -89,7 +84,7 @@ void expand_argmax(host_exec const& exec, vector_view<Feature const> features, i
 }
 
 template <>
-struct deduplicated_backward_impl<host_exec> {
+struct back_end<deduplicated_backward_tag, host_exec> {
   static void expand_argmax(host_exec const& exec, vector_view<pooled_feature const> features, deduplicated_saved const& saved,
                             vector_view<matrix_view<float const> const> gradients, lookup_saved& expanded) {
     auto const dim_of = [&](std::int64_t key) { return gradients[key].columns(); };
@@ -125,7 +120,7 @@ void with_shared_gradients(Exec const& exec, char const* call, Tables const& tab
   check_shared_gradients(call, vector_view<element_in<Tables const> const>(tables), features, saved, gradients);
   if (options.sums == shared_gradients::expanded) {
     auto expanded = expanded_saved<Exec>::of(exec, tables, batch, saved.lookup);
-    deduplicated_backward_impl<Exec>::expand_argmax(exec, features, saved, gradients, expanded.get());
+    back_end<deduplicated_backward_tag, Exec>::expand_argmax(exec, features, saved, gradients, expanded.get());
     return f(std::as_const(expanded.get()), gradients);
   }
   shared_bags<Exec> const shared(exec, batch, features, [&](std::int64_t key) { return gradients[key].columns(); });

@@ -63,7 +63,7 @@ struct find_in_dense {  // unproven
 };
 
 template <device_execution Exec>
-struct dense_table_impl<Exec> {
+struct back_end<dense_table_tag, Exec> {
   template <class Element>
   static void initialise(Exec const& exec, dense_rows<Element> const& rows, row_state_layout layout) {
     auto const count = rows.options().rows, blocks = divide_up(rows.dim(), 4);

@@ -44,13 +44,10 @@ struct dense_rows {
 
 namespace detail {
 
-template <class Exec>
-struct dense_table_impl {
-  static_assert(dependent_false<Exec>, "dense_table: no back end for this execution; for CUDA include <tessera/embed/dense_table.cuh>");
-};
+struct dense_table_tag {};
 
 template <>
-struct dense_table_impl<host_exec> {
+struct back_end<dense_table_tag, host_exec> {
   template <class Element>
   static void initialise(host_exec const& exec, dense_rows<Element> const& rows, row_state_layout layout) {
     for_each_piece(exec, rows.options().rows, rows_per_init_piece, [&](std::int64_t first, std::int64_t last) {
@@ -128,11 +125,11 @@ class rows_by_id {
   void locate(Exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
               vector_view<row_status> statuses = {}) const {
     check_locate_shapes(Memory::locate, ids.size(), slots.size(), statuses.size());
-    dense_table_impl<Exec>::find(exec, device_rows(), ids, slots, statuses);
+    back_end<dense_table_tag, Exec>::find(exec, device_rows(), ids, slots, statuses);
   }
   void find(Exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const {
     check_locate_shapes(Memory::find, ids.size(), slots.size(), 0);
-    dense_table_impl<Exec>::find(exec, device_rows(), ids, slots, {});
+    back_end<dense_table_tag, Exec>::find(exec, device_rows(), ids, slots, {});
   }
 
   /// For kernels: the rows and states are to be written, whoever holds the table.
@@ -191,7 +188,7 @@ class dense_table : public detail::rows_by_id<Element, Exec, detail::owned_memor
   dense_table(Exec const& exec, table_options const& options, Optimizer const& optimizer) : base(options, optimizer) {
     this->memory_.weights.resize(exec, options.rows * row_scale<Element>::extent(options.dim));
     this->memory_.states.resize(exec, options.rows * this->layout_.width(options.dim));
-    detail::dense_table_impl<Exec>::initialise(exec, this->device_rows(), this->layout_);
+    detail::back_end<detail::dense_table_tag, Exec>::initialise(exec, this->device_rows(), this->layout_);
   }
 };
 static_assert(row_store<dense_table<>> && row_store<dense_table<float16>> && row_store<dense_table<scaled_int8>>);

@@ -24,15 +24,10 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 // What differs where the host does not see offsets.
-template <class Exec>
-struct expanded_saved_impl {
-  static_assert(
-      dependent_false<Exec>,
-      "a backward of expanded rows: no back end for this execution; for CUDA include <tessera/embed/deduplicated_lookup_backward.cuh>");
-};
+struct expanded_saved_tag {};
 
 template <>
-struct expanded_saved_impl<host_exec> {
+struct back_end<expanded_saved_tag, host_exec> {
   static std::int64_t first_value(host_exec const&, keyed_jagged_view<std::int64_t const> batch) { return detail::first_value(batch); }
   static void copy(host_exec const& exec, vector_view<std::int64_t const> from, std::int64_t* to) {
     for_each_piece(exec, from.size(), 1 << 14,
@@ -51,7 +46,7 @@ template <class Exec>
 class slot_rows {
  public:
   slot_rows(Exec const& exec, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots)
-      : slot_rows(exec, batch, slots, expanded_saved_impl<Exec>::first_value(exec, batch)) {}
+      : slot_rows(exec, batch, slots, back_end<expanded_saved_tag, Exec>::first_value(exec, batch)) {}
   keyed_jagged_view<std::int64_t const> view() const noexcept { return view_; }
 
  private:
@@ -59,7 +54,7 @@ class slot_rows {
       : first_row_(exec, first_value == 0 ? 0 : batch.keys + 1), view_(batch.with_values(slots)) {
     if (first_value == 0) return;
     offsets_.resize(exec, batch.rows() + 1);
-    expanded_saved_impl<Exec>::subtract(exec, {batch.flat().offsets, batch.rows() + 1}, first_value, offsets_.data());
+    back_end<expanded_saved_tag, Exec>::subtract(exec, {batch.flat().offsets, batch.rows() + 1}, first_value, offsets_.data());
     for (std::int64_t key = 0; key <= batch.keys; ++key) first_row_[key] = batch.first_row[key] - batch.first_row[0];
     view_.offsets = offsets_.data();
     view_.first_row = first_row_.view().data();
@@ -94,7 +89,7 @@ class expanded_saved {
     auto const expanded = expand(exec, inverse_keyed_jagged_view<std::int64_t const>{rows.view(), batch.groups, batch.samples},
                                  result_room{.most_values = result.ids_.room()});
     result.saved_.slots.resize(exec, expanded.room());
-    expanded_saved_impl<Exec>::copy(exec, {expanded.view().values, expanded.room()}, result.saved_.slots.data());
+    back_end<expanded_saved_tag, Exec>::copy(exec, {expanded.view().values, expanded.room()}, result.saved_.slots.data());
     return result;
   }
 

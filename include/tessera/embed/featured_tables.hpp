@@ -201,7 +201,7 @@ class featured_tables {
                   {{"keys", batch.sparse.keys}, {"features", keys}});
     check_groups(call, batch.inverse_keyed());
     validate_batch(exec, batch.sparse);
-    if (!batch.groups.empty()) deduplicated_lookup_impl<host_exec>::check(exec, batch.inverse_keyed());
+    if (!batch.groups.empty()) back_end<deduplicated_lookup_tag, host_exec>::check(exec, batch.inverse_keyed());
     for (std::int64_t key = 0; key < keys; ++key)
       if (features_[static_cast<std::size_t>(key)].is_largest() && batch.sparse.weighted())
         throw error(errc::invalid_argument, std::string(call) + ": a maximum is of an unweighted batch", {{"feature", key}});

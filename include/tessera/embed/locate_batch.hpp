@@ -46,10 +46,7 @@ void locate_all(host_exec const& exec, Stores tables, vector_view<Feature const>
   }
 }
 
-template <class Exec>
-struct locate_all_impl {
-  static_assert(dependent_false<Exec>, "lookups: hashed tables have no back end here; for CUDA include <tessera/embed/bucket_table.cuh>");
-};
+struct locate_all_tag {};
 // Likewise, all keys at once.
 template <bool Insert, device_execution Exec, class Store, class Feature>
 void locate_all(Exec const& exec, vector_view<Store> tables, vector_view<Feature const> features,
@@ -57,7 +54,7 @@ void locate_all(Exec const& exec, vector_view<Store> tables, vector_view<Feature
   if constexpr (Insert)
     for (auto& table : tables)
       if constexpr (requires { table.begin_batch(); }) table.begin_batch();
-  locate_all_impl<Exec>::template run<Insert>(exec, tables, features, batch, slots);
+  back_end<locate_all_tag, Exec>::template run<Insert>(exec, tables, features, batch, slots);
 }
 
 /// What a forward does around its reading of rows: `read(slots)`. Fills `saved` only when nothing has thrown. @pre `saved` is clear: what a

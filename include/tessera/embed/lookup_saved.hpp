@@ -29,10 +29,9 @@ std::int64_t const* slots_in(keyed_jagged_view<std::int64_t const>, buffer<std::
 }
 
 /// What a prepared backward keeps: `row_order` on the host.
+struct row_order_tag {};
 template <class Exec>
-struct order_of {
-  static_assert(dependent_false<Exec>, "prepare_backward: no back end for this execution; for CUDA include <tessera/embed/row_order.cuh>");
-};
+struct order_of : back_end<row_order_tag, Exec> {};
 template <>
 struct order_of<host_exec> {
   using type = row_order;

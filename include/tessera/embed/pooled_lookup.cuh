@@ -113,7 +113,7 @@ struct pool_bags_kernel {  // unproven
 };
 
 template <device_execution Exec>
-struct pooled_lookup_impl<Exec> {
+struct back_end<pooled_lookup_tag, Exec> {
   template <class Store>
   static void run(Exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                   keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,

@@ -50,13 +50,10 @@ void pooled_lookup(Exec const& exec, Tables const& tables, vector_view<pooled_fe
 
 namespace detail {
 
-template <class Exec>
-struct pooled_lookup_impl {
-  static_assert(dependent_false<Exec>, "pooled_lookup: no back end for this execution; for CUDA include <tessera/embed/pooled_lookup.cuh>");
-};
+struct pooled_lookup_tag {};
 
 template <>
-struct pooled_lookup_impl<host_exec> {
+struct back_end<pooled_lookup_tag, host_exec> {
   template <class Store>
   static void run(host_exec const& exec, vector_view<Store const> stores, vector_view<pooled_feature const> features,
                   keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
@@ -99,7 +96,7 @@ void pooled_lookup(Exec const& exec, Tables& tables, vector_view<pooled_feature 
   saved.clear();
   detail::check_pooled_lookup(exec, held, features, batch, out, options);
   detail::training_lookup(exec, stores, features, batch, saved, [&](std::int64_t const* slots) {
-    detail::pooled_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options, &saved.argmax);
+    detail::back_end<detail::pooled_lookup_tag, Exec>::run(exec, held, features, batch, slots, out, options, &saved.argmax);
   });
 }
 
@@ -111,7 +108,7 @@ void pooled_lookup(Exec const& exec, Tables const& tables, vector_view<pooled_fe
   vector_view<store const> const stores(tables);
   detail::check_pooled_lookup(exec, stores, features, batch, out, options);
   detail::evaluation_lookup(exec, stores, features, batch, [&](std::int64_t const* slots) {
-    detail::pooled_lookup_impl<Exec>::run(exec, stores, features, batch, slots, out, options, nullptr);
+    detail::back_end<detail::pooled_lookup_tag, Exec>::run(exec, stores, features, batch, slots, out, options, nullptr);
   });
 }
 

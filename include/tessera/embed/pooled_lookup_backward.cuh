@@ -150,7 +150,7 @@ struct weight_gradient_kernel {  // unproven
 };
 
 template <device_execution Exec>
-struct pooled_lookup_backward_impl<Exec> {
+struct back_end<pooled_lookup_backward_tag, Exec> {
   template <class Store, class Optimizer>
   static void update(Exec const& exec, vector_view<Store> tables, vector_view<pooled_feature const> features,
                      basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,

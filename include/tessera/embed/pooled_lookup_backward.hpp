@@ -70,14 +70,10 @@ void pooled_lookup_weight_gradient(Exec const& exec, Tables const& tables, vecto
 
 namespace detail {
 
-template <class Exec>
-struct pooled_lookup_backward_impl {
-  static_assert(dependent_false<Exec>,
-                "pooled_lookup_backward: no back end for this execution; for CUDA include <tessera/embed/pooled_lookup_backward.cuh>");
-};
+struct pooled_lookup_backward_tag {};
 
 template <>
-struct pooled_lookup_backward_impl<host_exec> {
+struct back_end<pooled_lookup_backward_tag, host_exec> {
   template <class Store, class Optimizer>
   static void update(host_exec const& exec, vector_view<Store> tables, vector_view<pooled_feature const> features,
                      lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients,
@@ -190,7 +186,7 @@ void pooled_lookup_backward(Exec const& exec, Tables& tables, vector_view<pooled
   auto const each = detail::per_table(optimizers);
   detail::check_pooled_backward("pooled_lookup_backward", held, features, saved, gradients);
   detail::check_optimizers("pooled_lookup_backward", held, each);
-  detail::pooled_lookup_backward_impl<Exec>::update(exec, stores, features, saved, gradients, each);
+  detail::back_end<detail::pooled_lookup_backward_tag, Exec>::update(exec, stores, features, saved, gradients, each);
 }
 
 template <execution Exec, row_stores Tables>
@@ -201,7 +197,7 @@ void pooled_lookup_gradients(Exec const& exec, Tables const& tables, vector_view
   detail::expect_tables_of<Exec, store>();
   vector_view<store const> const held(tables);
   detail::check_pooled_backward("pooled_lookup_gradients", held, features, saved, gradients);
-  detail::pooled_lookup_backward_impl<Exec>::sum(exec, held, features, saved, gradients, out);
+  detail::back_end<detail::pooled_lookup_backward_tag, Exec>::sum(exec, held, features, saved, gradients, out);
 }
 
 template <execution Exec, row_stores Tables>
@@ -214,7 +210,7 @@ void pooled_lookup_weight_gradient(Exec const& exec, Tables const& tables, vecto
   detail::check_pooled_backward("pooled_lookup_weight_gradient", held, features, saved, gradients);
   if (saved.argmax.size() > 0)
     throw error(errc::invalid_argument, "pooled_lookup_weight_gradient: a maximum has no weights", {{"maxima", saved.argmax.size()}});
-  detail::pooled_lookup_backward_impl<Exec>::weight_gradient(exec, held, features, saved, gradients, out);
+  detail::back_end<detail::pooled_lookup_backward_tag, Exec>::weight_gradient(exec, held, features, saved, gradients, out);
 }
 
 }  // namespace TESSERA_ABI

@@ -34,10 +34,7 @@ void prepare_backward(host_exec const& exec, Tables const& tables, Features cons
 
 namespace detail {
 
-template <class Exec>
-struct sort_rows_impl {
-  static_assert(dependent_false<Exec>, "prepare_backward: no back end for this execution; for CUDA include <tessera/embed/row_order.cuh>");
-};
+struct sort_rows_tag {};
 
 /// Sorts the positions of a batch by the rows that their slots name.
 template <class Store, class Feature>
@@ -54,7 +51,7 @@ void sort_rows(host_exec const& exec, vector_view<Store const> tables, vector_vi
 }
 
 template <>
-struct sort_rows_impl<host_exec> {
+struct back_end<sort_rows_tag, host_exec> {
   template <class Store, class Feature>
   static void run(host_exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features, lookup_saved const& saved,
                   row_order& order) {
@@ -108,7 +105,7 @@ void prepare_backward(Exec const& exec, Tables const& tables, Features const& fe
   vector_view<detail::element_in<Features const> const> const of_keys(features);
   detail::check_saved<store>("prepare_backward", of_keys, saved);
   detail::check_lookup_call("prepare_backward", held, of_keys, saved.batch, saved.batch.keys);
-  detail::sort_rows_impl<Exec>::run(exec, held, of_keys, saved, saved.order);
+  detail::back_end<detail::sort_rows_tag, Exec>::run(exec, held, of_keys, saved, saved.order);
 }
 
 template <row_stores Tables, detail::container Features>

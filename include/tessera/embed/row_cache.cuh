@@ -89,7 +89,7 @@ struct write_line {  // unproven
 };
 
 template <device_execution Exec>
-struct row_cache_impl<Exec> : locates_in_one<row_cache_impl<Exec>> {
+struct back_end<row_cache_tag, Exec> : locates_in_one<back_end<row_cache_tag, Exec>> {
   template <bool Insert, class Store>
   static void locate_values(Exec const& exec, vector_view<Store> caches, std::vector<std::int64_t> const& table_of, std::int64_t const* ids,
                             std::int64_t const* begins, vector_view<std::int64_t> slots, vector_view<row_status> statuses) {

@@ -64,10 +64,7 @@ struct cache_counts {
 
 namespace detail {
 
-template <class Exec>
-struct row_cache_impl {
-  static_assert(dependent_false<Exec>, "row_cache: no back end for this execution; for CUDA include <tessera/embed/row_cache.cuh>");
-};
+struct row_cache_tag {};
 
 }  // namespace detail
 
@@ -88,7 +85,7 @@ class row_cache {
   using execution_type = typename Table::execution_type;
   using eviction_policy = Eviction;
   using rows_type = cached_rows<element, Eviction>;
-  using back_end = detail::row_cache_impl<execution_type>;
+  using back_end = detail::back_end<detail::row_cache_tag, execution_type>;
   static constexpr bool slots_are_ids = false;
   static_assert(device_execution<execution_type>, "row_cache: the table behind it is one that a device reads");
   static_assert(Eviction::evicts, "row_cache: lines are taken for other rows: evict_lru or evict_lfu");
@@ -185,7 +182,7 @@ class row_cache {
   }
 
  private:
-  friend struct detail::row_cache_impl<execution_type>;
+  friend struct detail::back_end<detail::row_cache_tag, execution_type>;
   static constexpr std::int64_t first_hits = detail::count_words, count_words = first_hits + rows_type::hit_words;
 
   Table* behind_;

@@ -129,7 +129,7 @@ struct apply_rows_kernel {  // unproven
 };
 
 template <device_execution Exec>
-struct update_rows_impl<Exec> {
+struct back_end<update_rows_tag, Exec> {
   template <class BoundOf>
   static void check_slots(char const*, basic_row_gradients<Exec> const&, std::int64_t, BoundOf const&) {}  // kernels look at the slots
 
@@ -241,7 +241,7 @@ struct merge_rows_kernel {  // unproven
 
 // Waits for the number of rows of the sum, and with it for faults.
 template <device_execution Exec>
-struct add_row_gradients_impl<Exec> {
+struct back_end<add_row_gradients_tag, Exec> {
   using gradients = basic_row_gradients<Exec>;
 
   static void run(Exec const& exec, gradients const& into, gradients const& more, gradients& sum) {
@@ -271,7 +271,7 @@ struct add_row_gradients_impl<Exec> {
     buffer<std::int64_t, Exec> new_before(exec, first_more.back() + 1), counts(exec, tables + 1);
     launch_for_each(exec, new_before.size(),
                     mark_new_rows{there.data(), first_there.data(), tables, new_before.data(), exec.faults(row_of_another_id)});
-    exclusive_scan_impl<Exec>::run(exec, vector_view<std::int64_t const>(new_before.view()), new_before.view(), std::int64_t{});
+    back_end<exclusive_scan_tag, Exec>::run(exec, vector_view<std::int64_t const>(new_before.view()), new_before.view(), std::int64_t{});
     launch_for_each(exec, tables + 1, copy_counts{first_there.data(), new_before.data(), counts.data()});
     exec.synchronize();
     std::vector<std::int64_t> before(first_more.size());

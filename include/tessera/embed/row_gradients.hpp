@@ -108,14 +108,10 @@ void add_row_gradients(Exec const& exec, basic_row_gradients<Exec>& into, basic_
 
 namespace detail {
 
-template <class Exec>
-struct add_row_gradients_impl {
-  static_assert(dependent_false<Exec>,
-                "add_row_gradients: no back end for this execution; for CUDA include <tessera/embed/row_gradients.cuh>");
-};
+struct add_row_gradients_tag {};
 
 template <>
-struct add_row_gradients_impl<host_exec> {
+struct back_end<add_row_gradients_tag, host_exec> {
   static void run(host_exec const& exec, row_gradients const& into, row_gradients const& more, row_gradients& sum) {
     auto const tables = more.tables();
     bool const first = into.tables() == 0;
@@ -176,7 +172,7 @@ void add_row_gradients(Exec const& exec, basic_row_gradients<Exec>& into, basic_
     if (into.dim(t) != more.dim(t))
       throw error(errc::shape_mismatch, "add_row_gradients: gradients of another dim",
                   {{"table", t}, {"dim", into.dim(t)}, {"more", more.dim(t)}});
-  detail::add_row_gradients_impl<Exec>::run(exec, into, more, spare);
+  detail::back_end<detail::add_row_gradients_tag, Exec>::run(exec, into, more, spare);
   std::swap(into, spare);
 }
 

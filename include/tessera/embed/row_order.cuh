@@ -192,15 +192,15 @@ class sorted_runs {
     collect(exec, tables, batch, slots, table_of, by_bag, count, numbered, absent);
     auto const part = [count](buffer<Index, Exec>& values) { return values.view().slice(0, count); };
     auto const [sorted_slots, sorted_sources] =
-        radix_sort_impl<Exec>::run_between(exec, part(slots_[0]), part(sources_[0]), part(slots_[1]), part(sources_[1]),
-                                           {0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(absent)))});
+        back_end<radix_sort_tag, Exec>::run_between(exec, part(slots_[0]), part(sources_[0]), part(slots_[1]), part(sources_[1]),
+                                                    {0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(absent)))});
     auto& numbers = slots_[sorted_slots == slots_[0].data() ? 1 : 0];  // what the sort no longer needs
     auto& starts = sources_[sorted_sources == sources_[0].data() ? 1 : 0];
     first_runs_.resize(exec, static_cast<std::int64_t>(first_slots.size()));
     view_ = {sorted_slots, sorted_sources, starts.data(), first_runs_.data()};
     buffer<std::int64_t, Exec> run_count(exec, 1);
     launch_for_each(exec, count + 1, mark_runs<Index>{view_.slots, count, absent, numbers.data()});
-    exclusive_scan_impl<Exec>::run(exec, vector_view<Index const>(numbers.view()), numbers.view(), Index{});
+    back_end<exclusive_scan_tag, Exec>::run(exec, vector_view<Index const>(numbers.view()), numbers.view(), Index{});
     launch_for_each(exec, count + 1, list_runs<Index>{view_.slots, count, absent, numbers.data(), starts.data(), run_count.data()});
     auto const first_slots_there = to_device(exec, first_slots);
     launch_for_each(exec, first_slots_there.size(),
@@ -328,7 +328,7 @@ struct order_of<Exec> {
 
 // An unweighted pooled lookup finds the gradient of a value by its bag.
 template <device_execution Exec>
-struct sort_rows_impl<Exec> {
+struct back_end<sort_rows_tag, Exec> {
   template <class Store, class Feature>
   static void run(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
                   basic_lookup_saved<Exec> const& saved, device_row_order<Exec>& order) {

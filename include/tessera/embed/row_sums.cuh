@@ -303,7 +303,7 @@ template <class Exec, class Store, class Feature, class F>
 void with_runs(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
                basic_lookup_saved<Exec> const& saved, F const& f) {
   device_row_order<Exec> own;
-  if (!saved.order.ready()) sort_rows_impl<Exec>::run(exec, tables, features, saved, own);
+  if (!saved.order.ready()) back_end<sort_rows_tag, Exec>::run(exec, tables, features, saved, own);
   auto const& order = saved.order.ready() ? saved.order : own;
   order.visit([&](auto const& runs) { f(order, runs); });
 }

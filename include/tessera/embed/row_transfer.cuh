@@ -92,7 +92,7 @@ struct number_from_zero {  // unproven
 };
 
 template <device_execution Exec>
-struct row_transfer_impl<Exec> {
+struct back_end<row_transfer_tag, Exec> {
   template <class Store>
   static void read(Exec const& exec, Store const& store, vector_view<std::int64_t const> ids, matrix_view<float> weights,
                    matrix_view<float> states, vector_view<row_status> statuses) {
@@ -114,7 +114,7 @@ struct row_transfer_impl<Exec> {
     else
       store.locate(exec, ids, slots.view(), statuses);
     launch_for_each(exec, ids.size(), number_from_zero{numbers.data()});
-    radix_sort_impl<Exec>::run(exec, slots.view(), numbers.view(), radix_bits_of<std::int64_t>("write_rows", {}));
+    back_end<radix_sort_tag, Exec>::run(exec, slots.view(), numbers.view(), radix_bits_of<std::int64_t>("write_rows", {}));
     auto rows = store.device_rows();
     using kernel = write_rows_kernel<decltype(rows)>;
     if (ids.empty()) return;

@@ -56,14 +56,10 @@ void check_row_transfer(char const* call, Store const& store, std::int64_t ids, 
   if (statuses != 0 && statuses != ids) refuse("one status or none an id", statuses, 1, ids);
 }
 
-template <class Exec>
-struct row_transfer_impl {
-  static_assert(dependent_false<Exec>,
-                "read_rows, write_rows: no back end for this execution; for CUDA include <tessera/embed/row_transfer.cuh>");
-};
+struct row_transfer_tag {};
 
 template <>
-struct row_transfer_impl<host_exec> {
+struct back_end<row_transfer_tag, host_exec> {
   template <class Store>
   static void read(host_exec const& exec, Store const& store, vector_view<std::int64_t const> ids, matrix_view<float> weights,
                    matrix_view<float> states, vector_view<row_status> statuses) {
@@ -122,7 +118,7 @@ void read_rows(Exec const& exec, Store const& store, vector_view<std::int64_t co
                matrix_view<float> states, vector_view<row_status> statuses) {
   detail::expect_tables_of<Exec, Store>();
   detail::check_row_transfer("read_rows", store, ids.size(), weights, states, statuses.size());
-  detail::row_transfer_impl<Exec>::read(exec, store, ids, weights, states, statuses);
+  detail::back_end<detail::row_transfer_tag, Exec>::read(exec, store, ids, weights, states, statuses);
 }
 
 template <execution Exec, row_store Store>
@@ -130,7 +126,7 @@ void write_rows(Exec const& exec, Store& store, vector_view<std::int64_t const> 
                 matrix_view<float const> states, vector_view<row_status> statuses) {
   detail::expect_tables_of<Exec, Store>();
   detail::check_row_transfer("write_rows", store, ids.size(), weights, states, statuses.size());
-  detail::row_transfer_impl<Exec>::write(exec, store, ids, weights, states, statuses);
+  detail::back_end<detail::row_transfer_tag, Exec>::write(exec, store, ids, weights, states, statuses);
 }
 
 }  // namespace TESSERA_ABI

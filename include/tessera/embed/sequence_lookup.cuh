@@ -104,7 +104,7 @@ struct copy_rows_kernel {  // unproven
 };
 
 template <device_execution Exec>
-struct sequence_lookup_impl<Exec> {
+struct back_end<sequence_lookup_tag, Exec> {
   // How many values a key has, a device alone knows: what its matrix has no row for is left out, and told.
   static std::int64_t rows_expected(keyed_jagged_view<std::int64_t const>, std::int64_t, matrix_view<float const> matrix) {
     return matrix.rows();

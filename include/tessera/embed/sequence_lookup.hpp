@@ -43,11 +43,7 @@ void sequence_lookup(Exec const& exec, Tables const& tables, vector_view<std::in
 
 namespace detail {
 
-template <class Exec>
-struct sequence_lookup_impl {
-  static_assert(dependent_false<Exec>,
-                "sequence_lookup: no back end for this execution; for CUDA include <tessera/embed/sequence_lookup.cuh>");
-};
+struct sequence_lookup_tag {};
 
 /// What is asked of the table of one key. Which elements it has, only the reader needs to know.
 struct value_request {
@@ -129,7 +125,7 @@ void read_values(host_exec const& exec, keyed_jagged_view<std::int64_t const> ba
 }
 
 template <>
-struct sequence_lookup_impl<host_exec> {
+struct back_end<sequence_lookup_tag, host_exec> {
   static std::int64_t rows_expected(keyed_jagged_view<std::int64_t const> batch, std::int64_t key, matrix_view<float const>) {
     return batch.key(key).size();
   }
@@ -150,8 +146,8 @@ template <class Exec, class Store, class Matrix>
 void check_value_matrices(char const* call, vector_view<Store const> tables, vector_view<std::int64_t const> features,
                           keyed_jagged_view<std::int64_t const> batch, vector_view<Matrix const> matrices) {
   for (std::int64_t key = 0; key < batch.keys; ++key)
-    check_lookup_matrix(call, key, sequence_lookup_impl<Exec>::rows_expected(batch, key, matrices[key]), tables[features[key]].dim(),
-                        matrices[key]);
+    check_lookup_matrix(call, key, back_end<sequence_lookup_tag, Exec>::rows_expected(batch, key, matrices[key]),
+                        tables[features[key]].dim(), matrices[key]);
 }
 
 template <class Exec, class Store>
@@ -184,7 +180,7 @@ void sequence_lookup(Exec const& exec, Tables& tables, vector_view<std::int64_t 
   saved.clear();
   detail::check_sequence_lookup(exec, held, features, batch, out, options);
   detail::training_lookup(exec, stores, features, batch, saved, [&](std::int64_t const* slots) {
-    detail::sequence_lookup_impl<Exec>::run(exec, held, features, batch, slots, out, options);
+    detail::back_end<detail::sequence_lookup_tag, Exec>::run(exec, held, features, batch, slots, out, options);
   });
 }
 
@@ -197,7 +193,7 @@ void sequence_lookup(Exec const& exec, Tables const& tables, vector_view<std::in
   vector_view<store const> const stores(tables);
   detail::check_sequence_lookup(exec, stores, features, batch, out, options);
   detail::evaluation_lookup(exec, stores, features, batch, [&](std::int64_t const* slots) {
-    detail::sequence_lookup_impl<Exec>::run(exec, stores, features, batch, slots, out, options);
+    detail::back_end<detail::sequence_lookup_tag, Exec>::run(exec, stores, features, batch, slots, out, options);
   });
 }
 

@@ -75,7 +75,7 @@ class sequence_source_there {
 };
 
 template <device_execution Exec>
-struct sequence_lookup_backward_impl<Exec> {
+struct back_end<sequence_lookup_backward_tag, Exec> {
   template <class Store, class Optimizer>
   static void update(Exec const& exec, vector_view<Store> tables, vector_view<std::int64_t const> features,
                      basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,

@@ -36,14 +36,10 @@ void sequence_lookup_gradients(Exec const& exec, Tables const& tables, vector_vi
 
 namespace detail {
 
-template <class Exec>
-struct sequence_lookup_backward_impl {
-  static_assert(dependent_false<Exec>,
-                "sequence_lookup_backward: no back end for this execution; for CUDA include <tessera/embed/sequence_lookup_backward.cuh>");
-};
+struct sequence_lookup_backward_tag {};
 
 template <>
-struct sequence_lookup_backward_impl<host_exec> {
+struct back_end<sequence_lookup_backward_tag, host_exec> {
   template <class Store, class Optimizer>
   static void update(host_exec const& exec, vector_view<Store> tables, vector_view<std::int64_t const> features, lookup_saved const& saved,
                      vector_view<matrix_view<float const> const> gradients, vector_view<Optimizer const> optimizers) {
@@ -77,7 +73,7 @@ void sequence_lookup_backward(Exec const& exec, Tables& tables, vector_view<std:
   detail::check_saved<store>("sequence_lookup_backward", features, saved);
   detail::check_sequence_call(exec, "sequence_lookup_backward", held, features, saved.batch, gradients);
   detail::check_optimizers("sequence_lookup_backward", held, each);
-  detail::sequence_lookup_backward_impl<Exec>::update(exec, stores, features, saved, gradients, each);
+  detail::back_end<detail::sequence_lookup_backward_tag, Exec>::update(exec, stores, features, saved, gradients, each);
 }
 
 template <execution Exec, row_stores Tables>
@@ -89,7 +85,7 @@ void sequence_lookup_gradients(Exec const& exec, Tables const& tables, vector_vi
   vector_view<store const> const held(tables);
   detail::check_saved<store>("sequence_lookup_gradients", features, saved);
   detail::check_sequence_call(exec, "sequence_lookup_gradients", held, features, saved.batch, gradients);
-  detail::sequence_lookup_backward_impl<Exec>::sum(exec, held, features, saved, gradients, out);
+  detail::back_end<detail::sequence_lookup_backward_tag, Exec>::sum(exec, held, features, saved, gradients, out);
 }
 
 }  // namespace TESSERA_ABI

@@ -61,7 +61,7 @@ class shared_bags {
       from[i] = vectors_[i];
       to[i] = of_samples[keys_[i]];
     }
-    gather_vectors_impl<Exec>::forward(exec, groups(), samples, from.view(), to.view());
+    back_end<gather_vectors_tag, Exec>::forward(exec, groups(), samples, from.view(), to.view());
   }
 
   /// From gradients of all samples the sums of the distinct bags.
@@ -69,7 +69,7 @@ class shared_bags {
     if (count_ == 0) return;
     call_list<matrix_view<float const>, Exec> from(exec, count_);
     for (std::int64_t i = 0; i < count_; ++i) from[i] = of_samples[keys_[i]];
-    gather_vectors_impl<Exec>::backward(exec, groups(), samples, from.view(), vectors_.view().slice(0, count_));
+    back_end<gather_vectors_tag, Exec>::backward(exec, groups(), samples, from.view(), vectors_.view().slice(0, count_));
   }
 
  private:

@@ -33,10 +33,7 @@ void update_rows(Exec const& exec, Tables& tables, basic_row_gradients<Exec> con
 
 namespace detail {
 
-template <class Exec>
-struct update_rows_impl {
-  static_assert(dependent_false<Exec>, "update_rows: no back end for this execution; for CUDA include <tessera/embed/row_gradients.cuh>");
-};
+struct update_rows_tag {};
 
 /// Gradients are of these tables: `dim_of(t)`, `slot_bound_of(t)`.
 template <class Exec, class DimOf, class BoundOf>
@@ -49,7 +46,7 @@ void check_row_gradients(char const* call, std::int64_t tables, DimOf const& dim
     if (gradients.dim(t) != dim_of(t))
       throw error(errc::shape_mismatch, std::string(call) + ": gradients of another dim",
                   {{"table", t}, {"dim", dim_of(t)}, {"dim of the gradients", gradients.dim(t)}});
-    update_rows_impl<Exec>::check_slots(call, gradients, t, slot_bound_of);
+    back_end<update_rows_tag, Exec>::check_slots(call, gradients, t, slot_bound_of);
   }
 }
 
@@ -77,7 +74,7 @@ void hand_out_rows(host_exec const& exec, row_gradients const& gradients, Begin 
 }
 
 template <>
-struct update_rows_impl<host_exec> {
+struct back_end<update_rows_tag, host_exec> {
   template <class BoundOf>
   static void check_slots(char const* call, row_gradients const& gradients, std::int64_t table, BoundOf const& slot_bound_of) {
     if (auto const slots = gradients.slots(table); !slots.empty() && slots[slots.size() - 1] >= slot_bound_of(table))
@@ -113,7 +110,7 @@ void update_rows(Exec const& exec, Tables& tables, basic_row_gradients<Exec> con
   detail::check_row_gradients(
       "update_rows", stores.size(), [&](std::int64_t t) { return stores[t].dim(); }, [&](std::int64_t t) { return stores[t].slot_bound(); },
       gradients);
-  detail::update_rows_impl<Exec>::run(exec, stores, gradients, each);
+  detail::back_end<detail::update_rows_tag, Exec>::run(exec, stores, gradients, each);
 }
 
 }  // namespace TESSERA_ABI

@@ -179,7 +179,7 @@ struct move_sorted {  // unproven
 };
 
 template <device_execution Exec>
-struct bucketize_impl<Exec> {
+struct back_end<bucketize_tag, Exec> {
   template <class T, class Offset, class Policy>
   static keyed_jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets,
                                                                 Policy const& policy, vector_view<std::int64_t> positions,
@@ -233,8 +233,8 @@ struct bucketize_impl<Exec> {
                                                       exec.faults(no_bucket), exec.faults(no_room_for_id)});
 
     auto const bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(buckets)));
-    auto const [sorted_bucket, sorted] = radix_sort_impl<Exec>::run_between(exec, bucket.view(), number.view(), other_bucket.view(),
-                                                                            other_number.view(), radix_bits{0, bits});
+    auto const [sorted_bucket, sorted] = back_end<radix_sort_tag, Exec>::run_between(
+        exec, bucket.view(), number.view(), other_bucket.view(), other_number.view(), radix_bits{0, bits});
     launch_for_each(exec, buckets + 1, start_bucket{sorted_bucket, room, bucket_starts.data()});
     launch_for_each(exec, buckets * flat.rows + 1,
                     start_bucket_row<Offset>{flat.offsets, flat.rows, buckets, bucket_starts.data(), sorted, result.offsets().data()});

@@ -132,10 +132,7 @@ static_assert(bucket_policy<hashed_buckets>);
 
 namespace detail {
 
-template <class Exec>
-struct bucketize_impl {
-  static_assert(dependent_false<Exec>, "bucketize: no back end for this execution; for CUDA include <tessera/tensor/bucketize.cuh>");
-};
+struct bucketize_tag {};
 
 inline constexpr std::int64_t bucketized_rows_per_piece = 1024;
 inline constexpr std::int64_t bucketize_offsets = 4096;
@@ -158,7 +155,7 @@ void check_buckets(keyed_jagged_view<T, Offset> in, std::int64_t buckets, Policy
 }
 
 template <>
-struct bucketize_impl<host_exec> {
+struct back_end<bucketize_tag, host_exec> {
   // A bucket's rows follow each other in the result. So a piece of rows writes its ids of a bucket side by side, from where those of the
   // pieces before it end; where a row of the bucket begins is where the next id goes when the piece comes to that row.
   template <class T, class Offset, class Policy>
@@ -330,13 +327,13 @@ struct bucketize_impl<host_exec> {
 template <execution Exec, class T, class Offset, bucket_policy Policy>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> bucketize(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets,
                                                              Policy const& policy, vector_view<std::int64_t> positions, result_room room) {
-  return detail::bucketize_impl<Exec>::run(exec, in, buckets, policy, positions, nullptr, room);
+  return detail::back_end<detail::bucketize_tag, Exec>::run(exec, in, buckets, policy, positions, nullptr, room);
 }
 
 template <execution Exec, class T, class Offset, bucket_policy Policy>
 keyed_jagged<T, Offset, Exec> bucketize(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t buckets,
                                         Policy const& policy, vector_view<std::int64_t> positions, result_room room) {
-  return detail::bucketize_impl<Exec>::run(exec, in.view(), buckets, policy, positions, &in.keys(), room);
+  return detail::back_end<detail::bucketize_tag, Exec>::run(exec, in.view(), buckets, policy, positions, &in.keys(), room);
 }
 
 }  // namespace TESSERA_ABI

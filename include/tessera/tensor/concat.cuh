@@ -18,7 +18,7 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 template <device_execution Exec>
-struct concat_impl<Exec> {
+struct back_end<concat_tag, Exec> {
   template <class T, class Offset, class Input>
   static keyed_jagged<T, Offset, Exec> keys(Exec const& exec, vector_view<Input> inputs, result_room room) {
     check_weighted_alike("concat_keys", inputs, has_values);

@@ -51,10 +51,7 @@ std::vector<keyed_jagged<T, Offset, Exec>> split_keys(Exec const& exec, keyed_ja
 
 namespace detail {
 
-template <class Exec>
-struct concat_impl {
-  static_assert(dependent_false<Exec>, "concat: no back end for this execution; for CUDA include <tessera/tensor/concat.cuh>");
-};
+struct concat_tag {};
 
 // An element of a list of inputs: a view, or a pointer to an owner.
 template <class T, class Offset>
@@ -122,7 +119,7 @@ void rows_one_after_the_other(vector_view<Input> inputs, std::int64_t keys, HasV
 }
 
 template <>
-struct concat_impl<host_exec> {
+struct back_end<concat_tag, host_exec> {
   template <class T, class Offset, class Input>
   static keyed_jagged<T, Offset> keys(host_exec const& exec, vector_view<Input> inputs, result_room room) {
     check_inputs("concat_keys", inputs);
@@ -182,9 +179,8 @@ template <execution Exec, class Inputs>
 auto concat_keys(Exec const& exec, Inputs const& inputs, result_room room) {
   vector_view const list(inputs);
   using element = detail::element_of<decltype(list)>;
-  auto result =
-      detail::concat_impl<Exec>::template keys<typename detail::input_of<element>::value, typename detail::input_of<element>::offset>(
-          exec, list, room);
+  auto result = detail::back_end<detail::concat_tag, Exec>::template keys<typename detail::input_of<element>::value,
+                                                                          typename detail::input_of<element>::offset>(exec, list, room);
   if constexpr (std::is_pointer_v<element>) {
     std::vector<std::string> names;
     bool named = true;
@@ -213,12 +209,12 @@ auto concat_rows(Exec const& exec, Inputs const& inputs, result_room room) {
         throw error(errc::shape_mismatch, "concat_rows: inputs differ in keys",
                     {{"key", a == ours.end() ? "none" : *a}, {"input", i}, {"its key", b == theirs.end() ? "none" : *b}});
       }
-    auto result = detail::concat_impl<Exec>::template rows<value, offset>(exec, list, room);
+    auto result = detail::back_end<detail::concat_tag, Exec>::template rows<value, offset>(exec, list, room);
     return std::move(result).named(list.empty() ? std::vector<std::string>{} : list[0]->keys());
   } else if constexpr (requires(element e) { e.keys; }) {
-    return detail::concat_impl<Exec>::template rows<value, offset>(exec, list, room);
+    return detail::back_end<detail::concat_tag, Exec>::template rows<value, offset>(exec, list, room);
   } else {
-    return detail::concat_impl<Exec>::template flat_rows<value, offset>(exec, list, room);
+    return detail::back_end<detail::concat_tag, Exec>::template flat_rows<value, offset>(exec, list, room);
   }
 }
 
@@ -240,9 +236,9 @@ std::vector<keyed_jagged<T, Offset, Exec>> split_keys(Exec const& exec, keyed_ja
   for (auto const count : counts) {
     keyed_jagged_view<T const, Offset> const part[] = {view.slice_keys(first, count)};
     auto const names = in.keys().begin() + (in.keys().empty() ? 0 : first);
-    parts.push_back(
-        detail::concat_impl<Exec>::template keys<T, Offset>(exec, vector_view<keyed_jagged_view<T const, Offset> const>(part, 1), room)
-            .named(std::vector<std::string>(names, in.keys().empty() ? names : names + count)));
+    parts.push_back(detail::back_end<detail::concat_tag, Exec>::template keys<T, Offset>(
+                        exec, vector_view<keyed_jagged_view<T const, Offset> const>(part, 1), room)
+                        .named(std::vector<std::string>(names, in.keys().empty() ? names : names + count)));
     first += count;
   }
   return parts;

@@ -37,13 +37,10 @@ void split_vectors(Exec const& exec, std::type_identity_t<jagged_vectors_view<fl
 
 namespace detail {
 
-template <class Exec>
-struct concat_vectors_impl {
-  static_assert(dependent_false<Exec>, "concat_vectors: no back end for this execution");
-};
+struct concat_vectors_tag {};
 
 template <>
-struct concat_vectors_impl<host_exec> {
+struct back_end<concat_vectors_tag, host_exec> {
   static constexpr std::int64_t rows_per_piece = 512;
 
   template <class Offset>
@@ -95,7 +92,7 @@ void check_concat_vectors(Exec const& exec, char const* call, vector_view<Part c
     check_extent(call, "rows", part.rows, whole.rows);
     check_extent(call, "dim", part.dim(), whole.dim());
   }
-  concat_vectors_impl<Exec>::check_lengths(exec, call, parts, whole);
+  back_end<concat_vectors_tag, Exec>::check_lengths(exec, call, parts, whole);
 }
 
 }  // namespace detail
@@ -108,14 +105,14 @@ void concat_vectors_offsets(Exec const& exec, vector_view<jagged_vectors_view<fl
     detail::check_jagged_vectors("concat_vectors_offsets", "part", part);
     detail::check_extent("concat_vectors_offsets", "rows", part.rows, offsets.size() - 1);
   }
-  detail::concat_vectors_impl<Exec>::offsets(exec, in, offsets);
+  detail::back_end<detail::concat_vectors_tag, Exec>::offsets(exec, in, offsets);
 }
 
 template <execution Exec, class Offset>
 void concat_vectors(Exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in,
                     jagged_vectors_view<float, Offset> out) {
   detail::check_concat_vectors(exec, "concat_vectors", in, out);
-  detail::concat_vectors_impl<Exec>::for_each_part(
+  detail::back_end<detail::concat_vectors_tag, Exec>::for_each_part(
       exec, in, out, [](matrix_view<float const> part, matrix_view<float> whole) { detail::copy_vectors(part, whole); });
 }
 
@@ -123,7 +120,7 @@ template <execution Exec, class Offset>
 void split_vectors(Exec const& exec, std::type_identity_t<jagged_vectors_view<float const, Offset>> in,
                    vector_view<jagged_vectors_view<float, Offset> const> out) {
   detail::check_concat_vectors(exec, "split_vectors", out, in);
-  detail::concat_vectors_impl<Exec>::for_each_part(
+  detail::back_end<detail::concat_vectors_tag, Exec>::for_each_part(
       exec, out, in, [](matrix_view<float> part, matrix_view<float const> whole) { detail::copy_vectors(whole, part); });
 }
 

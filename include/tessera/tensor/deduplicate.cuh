@@ -193,7 +193,7 @@ struct take_leaders {  // unproven
 };
 
 template <device_execution Exec>
-struct deduplicate_impl<Exec> {
+struct back_end<deduplicate_tag, Exec> {
   template <class T, class Offset>
   static inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> of_batch(Exec const& exec, keyed_jagged_view<T, Offset> batch,
                                                                              vector_view<std::int64_t const> keys_per_group,

@@ -108,10 +108,7 @@ struct row_slices {
   std::int64_t run(std::int64_t key, std::int64_t sample) const noexcept { return rows(sample, key).size(); }
 };
 
-template <class Exec>
-struct deduplicate_impl {
-  static_assert(dependent_false<Exec>, "deduplicate: no back end for this execution; for CUDA include <tessera/tensor/deduplicate.cuh>");
-};
+struct deduplicate_tag {};
 
 // `rows_of(key)`: how many rows a key has.
 template <class RowsOf>
@@ -137,7 +134,7 @@ void check_deduplicated(keyed_jagged_view<T, Offset> batch, vector_view<std::int
 }
 
 template <>
-struct deduplicate_impl<host_exec> {
+struct back_end<deduplicate_tag, host_exec> {
   static constexpr std::int64_t samples_per_piece = 256;
   static constexpr std::int64_t rows_per_piece = 2048;
 
@@ -303,13 +300,14 @@ struct deduplicate_impl<host_exec> {
 template <execution Exec, class T, class Offset>
 inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> deduplicate(Exec const& exec, keyed_jagged_view<T, Offset> batch,
                                                                        vector_view<std::int64_t const> keys_per_group, result_room room) {
-  return detail::deduplicate_impl<Exec>::of_batch(exec, batch, keys_per_group, nullptr, room);
+  return detail::back_end<detail::deduplicate_tag, Exec>::of_batch(exec, batch, keys_per_group, nullptr, room);
 }
 
 template <execution Exec, class T, class Offset>
 inverse_keyed_jagged<T, Offset, Exec> deduplicate(Exec const& exec, keyed_jagged<T, Offset, Exec> const& batch,
                                                   vector_view<std::int64_t const> keys_per_group, result_room room) {
-  return detail::deduplicate_impl<Exec>::of_batch(exec, batch.view(), keys_per_group, &batch.keys(), room).named(batch.keys());
+  return detail::back_end<detail::deduplicate_tag, Exec>::of_batch(exec, batch.view(), keys_per_group, &batch.keys(), room)
+      .named(batch.keys());
 }
 
 template <class T, class Offset>
@@ -321,7 +319,7 @@ inverse_keyed_jagged<std::remove_const_t<T>, Offset> deduplicate(host_exec const
       columns.size(), keys_per_group, [&](std::int64_t key) { return columns[key].rows; }, samples, nullptr);
   for (auto const& column : columns) detail::check_rows("deduplicate", "column", column);
   detail::column_slices<std::remove_const_t<T>, Offset> const slices{columns, nullptr, samples};
-  return detail::deduplicate_impl<host_exec>::run<Offset, detail::slice_hash>(exec, slices, keys_per_group, room);
+  return detail::back_end<detail::deduplicate_tag, host_exec>::run<Offset, detail::slice_hash>(exec, slices, keys_per_group, room);
 }
 
 template <class T>
@@ -330,7 +328,7 @@ inverse_keyed_jagged<T, std::int64_t> deduplicate(host_exec const& exec, matrix_
   detail::check_deduplicated(
       rows.columns(), keys_per_group, [&](std::int64_t) { return rows.rows(); }, rows.rows(), nullptr);
   detail::row_slices<T> const slices{rows, rows.rows()};
-  return detail::deduplicate_impl<host_exec>::run<std::int64_t, detail::slice_hash>(exec, slices, keys_per_group, room);
+  return detail::back_end<detail::deduplicate_tag, host_exec>::run<std::int64_t, detail::slice_hash>(exec, slices, keys_per_group, room);
 }
 
 }  // namespace TESSERA_ABI

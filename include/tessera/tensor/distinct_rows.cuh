@@ -145,12 +145,12 @@ inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> distinct_batch(Exec c
     buffer<std::uint8_t, Exec> flags(exec, all + 1);
     buffer<std::int64_t, Exec> before(exec, all + 1), sums(exec, told.most_values < 0 ? in.keys * samples + 1 : 0);
     launch_for_each(exec, all + 1, flag_leaders{sources.leaders, samples, all, flags.data()});
-    exclusive_scan_impl<Exec>::run(exec, vector_view<std::uint8_t const>{flags.data(), all + 1}, before.view(), std::int64_t{0});
+    back_end<exclusive_scan_tag, Exec>::run(exec, vector_view<std::uint8_t const>{flags.data(), all + 1}, before.view(), std::int64_t{0});
     launch_for_each(exec, all, number_rows{sources.leaders, before.data(), samples, inverses.data()});
     if (!sums.empty()) {
       buffer<std::int64_t, Exec> lengths(exec, sums.size());
       launch_for_each(exec, sums.size(), measure_kept<Offset>{from, sums.size() - 1, lengths.data()});
-      exclusive_scan_impl<Exec>::run(exec, std::as_const(lengths).view(), sums.view(), std::int64_t{0});
+      back_end<exclusive_scan_tag, Exec>::run(exec, std::as_const(lengths).view(), sums.view(), std::int64_t{0});
     }
     launch_for_each(exec, groups + 1,
                     sum_up_kept{before.data(), sums.empty() ? nullptr : sums.data() + sums.size() - 1, samples, groups, kept.data()});

@@ -45,7 +45,7 @@ struct find_distinct_row {  // unproven
 };
 
 template <device_execution Exec>
-struct expand_impl<Exec> {
+struct back_end<expand_tag, Exec> {
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, inverse_keyed_jagged_view<T, Offset> in,
                                                                 std::vector<std::string> const*, result_room room) {

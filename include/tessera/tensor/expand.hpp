@@ -33,13 +33,10 @@ keyed_jagged<T, Offset, Exec> expand(Exec const& exec, inverse_keyed_jagged<T, O
 
 namespace detail {
 
-template <class Exec>
-struct expand_impl {
-  static_assert(dependent_false<Exec>, "expand: no back end for this execution; for CUDA include <tessera/tensor/expand.cuh>");
-};
+struct expand_tag {};
 
 template <>
-struct expand_impl<host_exec> {
+struct back_end<expand_tag, host_exec> {
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, inverse_keyed_jagged_view<T, Offset> in,
                                                           std::vector<std::string> const* names, result_room room) {
@@ -72,12 +69,12 @@ struct expand_impl<host_exec> {
 template <execution Exec, class T, class Offset>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> expand(Exec const& exec, inverse_keyed_jagged_view<T, Offset> in, result_room room) {
   detail::check_groups("expand", in);
-  return detail::expand_impl<Exec>::run(exec, in, nullptr, room);
+  return detail::back_end<detail::expand_tag, Exec>::run(exec, in, nullptr, room);
 }
 
 template <execution Exec, class T, class Offset>
 keyed_jagged<T, Offset, Exec> expand(Exec const& exec, inverse_keyed_jagged<T, Offset, Exec> const& in, result_room room) {
-  return detail::expand_impl<Exec>::run(exec, in.view(), &in.keys(), room).named(in.keys());
+  return detail::back_end<detail::expand_tag, Exec>::run(exec, in.view(), &in.keys(), room).named(in.keys());
 }
 
 }  // namespace TESSERA_ABI

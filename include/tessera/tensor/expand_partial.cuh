@@ -45,7 +45,7 @@ struct find_slice {  // unproven
 };
 
 template <device_execution Exec>
-struct expand_partial_impl<Exec> {
+struct back_end<expand_partial_tag, Exec> {
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, partial_inverse_keyed_jagged_view<T, Offset> in,
                                                                 std::vector<std::string> const*, result_room room) {

@@ -36,14 +36,10 @@ keyed_jagged<T, Offset, Exec> expand_partial(Exec const& exec, partial_inverse_k
 
 namespace detail {
 
-template <class Exec>
-struct expand_partial_impl {
-  static_assert(dependent_false<Exec>,
-                "expand_partial: no back end for this execution; for CUDA include <tessera/tensor/expand_partial.cuh>");
-};
+struct expand_partial_tag {};
 
 template <>
-struct expand_partial_impl<host_exec> {
+struct back_end<expand_partial_tag, host_exec> {
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, partial_inverse_keyed_jagged_view<T, Offset> in,
                                                           std::vector<std::string> const* names, result_room room) {
@@ -81,12 +77,12 @@ template <execution Exec, class T, class Offset>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> expand_partial(Exec const& exec, partial_inverse_keyed_jagged_view<T, Offset> in,
                                                                   result_room room) {
   detail::check_has_slices("expand_partial", in);
-  return detail::expand_partial_impl<Exec>::run(exec, in, nullptr, room);
+  return detail::back_end<detail::expand_partial_tag, Exec>::run(exec, in, nullptr, room);
 }
 
 template <execution Exec, class T, class Offset>
 keyed_jagged<T, Offset, Exec> expand_partial(Exec const& exec, partial_inverse_keyed_jagged<T, Offset, Exec> const& in, result_room room) {
-  return detail::expand_partial_impl<Exec>::run(exec, in.view(), &in.keys(), room).named(in.keys());
+  return detail::back_end<detail::expand_partial_tag, Exec>::run(exec, in.view(), &in.keys(), room).named(in.keys());
 }
 
 }  // namespace TESSERA_ABI

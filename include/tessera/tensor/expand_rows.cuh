@@ -107,7 +107,7 @@ struct find_expanded {  // unproven
 };
 
 template <device_execution Exec>
-struct expand_rows_impl<Exec> {
+struct back_end<expand_rows_tag, Exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, jagged_view<T, Offset> in,
                                                           vector_view<std::int64_t const> repeats, result_room room) {
@@ -144,8 +144,8 @@ struct expand_rows_impl<Exec> {
     launch_for_each(
         exec, n,
         count_repeats<Offset>{in.offsets, repeats.data(), first_rows, keys, in.rows, each_row, rows.data(), sizes.data(), negative});
-    exclusive_scan_impl<Exec>::run(exec, std::as_const(rows).view(), starts.view(), std::int64_t{0});
-    exclusive_scan_impl<Exec>::run(exec, std::as_const(sizes).view(), sums.view(), std::int64_t{0});
+    back_end<exclusive_scan_tag, Exec>::run(exec, std::as_const(rows).view(), starts.view(), std::int64_t{0});
+    back_end<exclusive_scan_tag, Exec>::run(exec, std::as_const(sizes).view(), sums.view(), std::int64_t{0});
     launch_for_each(exec, in.rows, check_repeats{rows.data(), starts.data(), wrong, exec.faults(sum_past_offset)});
     launch_for_each(exec, keys + 2, gather_counts{starts.data(), first_rows, keys, in.rows, sums.data() + in.rows, numbers.data()});
 

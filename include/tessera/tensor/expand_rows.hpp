@@ -40,13 +40,10 @@ keyed_jagged<T, Offset, Exec> expand_rows(Exec const& exec, keyed_jagged<T, Offs
 
 namespace detail {
 
-template <class Exec>
-struct expand_rows_impl {
-  static_assert(dependent_false<Exec>, "expand_rows: no back end for this execution; for CUDA include <tessera/tensor/expand_rows.cuh>");
-};
+struct expand_rows_tag {};
 
 template <>
-struct expand_rows_impl<host_exec> {
+struct back_end<expand_rows_tag, host_exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in,
                                                     vector_view<std::int64_t const> repeats, result_room room) {
@@ -114,21 +111,21 @@ jagged<std::remove_const_t<T>, Offset, Exec> expand_rows(Exec const& exec, jagge
                                                          vector_view<std::int64_t const> repeats, result_room room) {
   if (repeats.size() != in.rows)
     throw error(errc::shape_mismatch, "expand_rows: one repeat a row", {{"rows", in.rows}, {"repeats", repeats.size()}});
-  return detail::expand_rows_impl<Exec>::run(exec, in, repeats, room);
+  return detail::back_end<detail::expand_rows_tag, Exec>::run(exec, in, repeats, room);
 }
 
 template <execution Exec, class T, class Offset>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> expand_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
                                                                vector_view<std::int64_t const> repeats, result_room room) {
   detail::check_repeats_of_keys(in, repeats, nullptr);
-  return detail::expand_rows_impl<Exec>::run(exec, in, repeats, nullptr, room);
+  return detail::back_end<detail::expand_rows_tag, Exec>::run(exec, in, repeats, nullptr, room);
 }
 
 template <execution Exec, class T, class Offset>
 keyed_jagged<T, Offset, Exec> expand_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in,
                                           vector_view<std::int64_t const> repeats, result_room room) {
   detail::check_repeats_of_keys(in.view(), repeats, &in.keys());
-  return detail::expand_rows_impl<Exec>::run(exec, in.view(), repeats, &in.keys(), room).named(in.keys());
+  return detail::back_end<detail::expand_rows_tag, Exec>::run(exec, in.view(), repeats, &in.keys(), room).named(in.keys());
 }
 
 }  // namespace TESSERA_ABI

@@ -90,7 +90,7 @@ struct sum_gradient {  // unproven
 };
 
 template <device_execution Exec>
-struct gather_backward_impl<Exec> {
+struct back_end<gather_backward_tag, Exec> {
   template <class T>
   static void run(Exec const& exec, vector_view<std::int64_t const> sources, vector_view<T const> gradient, vector_view<T> out,
                   gather_backward_options options) {
@@ -112,8 +112,8 @@ struct gather_backward_impl<Exec> {
     buffer<T, Exec> sorted_gradient(exec, n);
     launch_for_each(exec, n, number_source{sources.data(), out.size(), source.data(), position.data(), exec.faults(no_source)});
     auto const bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(out.size())));
-    auto const [sorted, from] = radix_sort_impl<Exec>::run_between(exec, source.view(), position.view(), other_source.view(),
-                                                                   other_position.view(), radix_bits{0, bits});
+    auto const [sorted, from] = back_end<radix_sort_tag, Exec>::run_between(exec, source.view(), position.view(), other_source.view(),
+                                                                            other_position.view(), radix_bits{0, bits});
     launch_for_each(exec, n, reorder_gradient<T>{from, gradient.data(), sorted_gradient.data()});
     launch_for_each(exec, n,
                     sum_gradient<T>{sorted, from, sorted_gradient.data(), n, out.data(), out.size(), options.distinct_sources,

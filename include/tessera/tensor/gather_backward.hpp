@@ -35,16 +35,12 @@ void gather_backward(Exec const& exec, vector_view<std::int64_t const> sources, 
 
 namespace detail {
 
-template <class Exec>
-struct gather_backward_impl {
-  static_assert(dependent_false<Exec>,
-                "gather_backward: no back end for this execution; for CUDA include <tessera/tensor/gather_backward.cuh>");
-};
+struct gather_backward_tag {};
 
 inline constexpr std::int64_t gathered_piece = 1 << 14;
 
 template <>
-struct gather_backward_impl<host_exec> {
+struct back_end<gather_backward_tag, host_exec> {
   template <class T>
   static void run(host_exec const& exec, vector_view<std::int64_t const> sources, vector_view<T const> gradient, vector_view<T> out,
                   gather_backward_options options) {
@@ -99,7 +95,7 @@ void gather_backward(Exec const& exec, vector_view<std::int64_t const> sources, 
   if (sources.size() != gradient.size())
     throw error(errc::shape_mismatch, "gather_backward: one source a gradient",
                 {{"sources", sources.size()}, {"gradients", gradient.size()}});
-  detail::gather_backward_impl<Exec>::template run<T>(exec, sources, gradient, out, options);
+  detail::back_end<detail::gather_backward_tag, Exec>::template run<T>(exec, sources, gradient, out, options);
 }
 
 }  // namespace TESSERA_ABI

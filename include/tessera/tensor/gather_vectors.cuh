@@ -57,7 +57,7 @@ struct gather_pack {
 };
 
 template <device_execution Exec>
-struct gather_vectors_impl<Exec> {
+struct back_end<gather_vectors_tag, Exec> {
   // Kernels of `forward` look at the indices themselves.
   static void check_indices(Exec const&, char const*, vector_view<std::int64_t const>, std::int64_t) {}
 

@@ -47,11 +47,7 @@ void gather_vectors_backward(Exec const& exec, vector_view<matrix_view<float con
 
 namespace detail {
 
-template <class Exec>
-struct gather_vectors_impl {
-  static_assert(dependent_false<Exec>,
-                "gather_vectors: no back end for this execution; for CUDA include <tessera/tensor/gather_vectors.cuh>");
-};
+struct gather_vectors_tag {};
 
 /// The group of groups in order that holds a key. @pre one does.
 inline std::int64_t group_of_key(vector_view<row_group const> groups, std::int64_t key) noexcept {
@@ -63,7 +59,7 @@ inline std::int64_t group_of_key(vector_view<row_group const> groups, std::int64
 /// Matrices lie in groups, one or more each, of as many rows each; those of a group are gathered by its inverse, (indices,). All groups
 /// share the parallel regions.
 template <>
-struct gather_vectors_impl<host_exec> {
+struct back_end<gather_vectors_tag, host_exec> {
   static constexpr std::int64_t indices_per_piece = 4096;
   static constexpr std::int64_t most_by_counting = std::int64_t{1} << 16;  // indices, and rows, of a group that one thread sorts
 
@@ -116,7 +112,7 @@ struct gather_vectors_impl<host_exec> {
     for (std::int64_t g = 0; g < groups.size(); ++g) {  // what many threads sort is summed group by group
       if (is_counted(g)) continue;
       buffer<std::int64_t> sorted(exec, indices), positions(exec, indices), first_of(exec, rows_of(g) + 1);
-      select_vectors_impl<host_exec>::group_by_row(exec, {groups[g].inverse, indices}, sorted, positions, first_of);
+      back_end<select_vectors_tag, host_exec>::group_by_row(exec, {groups[g].inverse, indices}, sorted, positions, first_of);
       row_sources const of_group{positions.data(), first_of.data()};
       auto const first = groups[g].first_key, count = groups[g].keys;
       sum_sources(exec, indices, gradients.slice(first, count), in_gradients.slice(first, count), [&](std::int64_t) { return of_group; });
@@ -210,9 +206,9 @@ void gather_vectors(Exec const& exec, vector_view<matrix_view<float const> const
                     vector_view<matrix_view<float> const> out) {
   detail::check_gathered("gather_vectors", in, indices.size(), out);
   if (in.empty()) return;
-  detail::gather_vectors_impl<Exec>::check_indices(exec, "gather_vectors", indices, in[0].rows());
+  detail::back_end<detail::gather_vectors_tag, Exec>::check_indices(exec, "gather_vectors", indices, in[0].rows());
   row_group const all{0, in.size(), indices.data()};
-  detail::gather_vectors_impl<Exec>::forward(exec, {&all, 1}, indices.size(), in, out);
+  detail::back_end<detail::gather_vectors_tag, Exec>::forward(exec, {&all, 1}, indices.size(), in, out);
 }
 
 template <execution Exec>
@@ -228,7 +224,7 @@ void gather_vectors_backward(Exec const& exec, vector_view<matrix_view<float con
   detail::check_gathered("gather_vectors_backward", in_gradients, indices.size(), gradients);
   if (in_gradients.empty()) return;
   row_group const all{0, in_gradients.size(), indices.data()};
-  detail::gather_vectors_impl<Exec>::backward(exec, {&all, 1}, indices.size(), gradients, in_gradients);
+  detail::back_end<detail::gather_vectors_tag, Exec>::backward(exec, {&all, 1}, indices.size(), gradients, in_gradients);
 }
 
 }  // namespace TESSERA_ABI

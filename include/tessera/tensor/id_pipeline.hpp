@@ -152,7 +152,7 @@ class id_pipeline {
   void apply(Exec const& exec, keyed_jagged_view<T, Offset> batch) const {
     static_assert(std::is_integral_v<T>, "id_pipeline: ids are integers");
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      detail::transform_ids_impl<Exec>::run(exec, batch, detail::chain_of(std::get<First + I>(steps_).link()...));
+      detail::back_end<detail::transform_ids_tag, Exec>::run(exec, batch, detail::chain_of(std::get<First + I>(steps_).link()...));
     }
     (std::make_index_sequence<Last - First>());
   }

@@ -163,7 +163,7 @@ struct products_kernel {  // unproven
 };
 
 template <device_execution Exec>
-struct jagged_products_impl<Exec> {
+struct back_end<jagged_products_tag, Exec> {
   template <class Offset>
   static void with_dense(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in,
                          matrix_view<float const> dense, jagged_vectors_view<float, Offset> out) {

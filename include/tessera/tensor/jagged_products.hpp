@@ -51,12 +51,7 @@ void jagged_jagged_product_backward(Exec const& exec, detail::jagged_vectors_in<
 
 namespace detail {
 
-template <class Exec>
-struct jagged_products_impl {
-  static_assert(dependent_false<Exec>,
-                "jagged_dense_product, jagged_jagged_product: no back end for this execution; for CUDA include "
-                "<tessera/tensor/jagged_products.cuh>");
-};
+struct jagged_products_tag {};
 
 /// The left side of a product as it lies in memory: element (r, k) is data[r * row_step + k * step].
 struct product_operand {
@@ -66,7 +61,7 @@ struct product_operand {
 };
 
 template <>
-struct jagged_products_impl<host_exec> {
+struct back_end<jagged_products_tag, host_exec> {
   static constexpr std::int64_t tile_rows = 4;
   static constexpr std::int64_t tile_columns = 32;
   static constexpr std::int64_t panel_rows = 64;
@@ -184,7 +179,7 @@ void jagged_dense_product(Exec const& exec, detail::jagged_vectors_in<Offset> in
   rows.sound("in", in);
   rows.same("out", in, out, false);
   detail::check_dense_batch(name, "dense", in.rows, in.dim(), out.dim(), dense);
-  detail::jagged_products_impl<Exec>::with_dense(exec, rows, in, dense, out);
+  detail::back_end<detail::jagged_products_tag, Exec>::with_dense(exec, rows, in, dense, out);
 }
 
 template <execution Exec, class Offset>
@@ -198,8 +193,8 @@ void jagged_dense_product_backward(Exec const& exec, detail::jagged_vectors_in<O
   rows.same("in_gradient", in, in_gradient);
   detail::check_dense_batch(name, "dense", in.rows, in.dim(), gradient.dim(), dense);
   detail::check_dense_batch(name, "dense_gradient", in.rows, in.dim(), gradient.dim(), dense_gradient);
-  detail::jagged_products_impl<Exec>::with_transposed(exec, rows, gradient, dense, in_gradient);
-  detail::jagged_products_impl<Exec>::of_rows(exec, rows, in, gradient, dense_gradient);
+  detail::back_end<detail::jagged_products_tag, Exec>::with_transposed(exec, rows, gradient, dense, in_gradient);
+  detail::back_end<detail::jagged_products_tag, Exec>::of_rows(exec, rows, in, gradient, dense_gradient);
 }
 
 template <execution Exec, class T, class Offset>
@@ -210,7 +205,7 @@ void jagged_jagged_product(Exec const& exec, jagged_vectors_view<T, Offset> a, d
   rows.sound("a", a);
   rows.same("b", a, b, false);
   detail::check_dense_batch(name, "out", a.rows, a.dim(), b.dim(), out);
-  detail::jagged_products_impl<Exec>::template of_rows<Offset>(exec, rows, a, b, out);
+  detail::back_end<detail::jagged_products_tag, Exec>::template of_rows<Offset>(exec, rows, a, b, out);
 }
 
 template <execution Exec, class Offset>
@@ -224,8 +219,8 @@ void jagged_jagged_product_backward(Exec const& exec, detail::jagged_vectors_in<
   rows.same("a_gradient", a, a_gradient);
   rows.same("b_gradient", b, b_gradient);
   detail::check_dense_batch(name, "gradient", a.rows, a.dim(), b.dim(), gradient);
-  detail::jagged_products_impl<Exec>::with_transposed(exec, rows, b, gradient, a_gradient);
-  detail::jagged_products_impl<Exec>::with_dense(exec, rows, a, gradient, b_gradient);
+  detail::back_end<detail::jagged_products_tag, Exec>::with_transposed(exec, rows, b, gradient, a_gradient);
+  detail::back_end<detail::jagged_products_tag, Exec>::with_dense(exec, rows, a, gradient, b_gradient);
 }
 
 }  // namespace TESSERA_ABI

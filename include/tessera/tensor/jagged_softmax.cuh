@@ -86,7 +86,7 @@ struct softmax_backward_pack {  // unproven
 };
 
 template <device_execution Exec>
-struct jagged_softmax_impl<Exec> {
+struct back_end<jagged_softmax_tag, Exec> {
   template <class Offset>
   static void forward(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in,
                       jagged_vectors_view<float, Offset> out) {

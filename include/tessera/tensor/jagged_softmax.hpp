@@ -56,14 +56,10 @@ TESSERA_HOST_DEVICE inline float exp_of_negative(float x) noexcept {
   return x < -87.0F ? 0.0F : result;
 }
 
-template <class Exec>
-struct jagged_softmax_impl {
-  static_assert(dependent_false<Exec>,
-                "jagged_softmax: no back end for this execution; for CUDA include <tessera/tensor/jagged_softmax.cuh>");
-};
+struct jagged_softmax_tag {};
 
 template <>
-struct jagged_softmax_impl<host_exec> {
+struct back_end<jagged_softmax_tag, host_exec> {
   static constexpr std::int64_t block_columns = 64;
 
   // f(row, column, n): columns [column, column + n) of a row that is not empty.
@@ -130,7 +126,7 @@ void jagged_softmax(Exec const& exec, detail::jagged_vectors_in<Offset> in, jagg
   detail::rows_check<Exec, Offset> rows(exec, "jagged_softmax");
   rows.sound("in", in);
   rows.same("out", in, out);
-  detail::jagged_softmax_impl<Exec>::forward(exec, rows, in, out);
+  detail::back_end<detail::jagged_softmax_tag, Exec>::forward(exec, rows, in, out);
 }
 
 template <execution Exec, class Offset>
@@ -140,7 +136,7 @@ void jagged_softmax_backward(Exec const& exec, detail::jagged_vectors_in<Offset>
   rows.sound("out", out);
   rows.same("gradient", out, gradient);
   rows.same("in_gradient", out, in_gradient);
-  detail::jagged_softmax_impl<Exec>::backward(exec, rows, out, gradient, in_gradient);
+  detail::back_end<detail::jagged_softmax_tag, Exec>::backward(exec, rows, out, gradient, in_gradient);
 }
 
 }  // namespace TESSERA_ABI

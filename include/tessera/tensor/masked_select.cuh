@@ -133,7 +133,7 @@ struct move_kept {  // unproven
 };
 
 template <device_execution Exec>
-struct masked_select_impl<Exec> {
+struct back_end<masked_select_tag, Exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask,
                                                           result_room told) {
@@ -172,7 +172,7 @@ struct masked_select_impl<Exec> {
     if (tiles > 0)
       exec.launch({.blocks = blocks_for(tiles, 1), .shared_bytes = rank_mask::shared_bytes},
                   rank_mask{mask.data(), mask.size(), tiles, ranks.data(), counts.data()});
-    exclusive_scan_impl<Exec>::run(exec, std::as_const(counts).view(), starts.view(), std::int64_t{0});
+    back_end<exclusive_scan_tag, Exec>::run(exec, std::as_const(counts).view(), starts.view(), std::int64_t{0});
     kept_before const kept{ranks.data(), starts.data(), mask.size()};
     launch_for_each(exec, in.rows + 1,
                     masked_offset<Offset>{in.offsets, in.rows, room, kept, offsets, exec.faults(too_short_mask),

@@ -37,11 +37,7 @@ keyed_jagged<T, Offset, Exec> masked_select(Exec const& exec, keyed_jagged<T, Of
 
 namespace detail {
 
-template <class Exec>
-struct masked_select_impl {
-  static_assert(dependent_false<Exec>,
-                "masked_select: no back end for this execution; for CUDA include <tessera/tensor/masked_select.cuh>");
-};
+struct masked_select_tag {};
 
 inline constexpr std::int64_t masked_rows_per_piece = 1024;
 
@@ -50,7 +46,7 @@ inline void check_mask(std::int64_t values, std::int64_t mask) {
 }
 
 template <>
-struct masked_select_impl<host_exec> {
+struct back_end<masked_select_tag, host_exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask,
                                                     result_room room) {
@@ -118,13 +114,13 @@ struct masked_select_impl<host_exec> {
 template <execution Exec, class T, class Offset>
 jagged<std::remove_const_t<T>, Offset, Exec> masked_select(Exec const& exec, jagged_view<T, Offset> in,
                                                            vector_view<std::uint8_t const> mask, result_room room) {
-  return detail::masked_select_impl<Exec>::run(exec, in, mask, room);
+  return detail::back_end<detail::masked_select_tag, Exec>::run(exec, in, mask, room);
 }
 
 template <execution Exec, class T, class Offset>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> masked_select(Exec const& exec, keyed_jagged_view<T, Offset> in,
                                                                  vector_view<std::uint8_t const> mask, result_room room) {
-  return detail::masked_select_impl<Exec>::run(exec, in, mask, room);
+  return detail::back_end<detail::masked_select_tag, Exec>::run(exec, in, mask, room);
 }
 
 template <execution Exec, class T, class Offset>

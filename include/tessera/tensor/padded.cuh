@@ -105,7 +105,7 @@ struct unpad_row {  // unproven
 };
 
 template <device_execution Exec>
-struct padded_impl<Exec> {
+struct back_end<padded_tag, Exec> {
   template <class T, class Offset>
   static void to(Exec const& exec, jagged_view<T, Offset> in, matrix_view<std::remove_const_t<T>> out, std::remove_const_t<T> padding,
                  kept_values kept) {

@@ -34,15 +34,12 @@ auto from_padded(Exec const& exec, matrix_view<T> in, Lengths const& lengths, re
 
 namespace detail {
 
-template <class Exec>
-struct padded_impl {
-  static_assert(dependent_false<Exec>, "padded: no back end for this execution; for CUDA include <tessera/tensor/padded.cuh>");
-};
+struct padded_tag {};
 
 inline constexpr std::int64_t padded_rows_per_piece = 512;
 
 template <>
-struct padded_impl<host_exec> {
+struct back_end<padded_tag, host_exec> {
   template <class T, class Offset>
   static void to(host_exec const& exec, jagged_view<T, Offset> in, matrix_view<std::remove_const_t<T>> out, std::remove_const_t<T> padding,
                  kept_values kept) {
@@ -83,7 +80,7 @@ void to_padded(Exec const& exec, jagged_view<T, Offset> in, matrix_view<std::rem
     throw error(errc::shape_mismatch, "to_padded: one row of the matrix a row", {{"rows", in.rows}, {"rows of the matrix", out.rows()}});
   if (out.stride() < out.columns())
     throw error(errc::shape_mismatch, "to_padded: rows of the matrix overlap", {{"columns", out.columns()}, {"stride", out.stride()}});
-  detail::padded_impl<Exec>::to(exec, in, out, padding, kept);
+  detail::back_end<detail::padded_tag, Exec>::to(exec, in, out, padding, kept);
 }
 
 template <execution Exec, class T, class Lengths>
@@ -92,7 +89,7 @@ auto from_padded(Exec const& exec, matrix_view<T> in, Lengths const& lengths, re
   using offset = std::remove_cvref_t<decltype(list[0])>;
   if (list.size() != in.rows())
     throw error(errc::shape_mismatch, "from_padded: one length a row", {{"rows", in.rows()}, {"lengths", list.size()}});
-  return detail::padded_impl<Exec>::from(exec, in, vector_view<offset const>(list), room);
+  return detail::back_end<detail::padded_tag, Exec>::from(exec, in, vector_view<offset const>(list), room);
 }
 
 }  // namespace TESSERA_ABI

@@ -52,7 +52,7 @@ struct from_padded_pack {
 };
 
 template <device_execution Exec>
-struct padded_vectors_impl<Exec> {
+struct back_end<padded_vectors_tag, Exec> {
   template <class Offset>
   static void to_padded(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in, std::int64_t width,
                         matrix_view<float> out, padded_vectors_options const& options) {

@@ -41,12 +41,7 @@ void from_padded_vectors(Exec const& exec, matrix_view<float const> in, jagged_v
 
 namespace detail {
 
-template <class Exec>
-struct padded_vectors_impl {
-  static_assert(dependent_false<Exec>,
-                "to_padded_vectors, from_padded_vectors: no back end for this execution; for CUDA include "
-                "<tessera/tensor/padded_vectors.cuh>");
-};
+struct padded_vectors_tag {};
 
 /// The first vector of a row that the width keeps.
 TESSERA_HOST_DEVICE constexpr std::int64_t first_kept(std::int64_t length, std::int64_t width, kept_values keep) noexcept {
@@ -54,7 +49,7 @@ TESSERA_HOST_DEVICE constexpr std::int64_t first_kept(std::int64_t length, std::
 }
 
 template <>
-struct padded_vectors_impl<host_exec> {
+struct back_end<padded_vectors_tag, host_exec> {
   template <class Offset>
   static void to_padded(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> in,
                         std::int64_t width, matrix_view<float> out, padded_vectors_options const& options) {
@@ -99,7 +94,7 @@ void to_padded_vectors(Exec const& exec, jagged_vectors_view<T, Offset> in, matr
   detail::rows_check<Exec, Offset> rows(exec, "to_padded_vectors");
   rows.sound("in", in);
   auto const width = detail::padded_width("to_padded_vectors", in.rows, in.dim(), out);
-  detail::padded_vectors_impl<Exec>::template to_padded<Offset>(exec, rows, in, width, out, options);
+  detail::back_end<detail::padded_vectors_tag, Exec>::template to_padded<Offset>(exec, rows, in, width, out, options);
 }
 
 template <execution Exec, class Offset>
@@ -109,7 +104,7 @@ void from_padded_vectors(Exec const& exec, matrix_view<float const> in, jagged_v
   detail::rows_check<Exec, Offset> rows(exec, "from_padded_vectors");
   rows.sound("out", out);
   auto const width = detail::padded_width("from_padded_vectors", out.rows, out.dim(), in);
-  detail::padded_vectors_impl<Exec>::from_padded(exec, rows, in, width, out, options.keep);
+  detail::back_end<detail::padded_vectors_tag, Exec>::from_padded(exec, rows, in, width, out, options.keep);
 }
 
 }  // namespace TESSERA_ABI

@@ -18,7 +18,7 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 template <device_execution Exec>
-struct permute_keys_impl<Exec> {
+struct back_end<permute_keys_tag, Exec> {
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, keyed_jagged_view<T, Offset> in,
                                                                 vector_view<std::int64_t const> order, result_room room) {

@@ -35,10 +35,7 @@ keyed_jagged<T, Offset, Exec> permute_keys(Exec const& exec, keyed_jagged<T, Off
 
 namespace detail {
 
-template <class Exec>
-struct permute_keys_impl {
-  static_assert(dependent_false<Exec>, "permute_keys: no back end for this execution; for CUDA include <tessera/tensor/permute_keys.cuh>");
-};
+struct permute_keys_tag {};
 
 inline void check_order(std::int64_t keys, vector_view<std::int64_t const> order) {
   for (std::int64_t i = 0; i < order.size(); ++i)
@@ -47,7 +44,7 @@ inline void check_order(std::int64_t keys, vector_view<std::int64_t const> order
 }
 
 template <>
-struct permute_keys_impl<host_exec> {
+struct back_end<permute_keys_tag, host_exec> {
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in,
                                                           vector_view<std::int64_t const> order, result_room room) {
@@ -64,13 +61,13 @@ struct permute_keys_impl<host_exec> {
 template <execution Exec, class T, class Offset>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> permute_keys(Exec const& exec, keyed_jagged_view<T, Offset> in,
                                                                 vector_view<std::int64_t const> order, result_room room) {
-  return detail::permute_keys_impl<Exec>::run(exec, in, order, room);
+  return detail::back_end<detail::permute_keys_tag, Exec>::run(exec, in, order, room);
 }
 
 template <execution Exec, class T, class Offset>
 keyed_jagged<T, Offset, Exec> permute_keys(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> order,
                                            result_room room) {
-  auto result = detail::permute_keys_impl<Exec>::run(exec, in.view(), order, room);
+  auto result = detail::back_end<detail::permute_keys_tag, Exec>::run(exec, in.view(), order, room);
   std::vector<std::string> names;
   if (!in.keys().empty())
     for (auto const key : order) names.push_back(in.keys()[static_cast<std::size_t>(key)]);

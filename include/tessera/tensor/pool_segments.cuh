@@ -90,7 +90,7 @@ struct spread_pack {
 };
 
 template <device_execution Exec>
-struct pool_segments_impl<Exec> {
+struct back_end<pool_segments_tag, Exec> {
   template <class Offset>
   static void forward(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in, segment_pooling mode,
                       matrix_view<float> out) {

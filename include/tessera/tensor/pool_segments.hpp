@@ -42,14 +42,10 @@ TESSERA_HOST_DEVICE constexpr bool is_larger(float candidate, float largest) noe
   return !(candidate <= largest) && largest == largest;
 }
 
-template <class Exec>
-struct pool_segments_impl {
-  static_assert(dependent_false<Exec>,
-                "pool_segments: no back end for this execution; for CUDA include <tessera/tensor/pool_segments.cuh>");
-};
+struct pool_segments_tag {};
 
 template <>
-struct pool_segments_impl<host_exec> {
+struct back_end<pool_segments_tag, host_exec> {
   template <class Offset>
   static void forward(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> in,
                       segment_pooling mode, matrix_view<float> out) {
@@ -152,7 +148,7 @@ template <execution Exec, class T, class Offset>
 void pool_segments(Exec const& exec, jagged_vectors_view<T, Offset> in, segment_pooling mode, matrix_view<float> out) {
   detail::rows_check<Exec, Offset> rows(exec, "pool_segments");
   detail::check_pool_segments("pool_segments", rows, in, mode, out);
-  detail::pool_segments_impl<Exec>::template forward<Offset>(exec, rows, in, mode, out);
+  detail::back_end<detail::pool_segments_tag, Exec>::template forward<Offset>(exec, rows, in, mode, out);
 }
 
 template <execution Exec, class Offset>
@@ -162,9 +158,9 @@ void pool_segments_backward(Exec const& exec, detail::jagged_vectors_in<Offset> 
   detail::check_pool_segments("pool_segments_backward", rows, in, mode, gradient);
   rows.same("in_gradient", in, in_gradient);
   if (mode == segment_pooling::max)
-    detail::pool_segments_impl<Exec>::backward_of_max(exec, rows, in, gradient, in_gradient);
+    detail::back_end<detail::pool_segments_tag, Exec>::backward_of_max(exec, rows, in, gradient, in_gradient);
   else
-    detail::pool_segments_impl<Exec>::spread(exec, rows, gradient, mode == segment_pooling::mean, in_gradient);
+    detail::back_end<detail::pool_segments_tag, Exec>::spread(exec, rows, gradient, mode == segment_pooling::mean, in_gradient);
 }
 
 }  // namespace TESSERA_ABI

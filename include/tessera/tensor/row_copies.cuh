@@ -172,7 +172,7 @@ class device_runs {
     auto const count = runs.size();
     for (auto* numbers : {&sizes_, &begins_, &sums_}) numbers->resize(exec, count + 1);
     launch_for_each(exec, count + 1, measure_run<T, Offset>{sources_.data(), starts_.data(), count, sizes_.data(), begins_.data()});
-    exclusive_scan_impl<Exec>::run(exec, std::as_const(sizes_).view(), sums_.view(), std::int64_t{0});
+    back_end<exclusive_scan_tag, Exec>::run(exec, std::as_const(sizes_).view(), sums_.view(), std::int64_t{0});
   }
 
   std::int64_t count() const noexcept { return static_cast<std::int64_t>(first_rows_.size()) - 1; }
@@ -278,7 +278,7 @@ class device_ranges_copy {
   device_ranges_copy(Exec const& exec, char const* call, device_row_ranges<Offset, Begin, Exec> const& ranges, result_room told,
                      std::int64_t bound)
       : exec_(exec), call_(call), ranges_(ranges), sums_(exec, ranges.rows() + 1) {
-    exclusive_scan_impl<Exec>::run(exec, ranges.lengths.view(), sums_.view(), std::int64_t{0});
+    back_end<exclusive_scan_tag, Exec>::run(exec, ranges.lengths.view(), sums_.view(), std::int64_t{0});
     room_ = room_of<Offset>(exec, told, bound, sums_.data() + ranges.rows());
   }
 

@@ -100,7 +100,7 @@ struct lead_sample {  // unproven
 };
 
 template <device_execution Exec>
-struct select_rows_impl<Exec> {
+struct back_end<select_rows_tag, Exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, jagged_view<T, Offset> in,
                                                           vector_view<std::int64_t const> indices, result_room room) {

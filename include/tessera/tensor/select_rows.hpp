@@ -52,13 +52,10 @@ inverse_keyed_jagged<T, Offset, Exec> select_rows(Exec const& exec, inverse_keye
 
 namespace detail {
 
-template <class Exec>
-struct select_rows_impl {
-  static_assert(dependent_false<Exec>, "select_rows: no back end for this execution; for CUDA include <tessera/tensor/select_rows.cuh>");
-};
+struct select_rows_tag {};
 
 template <>
-struct select_rows_impl<host_exec> {
+struct back_end<select_rows_tag, host_exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in,
                                                     vector_view<std::int64_t const> indices, result_room room) {
@@ -176,32 +173,32 @@ struct select_rows_impl<host_exec> {
 template <execution Exec, class T, class Offset>
 jagged<std::remove_const_t<T>, Offset, Exec> select_rows(Exec const& exec, jagged_view<T, Offset> in,
                                                          vector_view<std::int64_t const> indices, result_room room) {
-  return detail::select_rows_impl<Exec>::run(exec, in, indices, room);
+  return detail::back_end<detail::select_rows_tag, Exec>::run(exec, in, indices, room);
 }
 
 template <execution Exec, class T, class Offset>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> select_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
                                                                vector_view<std::int64_t const> indices, result_room room) {
-  return detail::select_rows_impl<Exec>::run(exec, in, indices, nullptr, room);
+  return detail::back_end<detail::select_rows_tag, Exec>::run(exec, in, indices, nullptr, room);
 }
 
 template <execution Exec, class T, class Offset>
 keyed_jagged<T, Offset, Exec> select_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in,
                                           vector_view<std::int64_t const> indices, result_room room) {
-  return detail::select_rows_impl<Exec>::run(exec, in.view(), indices, &in.keys(), room).named(in.keys());
+  return detail::back_end<detail::select_rows_tag, Exec>::run(exec, in.view(), indices, &in.keys(), room).named(in.keys());
 }
 
 template <execution Exec, class T, class Offset>
 inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> select_rows(Exec const& exec, inverse_keyed_jagged_view<T, Offset> in,
                                                                        vector_view<std::int64_t const> indices, result_room room) {
   detail::check_groups("select_rows", in);
-  return detail::select_rows_impl<Exec>::run(exec, in, indices, nullptr, room);
+  return detail::back_end<detail::select_rows_tag, Exec>::run(exec, in, indices, nullptr, room);
 }
 
 template <execution Exec, class T, class Offset>
 inverse_keyed_jagged<T, Offset, Exec> select_rows(Exec const& exec, inverse_keyed_jagged<T, Offset, Exec> const& in,
                                                   vector_view<std::int64_t const> indices, result_room room) {
-  return detail::select_rows_impl<Exec>::run(exec, in.view(), indices, &in.keys(), room).named(in.keys());
+  return detail::back_end<detail::select_rows_tag, Exec>::run(exec, in.view(), indices, &in.keys(), room).named(in.keys());
 }
 
 }  // namespace TESSERA_ABI

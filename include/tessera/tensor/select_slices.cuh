@@ -85,7 +85,7 @@ struct vector_of_gradient {  // unproven
 };
 
 template <device_execution Exec>
-struct select_slices_impl<Exec> {
+struct back_end<select_slices_tag, Exec> {
   template <class Offset>
   static void offsets(Exec const& exec, slices_view<Offset> slices, vector_view<Offset> offsets) {
     buffer<Offset, Exec> lengths(exec, slices.size());

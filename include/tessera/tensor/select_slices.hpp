@@ -85,14 +85,10 @@ void check_vector_slices(host_exec const& exec, char const* call, std::int64_t v
   });
 }
 
-template <class Exec>
-struct select_slices_impl {
-  static_assert(dependent_false<Exec>,
-                "select_slices: no back end for this execution; for CUDA include <tessera/tensor/select_slices.cuh>");
-};
+struct select_slices_tag {};
 
 template <>
-struct select_slices_impl<host_exec> {
+struct back_end<select_slices_tag, host_exec> {
   template <class Offset>
   static void offsets(host_exec const& exec, slices_view<Offset> slices, vector_view<Offset> offsets) {
     buffer<Offset> lengths(exec, slices.size());
@@ -169,7 +165,7 @@ struct select_slices_impl<host_exec> {
 template <execution Exec, class Offset>
 void select_slices_offsets(Exec const& exec, std::type_identity_t<vector_view<run_slice<Offset> const>> slices,
                            vector_view<Offset> offsets) {
-  detail::select_slices_impl<Exec>::offsets(exec, slices, offsets);
+  detail::back_end<detail::select_slices_tag, Exec>::offsets(exec, slices, offsets);
 }
 
 template <execution Exec, class T, class Offset>
@@ -180,7 +176,7 @@ void select_slices(Exec const& exec, std::type_identity_t<matrix_view<T const>> 
   rows.sound("out", out);
   detail::check_extent("select_slices", "rows of the result", out.rows, slices.size());
   detail::check_extent("select_slices", "dim", out.dim(), in.columns());
-  detail::select_slices_impl<Exec>::forward(exec, rows, in, slices, out, first_value);
+  detail::back_end<detail::select_slices_tag, Exec>::forward(exec, rows, in, slices, out, first_value);
 }
 
 template <execution Exec, class T, class Offset>
@@ -195,8 +191,8 @@ void select_slices_backward(Exec const& exec, jagged_vectors_view<T, Offset> gra
   if (in_gradient.rows() > 1 && in_gradient.stride() < in_gradient.columns())
     throw error(errc::shape_mismatch, "select_slices_backward: rows of the result overlap",
                 {{"dim", in_gradient.columns()}, {"stride", in_gradient.stride()}});
-  detail::select_slices_impl<Exec>::backward(exec, rows, jagged_vectors_view<float const, Offset>(gradient), slices, in_gradient,
-                                             first_value);
+  detail::back_end<detail::select_slices_tag, Exec>::backward(exec, rows, jagged_vectors_view<float const, Offset>(gradient), slices,
+                                                              in_gradient, first_value);
 }
 
 }  // namespace TESSERA_ABI

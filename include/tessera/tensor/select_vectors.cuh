@@ -115,8 +115,8 @@ class sources_by_row {
     auto const n = indices.size();
     launch_for_each(exec, n, number_indices{indices.data(), rows, keys_.data(), positions_.data()});
     auto const bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows)));
-    auto const sorted = radix_sort_impl<Exec>::run_between(exec, keys_.view(), positions_.view(), other_keys_.view(),
-                                                           other_positions_.view(), radix_bits{0, bits});
+    auto const sorted = back_end<radix_sort_tag, Exec>::run_between(exec, keys_.view(), positions_.view(), other_keys_.view(),
+                                                                    other_positions_.view(), radix_bits{0, bits});
     sorted_positions_ = sorted.second;
     launch_for_each(exec, rows + 1, first_source{sorted.first, n, first_of_.data()});
   }
@@ -153,7 +153,7 @@ struct add_sources_pack {
 };
 
 template <device_execution Exec>
-struct select_vectors_impl<Exec> {
+struct back_end<select_vectors_tag, Exec> {
   template <class T, class Offset>
   static void offsets(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<T, Offset> in,
                       vector_view<std::int64_t const> indices, vector_view<Offset> offsets) {

@@ -49,14 +49,10 @@ void select_vectors_backward(Exec const& exec, detail::jagged_vectors_in<Offset>
 
 namespace detail {
 
-template <class Exec>
-struct select_vectors_impl {
-  static_assert(dependent_false<Exec>,
-                "select_vectors: no back end for this execution; for CUDA include <tessera/tensor/select_vectors.cuh>");
-};
+struct select_vectors_tag {};
 
 template <>
-struct select_vectors_impl<host_exec> {
+struct back_end<select_vectors_tag, host_exec> {
   static constexpr std::int64_t indices_per_piece = 4096;
 
   // f(i) for each index, once it is known to name a row.
@@ -167,7 +163,7 @@ void check_select_vectors(Exec const& exec, char const* call, rows_check<Exec, O
   rows.sound("out", out);
   check_extent(call, "rows of the result", out.rows, indices.size());
   check_extent(call, "dim", out.dim(), in.dim());
-  select_vectors_impl<Exec>::check_lengths(exec, call, rows, in, indices, out);
+  back_end<select_vectors_tag, Exec>::check_lengths(exec, call, rows, in, indices, out);
 }
 
 }  // namespace detail
@@ -177,7 +173,7 @@ void select_vectors_offsets(Exec const& exec, jagged_vectors_view<T, Offset> in,
                             std::type_identity_t<vector_view<Offset>> offsets) {
   detail::rows_check<Exec, Offset> rows(exec, "select_vectors_offsets");
   rows.sound("in", in);
-  detail::select_vectors_impl<Exec>::offsets(exec, rows, in, indices, offsets);
+  detail::back_end<detail::select_vectors_tag, Exec>::offsets(exec, rows, in, indices, offsets);
 }
 
 template <execution Exec, class T, class Offset>
@@ -185,7 +181,7 @@ void select_vectors(Exec const& exec, std::type_identity_t<jagged_vectors_view<T
                     vector_view<std::int64_t const> indices, jagged_vectors_view<T, Offset> out) {
   detail::rows_check<Exec, Offset> rows(exec, "select_vectors");
   detail::check_select_vectors(exec, "select_vectors", rows, in, indices, out);
-  detail::select_vectors_impl<Exec>::forward(exec, rows, in, indices, out);
+  detail::back_end<detail::select_vectors_tag, Exec>::forward(exec, rows, in, indices, out);
 }
 
 template <execution Exec, class Offset>
@@ -193,7 +189,7 @@ void select_vectors_backward(Exec const& exec, detail::jagged_vectors_in<Offset>
                              jagged_vectors_view<float, Offset> in_gradient) {
   detail::rows_check<Exec, Offset> rows(exec, "select_vectors_backward");
   detail::check_select_vectors(exec, "select_vectors_backward", rows, in_gradient, indices, gradient);
-  detail::select_vectors_impl<Exec>::backward(exec, rows, gradient, indices, in_gradient);
+  detail::back_end<detail::select_vectors_tag, Exec>::backward(exec, rows, gradient, indices, in_gradient);
 }
 
 }  // namespace TESSERA_ABI

@@ -18,7 +18,7 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 template <device_execution Exec>
-struct slice_rows_impl<Exec> {
+struct back_end<slice_rows_tag, Exec> {
   template <class T, class Offset, class Range>
   static keyed_jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, keyed_jagged_view<T, Offset> in, Range const& range,
                                                                 std::vector<std::string> const* names, result_room room) {

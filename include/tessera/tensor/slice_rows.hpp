@@ -45,10 +45,7 @@ keyed_jagged<T, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged<T, Offse
 
 namespace detail {
 
-template <class Exec>
-struct slice_rows_impl {
-  static_assert(dependent_false<Exec>, "slice_rows: no back end for this execution; for CUDA include <tessera/tensor/slice_rows.cuh>");
-};
+struct slice_rows_tag {};
 
 // `range(key)`: first row and number of rows. `runs` (keys,).
 template <class T, class Offset, class Range>
@@ -64,7 +61,7 @@ void slices_of(keyed_jagged_view<T, Offset> in, Range const& range, std::vector<
 }
 
 template <>
-struct slice_rows_impl<host_exec> {
+struct back_end<slice_rows_tag, host_exec> {
   template <class T, class Offset, class Range>
   static keyed_jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, keyed_jagged_view<T, Offset> in, Range const& range,
                                                           std::vector<std::string> const* names, result_room room) {
@@ -80,7 +77,7 @@ template <class Exec, class T, class Offset>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> slice_same_rows(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t first,
                                                                    std::int64_t count, std::vector<std::string> const* names,
                                                                    result_room room) {
-  return slice_rows_impl<Exec>::run(
+  return back_end<slice_rows_tag, Exec>::run(
       exec, in, [=](std::int64_t) { return std::pair(first, count); }, names, room);
 }
 
@@ -93,7 +90,7 @@ keyed_jagged<std::remove_const_t<T>, Offset, Exec> slice_own_rows(Exec const& ex
   if (first.size() != in.keys || count.size() != in.keys)
     throw error(errc::shape_mismatch, "slice_rows: one first row and one count a key",
                 {{"keys", in.keys}, {"first rows", first.size()}, {"counts", count.size()}});
-  return slice_rows_impl<Exec>::run(
+  return back_end<slice_rows_tag, Exec>::run(
       exec, in, [=](std::int64_t key) { return std::pair(first[key], count[key]); }, names, room);
 }
 

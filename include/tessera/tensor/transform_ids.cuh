@@ -71,7 +71,7 @@ struct transform_values {  // unproven
 };
 
 template <device_execution Exec>
-struct transform_ids_impl<Exec> {
+struct back_end<transform_ids_tag, Exec> {
   template <class T, class Offset, class... Fs>
   static void run(Exec const& exec, keyed_jagged_view<T, Offset> batch, id_chain<Fs...> const& chain) {
     if (batch.rows() == 0) return;

@@ -39,11 +39,7 @@ void transform_ids(Exec const& exec, inverse_keyed_jagged_view<T, Offset> batch,
 
 namespace detail {
 
-template <class Exec>
-struct transform_ids_impl {
-  static_assert(dependent_false<Exec>,
-                "transform_ids: no back end for this execution; for CUDA include <tessera/tensor/transform_ids.cuh>");
-};
+struct transform_ids_tag {};
 
 /// What becomes of a key's ids, for all keys or some; all in the execution's memory.
 template <class F>
@@ -77,7 +73,7 @@ TESSERA_HOST_DEVICE constexpr bool holds_id(std::int64_t id) noexcept {
 inline constexpr char const* unfit_id = "transform_ids: what becomes of an id does not fit its type";
 
 template <>
-struct transform_ids_impl<host_exec> {
+struct back_end<transform_ids_tag, host_exec> {
   // Values that stay in the nearest cache from one function to the next.
   static constexpr std::int64_t values_per_piece = 2048;
 
@@ -144,7 +140,7 @@ struct transform_ids_impl<host_exec> {
 template <execution Exec, class T, class Offset, id_function F>
 void transform_ids(Exec const& exec, keyed_jagged_view<T, Offset> batch, F const& f) {
   static_assert(std::is_integral_v<T> && !std::is_const_v<T>, "transform_ids: ids are integers, and written in place");
-  detail::transform_ids_impl<Exec>::run_on_all(exec, batch, f);
+  detail::back_end<detail::transform_ids_tag, Exec>::run_on_all(exec, batch, f);
 }
 
 template <execution Exec, class T, class Offset, id_function F>

@@ -39,7 +39,7 @@ struct cut_row {  // unproven
 };
 
 template <device_execution Exec>
-struct truncate_rows_impl<Exec> {
+struct back_end<truncate_rows_tag, Exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, jagged_view<T, Offset> in, std::int64_t most, kept_values kept,
                                                           result_room room) {

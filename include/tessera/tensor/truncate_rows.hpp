@@ -52,11 +52,7 @@ keyed_jagged<T, Offset, Exec> truncate_rows(Exec const& exec, keyed_jagged<T, Of
 
 namespace detail {
 
-template <class Exec>
-struct truncate_rows_impl {
-  static_assert(dependent_false<Exec>,
-                "truncate_rows: no back end for this execution; for CUDA include <tessera/tensor/truncate_rows.cuh>");
-};
+struct truncate_rows_tag {};
 
 /// Where the kept values of a row [begin, end) begin.
 template <class Offset>
@@ -65,7 +61,7 @@ TESSERA_HOST_DEVICE constexpr Offset kept_begin(Offset begin, Offset end, Offset
 }
 
 template <>
-struct truncate_rows_impl<host_exec> {
+struct back_end<truncate_rows_tag, host_exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset> run(host_exec const& exec, jagged_view<T, Offset> in, std::int64_t most, kept_values kept,
                                                     result_room room) {
@@ -120,7 +116,7 @@ keyed_jagged<std::remove_const_t<T>, Offset, Exec> truncate_by_key(Exec const& e
   if (most.size() != in.keys)
     throw error(errc::shape_mismatch, "truncate_rows: one number of values a key", {{"keys", in.keys}, {"numbers", most.size()}});
   for (std::int64_t key = 0; key < in.keys; ++key) check_most_values(most[key], names, key);
-  return truncate_rows_impl<Exec>::run(
+  return back_end<truncate_rows_tag, Exec>::run(
       exec, in, [=](std::int64_t key) { return most[key]; }, kept, room);
 }
 
@@ -131,7 +127,7 @@ jagged<std::remove_const_t<T>, Offset, Exec> truncate_rows(Exec const& exec, jag
                                                            result_room room) {
   detail::check_choice("truncate_rows", "kept", kept, kept_values::last);
   detail::check_most_values(most, nullptr, -1);
-  return detail::truncate_rows_impl<Exec>::run(exec, in, most, kept, room);
+  return detail::back_end<detail::truncate_rows_tag, Exec>::run(exec, in, most, kept, room);
 }
 
 template <execution Exec, class T, class Offset>
@@ -139,7 +135,7 @@ keyed_jagged<std::remove_const_t<T>, Offset, Exec> truncate_rows(Exec const& exe
                                                                  kept_values kept, result_room room) {
   detail::check_choice("truncate_rows", "kept", kept, kept_values::last);
   detail::check_most_values(most, nullptr, -1);
-  return detail::truncate_rows_impl<Exec>::run(
+  return detail::back_end<detail::truncate_rows_tag, Exec>::run(
       exec, in, [=](std::int64_t) { return most; }, kept, room);
 }
 

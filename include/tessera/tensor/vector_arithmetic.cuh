@@ -64,7 +64,7 @@ struct padded_product_pack {
 };
 
 template <device_execution Exec>
-struct combine_vectors_impl<Exec> {
+struct back_end<combine_vectors_tag, Exec> {
   template <class Offset, class Operation>
   static void with_padded(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in,
                           matrix_view<float const> padded, std::int64_t width, jagged_vectors_view<float, Offset> out,

@@ -65,14 +65,10 @@ struct multiply_elements {
   TESSERA_HOST_DEVICE constexpr float operator()(float a, float b) const noexcept { return a * b; }
 };
 
-template <class Exec>
-struct combine_vectors_impl {
-  static_assert(dependent_false<Exec>,
-                "add_vectors, multiply_vectors: no back end for this execution; for CUDA include <tessera/tensor/vector_arithmetic.cuh>");
-};
+struct combine_vectors_tag {};
 
 template <>
-struct combine_vectors_impl<host_exec> {
+struct back_end<combine_vectors_tag, host_exec> {
   // Vector j of each row with vector j of the other operand's, of which only the first `width` are there and the rest is 0.
   template <class Offset, class Operation>
   static void with_padded(host_exec const& exec, rows_check<host_exec, Offset>&, jagged_vectors_view<float const, Offset> in,
@@ -132,7 +128,7 @@ void combine_vectors_with_padded(Exec const& exec, char const* call, jagged_vect
   rows.sound("out", out);
   rows.same("in", out, in);
   auto const width = padded_width(call, out.rows, out.dim(), padded);
-  combine_vectors_impl<Exec>::with_padded(exec, rows, in, padded, width, out, Operation{});
+  back_end<combine_vectors_tag, Exec>::with_padded(exec, rows, in, padded, width, out, Operation{});
 }
 
 template <class Operation, class Exec, class Offset>
@@ -142,7 +138,7 @@ void combine_vectors_with_jagged(Exec const& exec, char const* call, jagged_vect
   rows.sound("out", out);
   rows.same("in", out, in);
   rows.same("other", out, other);
-  combine_vectors_impl<Exec>::with_jagged(exec, rows, in, other, out, Operation{});
+  back_end<combine_vectors_tag, Exec>::with_jagged(exec, rows, in, other, out, Operation{});
 }
 
 template <class Exec, class Offset>
@@ -190,8 +186,9 @@ void multiply_vectors_backward(Exec const& exec, detail::jagged_vectors_in<Offse
   if (detail::padded_width(name, in.rows, in.dim(), padded_gradient) != width)
     throw error(errc::shape_mismatch, "multiply_vectors_backward: the padded gradient is of another width",
                 {{"matrix rows", padded_gradient.rows()}, {"expected", padded.rows()}});
-  detail::combine_vectors_impl<Exec>::padded_product(exec, rows, in, gradient, width, padded_gradient);
-  detail::combine_vectors_impl<Exec>::with_padded(exec, rows, gradient, padded, width, in_gradient, detail::multiply_elements{});
+  detail::back_end<detail::combine_vectors_tag, Exec>::padded_product(exec, rows, in, gradient, width, padded_gradient);
+  detail::back_end<detail::combine_vectors_tag, Exec>::with_padded(exec, rows, gradient, padded, width, in_gradient,
+                                                                   detail::multiply_elements{});
 }
 
 template <execution Exec, class Offset>
@@ -202,8 +199,8 @@ void multiply_vectors_backward(Exec const& exec, detail::jagged_vectors_in<Offse
   detail::check_multiply_vectors_backward<Exec, Offset>(rows, in, gradient, in_gradient);
   rows.same("other", in, other);
   rows.same("other_gradient", in, other_gradient);
-  detail::combine_vectors_impl<Exec>::with_jagged(exec, rows, gradient, other, in_gradient, detail::multiply_elements{});
-  detail::combine_vectors_impl<Exec>::with_jagged(exec, rows, gradient, in, other_gradient, detail::multiply_elements{});
+  detail::back_end<detail::combine_vectors_tag, Exec>::with_jagged(exec, rows, gradient, other, in_gradient, detail::multiply_elements{});
+  detail::back_end<detail::combine_vectors_tag, Exec>::with_jagged(exec, rows, gradient, in, other_gradient, detail::multiply_elements{});
 }
 
 }  // namespace TESSERA_ABI
