@@ -47,43 +47,30 @@ class featured_tables {
   featured_tables(table_list tables, std::vector<table_feature> features, lookup_options const& lookup)
       : tables_(std::move(tables)), features_(std::move(features)), lookup_(lookup) {
     check_choice("local_tables", "out_of_range", lookup.out_of_range, out_of_range_ids::zero);
-    for (std::int64_t t = 0; t < table_count(); ++t)
-      for (std::int64_t other = 0; other < t; ++other)
-        if (table(t).id == table(other).id)
-          throw error(errc::invalid_argument, "local_tables: two tables of one id would start with the same rows",
-                      {{"table", other}, {"and table", t}, {"id", table(t).id.value}});
-    for (std::size_t f = 0; f < features_.size(); ++f) {
-      if (features_[f].table < 0 || features_[f].table >= table_count())
-        throw error(errc::out_of_range, "local_tables: no such table",
-                    {{"feature", f}, {"table", features_[f].table}, {"tables", table_count()}});
-      check_choice("local_tables", "pooling", features_[f].pooling, pooling::max);
-    }
+    check_features("local_tables", tables_, features_of_keys());
   }
 
+  table_list const& list() const noexcept { return tables_; }
   std::int64_t table_count() const noexcept { return tables_.size(); }
   std::int64_t group_count() const noexcept { return tables_.group_count(); }
-  table_options const& table(std::int64_t t) const noexcept { return group_of(t).options(number_of(t)); }
+  table_options const& table(std::int64_t t) const noexcept { return tables_.options(t); }
   std::vector<table_feature> const& features() const noexcept { return features_; }
-  std::size_t bytes() const noexcept {
-    std::size_t sum = 0;
-    for (auto const& group : tables_.groups_) sum += group->bytes();
-    return sum;
-  }
+  std::size_t bytes() const noexcept { return tables_.bytes(); }
   void check_optimizers(char const* call) const {
-    for (auto const& group : tables_.groups_) group->check_optimizers(call);
+    for (auto const& group : tables_.groups()) group->check_optimizers(call);
   }
 
-  table_group& group_of(std::int64_t t) const noexcept { return *tables_.groups_[tables_.places_[static_cast<std::size_t>(t)].group]; }
-  std::int64_t number_of(std::int64_t t) const noexcept { return tables_.places_[static_cast<std::size_t>(t)].number; }
+  host_table_group& group_of(std::int64_t t) const noexcept { return tables_.group_of(t); }
+  std::int64_t number_of(std::int64_t t) const noexcept { return tables_.number_of(t); }
   std::int64_t slot_bound(std::int64_t t) const noexcept { return group_of(t).slot_bound(number_of(t)); }
   vector_view<table_feature const> features_of_keys() const noexcept { return features_; }
   std::int64_t table_of(std::int64_t key) const noexcept { return features_[static_cast<std::size_t>(key)].table; }
   bool is_hashed(std::int64_t key) const noexcept { return !group_of(table_of(key)).slots_are_ids(); }
   bool all_slots_are_ids() const noexcept {
-    return std::all_of(tables_.groups_.begin(), tables_.groups_.end(), [](auto const& group) { return group->slots_are_ids(); });
+    return std::all_of(tables_.groups().begin(), tables_.groups().end(), [](auto const& group) { return group->slots_are_ids(); });
   }
   void count_step() noexcept {
-    for (auto& group : tables_.groups_) group->count_step();
+    for (auto& group : tables_.groups()) group->count_step();
   }
 
   table_parts parts() {
@@ -94,11 +81,6 @@ class featured_tables {
 
   void update(std::int64_t t, summed_rows const& rows) const noexcept { group_of(t).update(number_of(t), rows); }
 
-  std::int64_t existing(std::int64_t t) const {
-    if (t < 0 || t >= table_count())
-      throw error(errc::out_of_range, "local_tables: no such table", {{"table", t}, {"tables", table_count()}});
-    return t;
-  }
   buffer<row_places> places_of_tables(host_exec const& exec) const {
     buffer<row_places> places(exec, table_count());
     for (std::int64_t t = 0; t < table_count(); ++t) places[t] = group_of(t).places(number_of(t));
@@ -126,7 +108,7 @@ class featured_tables {
     check_ids(batch);
     slots.resize(exec, batch.size());
     std::fill(slots.begin(), slots.end(), std::int64_t{-1});
-    for (auto& group : tables_.groups_) group->begin_batch();
+    for (auto& group : tables_.groups()) group->begin_batch();
     for (auto const pass : {locate_pass::held, locate_pass::rest})
       for_each_hashed_key(batch, slots, [&](std::int64_t t, auto ids, auto to) { group_of(t).locate(exec, number_of(t), ids, to, pass); });
   }
@@ -195,14 +177,10 @@ class featured_tables {
   }
 
   void check_batch(host_exec const& exec, char const* call, batch_view const& batch) const {
-    auto const keys = static_cast<std::int64_t>(features_.size());
-    if (batch.sparse.keys != keys)
-      throw error(errc::shape_mismatch, std::string(call) + ": one feature a key of the batch",
-                  {{"keys", batch.sparse.keys}, {"features", keys}});
-    check_groups(call, batch.inverse_keyed());
+    check_keys(call, features_of_keys(), batch.inverse_keyed());
     validate_batch(exec, batch.sparse);
     if (!batch.groups.empty()) back_end<deduplicated_lookup_tag, host_exec>::check(exec, batch.inverse_keyed());
-    for (std::int64_t key = 0; key < keys; ++key)
+    for (std::int64_t key = 0; key < batch.sparse.keys; ++key)
       if (features_[static_cast<std::size_t>(key)].is_largest() && batch.sparse.weighted())
         throw error(errc::invalid_argument, std::string(call) + ": a maximum is of an unweighted batch", {{"feature", key}});
   }

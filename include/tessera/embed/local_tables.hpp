@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -105,12 +104,11 @@ class local_tables {
   /// out_of_range.
   template <row_store Store>
   Store& store(std::int64_t t) {
-    return *static_cast<Store*>(found("store", t, tables_.group_of(tables_.existing(t)).store(tables_.number_of(t), typeid(Store))));
+    return tables_.list().store<Store>("local_tables", t);
   }
   template <row_optimizer Optimizer>
   Optimizer& optimizer(std::int64_t t) {
-    return *static_cast<Optimizer*>(
-        found("optimizer", t, tables_.group_of(tables_.existing(t)).optimizer(tables_.number_of(t), typeid(Optimizer))));
+    return tables_.list().optimizer<Optimizer>("local_tables", t);
   }
 
   /// Sorts the batch's ids by row, where all tables are dense: rows of others get their slots in the order of the steps.
@@ -212,12 +210,6 @@ class local_tables {
       return order.first_difference(expected) < 0;
     }
     return true;
-  }
-
-  static void* found(char const* what, std::int64_t t, void* object) {
-    if (object == nullptr)
-      throw error(errc::incompatible, std::string("local_tables: the ") + what + " is of another type", {{"table", t}});
-    return object;
   }
 
   static void check_begun(char const* call, local_tables_saved const& saved) {

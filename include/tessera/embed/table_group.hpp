@@ -26,14 +26,9 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// Which ids a pass over a batch gives slots to.
-enum class locate_pass : std::uint8_t {
-  held,  ///< those that have rows, where a store can tell them apart: no new id of another key may push them out then
-  rest,  ///< all others
-};
-
-/// Tables of one kind on the host: of one store, with its elements and policies, and one kind of row optimizer. One virtual call for each
-/// table or part of one; behind it, all is static. Table t is the one that was added as number t of the group.
+/// Tables of one kind: of one store, with its elements and policies, and one kind of row optimizer. What an execution does with them is
+/// behind virtual calls, one for each group, table or part of one; behind those, all is static. Table t is the one that was added as number t
+/// of the group.
 class table_group {
  public:
   table_group() = default;
@@ -45,29 +40,20 @@ class table_group {
   virtual bool slots_are_ids() const noexcept = 0;
   virtual table_options const& options(std::int64_t t) const noexcept = 0;
   virtual std::int64_t slot_bound(std::int64_t t) const noexcept = 0;
-  virtual row_places places(std::int64_t t) const noexcept = 0;
   virtual std::size_t bytes() const noexcept = 0;
-
-  virtual void begin_batch() noexcept = 0;
-  virtual void locate(host_exec const& exec, std::int64_t t, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
-                      locate_pass pass) = 0;
-  virtual void find(host_exec const& exec, std::int64_t t, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const = 0;
-  virtual void pool(std::int64_t t, bag_request const& request, std::int64_t first, std::int64_t last) const = 0;
-  virtual void read(std::int64_t t, value_request const& request, std::int64_t first, std::int64_t last) const = 0;
 
   /// @throws tessera::error as `check_optimizer`: rates may have changed.
   virtual void check_optimizers(char const* call) const = 0;
   virtual void count_step() noexcept = 0;
-  virtual void update(std::int64_t t, summed_rows const& rows) noexcept = 0;
 
-  virtual std::unique_ptr<table_part> part(std::int64_t t) = 0;
   /// The store or the optimizer itself; nullptr where it is of another type.
   virtual void* store(std::int64_t t, std::type_info const& type) noexcept = 0;
   virtual void* optimizer(std::int64_t t, std::type_info const& type) noexcept = 0;
 };
 
-template <row_store Store, row_optimizer Optimizer>
-class tables_of_kind final : public table_group {
+/// What groups of all executions do alike.
+template <class Group, row_store Store, row_optimizer Optimizer>
+class stores_of_kind : public Group {
  public:
   void add(Store store, Optimizer const& optimizer) {
     vector_view<Store const> const one(&store, 1);
@@ -77,24 +63,71 @@ class tables_of_kind final : public table_group {
     optimizers_.push_back(optimizer);
   }
 
-  std::int64_t size() const noexcept override { return static_cast<std::int64_t>(stores_.size()); }
-  bool slots_are_ids() const noexcept override { return Store::slots_are_ids; }
-  table_options const& options(std::int64_t t) const noexcept override { return at(t).options(); }
-  std::int64_t slot_bound(std::int64_t t) const noexcept override { return at(t).slot_bound(); }
-  row_places places(std::int64_t t) const noexcept override { return at(t).host_rows().places; }
-  std::size_t bytes() const noexcept override {
+  std::int64_t size() const noexcept final { return static_cast<std::int64_t>(stores_.size()); }
+  bool slots_are_ids() const noexcept final { return Store::slots_are_ids; }
+  table_options const& options(std::int64_t t) const noexcept final { return at(t).options(); }
+  std::int64_t slot_bound(std::int64_t t) const noexcept final { return at(t).slot_bound(); }
+  std::size_t bytes() const noexcept final {
     std::size_t sum = 0;
     for (auto const& store : stores_) sum += store.bytes();
     return sum;
   }
 
+  void check_optimizers(char const* call) const final { detail::check_optimizers(call, stores(), optimizers()); }
+  void count_step() noexcept final { detail::count_step(vector_view<Store>(stores_)); }
+
+  void* store(std::int64_t t, std::type_info const& type) noexcept final { return type == typeid(Store) ? &at(t) : nullptr; }
+  void* optimizer(std::int64_t t, std::type_info const& type) noexcept final {
+    return type == typeid(Optimizer) ? &optimizers_[static_cast<std::size_t>(t)] : nullptr;
+  }
+
+ protected:
+  vector_view<Store> stores() noexcept { return stores_; }
+  vector_view<Store const> stores() const noexcept { return stores_; }
+  vector_view<Optimizer const> optimizers() const noexcept { return optimizers_; }
+  Store& at(std::int64_t t) noexcept { return stores_[static_cast<std::size_t>(t)]; }
+  Store const& at(std::int64_t t) const noexcept { return stores_[static_cast<std::size_t>(t)]; }
+  Optimizer const& optimizer_of(std::int64_t t) const noexcept { return optimizers_[static_cast<std::size_t>(t)]; }
+
+ private:
+  std::vector<Store> stores_;
+  std::vector<Optimizer> optimizers_;
+};
+
+/// Which ids a pass over a batch gives slots to.
+enum class locate_pass : std::uint8_t {
+  held,  ///< those that have rows, where a store can tell them apart: no new id of another key may push them out then
+  rest,  ///< all others
+};
+
+/// On the host: a call for each table or part of one.
+class host_table_group : public table_group {
+ public:
+  virtual row_places places(std::int64_t t) const noexcept = 0;
+  virtual void begin_batch() noexcept = 0;
+  virtual void locate(host_exec const& exec, std::int64_t t, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
+                      locate_pass pass) = 0;
+  virtual void find(host_exec const& exec, std::int64_t t, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const = 0;
+  virtual void pool(std::int64_t t, bag_request const& request, std::int64_t first, std::int64_t last) const = 0;
+  virtual void read(std::int64_t t, value_request const& request, std::int64_t first, std::int64_t last) const = 0;
+  virtual void update(std::int64_t t, summed_rows const& rows) noexcept = 0;
+  virtual std::unique_ptr<table_part> part(std::int64_t t) = 0;
+};
+
+template <row_store Store, row_optimizer Optimizer>
+class tables_of_kind final : public stores_of_kind<host_table_group, Store, Optimizer> {
+  using base = stores_of_kind<host_table_group, Store, Optimizer>;
+  using base::at;
+
+ public:
+  row_places places(std::int64_t t) const noexcept override { return at(t).host_rows().places; }
   void begin_batch() noexcept override {
     if constexpr (requires(Store & store) { store.begin_batch(); })
-      for (auto& store : stores_) store.begin_batch();
+      for (auto& store : base::stores()) store.begin_batch();
   }
   void locate(host_exec const& exec, std::int64_t t, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
               locate_pass pass) override {
-    auto& store = stores_[static_cast<std::size_t>(t)];
+    auto& store = at(t);
     if constexpr (requires { store.locate_held(exec, ids, slots); }) {
       if (pass == locate_pass::held)
         store.locate_held(exec, ids, slots);
@@ -115,31 +148,10 @@ class tables_of_kind final : public table_group {
     auto const rows = at(t).host_rows();
     value_reader<typename Store::element>{rows, request}.read(first, last);
   }
-
-  void check_optimizers(char const* call) const override {
-    detail::check_optimizers(call, vector_view<Store const>(stores_), vector_view<Optimizer const>(optimizers_));
-  }
-  void count_step() noexcept override { detail::count_step(vector_view<Store>(stores_)); }
-  void update(std::int64_t t, summed_rows const& rows) noexcept override {
-    update_summed(at(t).host_rows(), optimizers_[static_cast<std::size_t>(t)], rows);
-  }
-
+  void update(std::int64_t t, summed_rows const& rows) noexcept override { update_summed(at(t).host_rows(), base::optimizer_of(t), rows); }
   std::unique_ptr<table_part> part(std::int64_t t) override {
-    auto const at = static_cast<std::size_t>(t);
-    return std::make_unique<store_part<Store>>(stores_[at], optimizer_name_of(optimizers_[at]));
+    return std::make_unique<store_part<Store>>(at(t), optimizer_name_of(base::optimizer_of(t)));
   }
-  void* store(std::int64_t t, std::type_info const& type) noexcept override {
-    return type == typeid(Store) ? &stores_[static_cast<std::size_t>(t)] : nullptr;
-  }
-  void* optimizer(std::int64_t t, std::type_info const& type) noexcept override {
-    return type == typeid(Optimizer) ? &optimizers_[static_cast<std::size_t>(t)] : nullptr;
-  }
-
- private:
-  Store const& at(std::int64_t t) const noexcept { return stores_[static_cast<std::size_t>(t)]; }
-
-  std::vector<Store> stores_;
-  std::vector<Optimizer> optimizers_;
 };
 
 }  // namespace detail

@@ -7,30 +7,52 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
 #include <tessera/embed/pooling.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/table_group.hpp>
+#include <tessera/tensor/inverse_keyed_jagged.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
 
 namespace detail {
-class featured_tables;
+
+/// What a list's groups are: `group`, and `kind<Store, Optimizer>`, a model of it.
+template <class Exec>
+struct table_groups {
+  static_assert(dependent_false<Exec>, "table_list: no back end for this execution; for CUDA include <tessera/embed/local_tables.cuh>");
+};
+template <>
+struct table_groups<host_exec> {
+  using group = host_table_group;
+  template <class Store, class Optimizer>
+  using kind = tables_of_kind<Store, Optimizer>;
+};
+
 }  // namespace detail
 
-/// Tables of any kinds, each with its row optimizer, in the order in which they are added. Move-only.
-class table_list {
+/// Tables of any kinds in the memory of one execution, each with its row optimizer, in the order in which they are added. Move-only.
+/// `table_list` is that of the host.
+template <execution Exec>
+class basic_table_list {
  public:
+  /// @private
+  using group_type = typename detail::table_groups<Exec>::group;
+
   /// Takes over a table that was built for this kind of optimizer, and says its number. Tables of one kind become one group.
   /// @throws tessera::error incompatible, invalid_argument.
   template <row_store Store, row_optimizer Optimizer>
   std::int64_t add(Store table, Optimizer const& optimizer) {
-    static_assert(!device_execution<execution_of<Store>>, "table_list: tables of the host");
-    using kind = detail::tables_of_kind<Store, Optimizer>;
+    detail::expect_tables_of<Exec, Store>();
+    using kind = typename detail::table_groups<Exec>::template kind<Store, Optimizer>;
     places_.reserve(places_.size() + 1);
     auto group = std::find_if(groups_.begin(), groups_.end(), [](auto const& g) { return dynamic_cast<kind*>(g.get()) != nullptr; });
     if (group != groups_.end()) {
@@ -47,15 +69,48 @@ class table_list {
   /// How many kinds there are.
   std::int64_t group_count() const noexcept { return static_cast<std::int64_t>(groups_.size()); }
 
+  /// @private
+  std::vector<std::unique_ptr<group_type>> const& groups() const noexcept { return groups_; }
+  /// @private Which of them has table t, and as which number.
+  std::size_t group_number_of(std::int64_t t) const noexcept { return places_[static_cast<std::size_t>(t)].group; }
+  group_type& group_of(std::int64_t t) const noexcept { return *groups_[group_number_of(t)]; }
+  std::int64_t number_of(std::int64_t t) const noexcept { return places_[static_cast<std::size_t>(t)].number; }
+  table_options const& options(std::int64_t t) const noexcept { return group_of(t).options(number_of(t)); }
+  std::size_t bytes() const noexcept {
+    std::size_t sum = 0;
+    for (auto const& group : groups_) sum += group->bytes();
+    return sum;
+  }
+
+  /// @private The store of table t, or its optimizer. `owner`: as errors call it.
+  template <class Store>
+  Store& store(char const* owner, std::int64_t t) const {
+    return *static_cast<Store*>(expect(owner, "store", t, group_with(owner, t).store(number_of(t), typeid(Store))));
+  }
+  template <class Optimizer>
+  Optimizer& optimizer(char const* owner, std::int64_t t) const {
+    return *static_cast<Optimizer*>(expect(owner, "optimizer", t, group_with(owner, t).optimizer(number_of(t), typeid(Optimizer))));
+  }
+
  private:
-  friend class detail::featured_tables;
   struct place {
     std::size_t group;
     std::int64_t number;  // of the table in its group
   };
-  std::vector<std::unique_ptr<detail::table_group>> groups_;
+
+  group_type& group_with(char const* owner, std::int64_t t) const {
+    if (t < 0 || t >= size()) throw error(errc::out_of_range, std::string(owner) + ": no such table", {{"table", t}, {"tables", size()}});
+    return group_of(t);
+  }
+  static void* expect(char const* owner, char const* what, std::int64_t t, void* found) {
+    if (found == nullptr) throw error(errc::incompatible, std::string(owner) + ": the " + what + " is of another type", {{"table", t}});
+    return found;
+  }
+
+  std::vector<std::unique_ptr<group_type>> groups_;
   std::vector<place> places_;
 };
+using table_list = basic_table_list<host_exec>;
 
 /// What is made of one key of a batch.
 struct table_feature {
@@ -67,6 +122,34 @@ struct table_feature {
   /// Whether a bag's vector is the maximum of its rows.
   constexpr bool is_largest() const noexcept { return !sequence && pooling == tessera::pooling::max; }
 };
+
+namespace detail {
+
+/// That no two tables start with the same rows, and features read tables that are there. `owner`: as errors call who does.
+template <class Exec>
+void check_features(char const* owner, basic_table_list<Exec> const& tables, vector_view<table_feature const> features) {
+  for (std::int64_t t = 0; t < tables.size(); ++t)
+    for (std::int64_t other = 0; other < t; ++other)
+      if (tables.options(t).id == tables.options(other).id)
+        throw error(errc::invalid_argument, std::string(owner) + ": two tables of one id would start with the same rows",
+                    {{"table", other}, {"and table", t}, {"id", tables.options(t).id.value}});
+  for (std::int64_t f = 0; f < features.size(); ++f) {
+    if (features[f].table < 0 || features[f].table >= tables.size())
+      throw error(errc::out_of_range, std::string(owner) + ": no such table",
+                  {{"feature", f}, {"table", features[f].table}, {"tables", tables.size()}});
+    check_choice(owner, "pooling", features[f].pooling, pooling::max);
+  }
+}
+
+/// That a batch has a key a feature, in groups that are some.
+inline void check_keys(char const* call, vector_view<table_feature const> features, inverse_keyed_jagged_view<std::int64_t const> batch) {
+  if (batch.keys() != features.size())
+    throw error(errc::shape_mismatch, std::string(call) + ": one feature a key of the batch",
+                {{"keys", batch.keys()}, {"features", features.size()}});
+  check_groups(call, batch);
+}
+
+}  // namespace detail
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

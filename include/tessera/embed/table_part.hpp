@@ -129,9 +129,10 @@ struct policies_of<Store> {
   using eviction = typename Store::eviction_policy;
 };
 
-/// The part that is all of a store.
+/// What a part that is all of a store does, wherever its rows lie.
 template <row_store Store>
-class store_part final : public table_part {
+class whole_store : public table_part {
+ protected:
   using element = typename Store::element;
   using admission = typename policies_of<Store>::admission;
   using eviction = typename policies_of<Store>::eviction;
@@ -140,9 +141,6 @@ class store_part final : public table_part {
   static constexpr bool remembers_sightings = has_policies<Store>() && admission::saved_width > 0;
 
  public:
-  /// Refers to the store. `optimizer`: its name.
-  explicit store_part(Store& store, std::string_view optimizer = {}) noexcept : store_(&store), optimizer_(optimizer) {}
-
   table_options const& options() const noexcept override { return store_->options(); }
   table_kind kind() const noexcept override {
     if constexpr (has_policies<Store>())
@@ -173,55 +171,6 @@ class store_part final : public table_part {
     });
   }
 
-  void place_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) override {
-    if constexpr (requires { store_->insert(exec, ids, slots); })
-      store_->insert(exec, ids, slots);
-    else
-      store_->locate(exec, ids, slots, {});
-  }
-
-  void copy_out(row_plane plane, vector_view<std::int64_t const> slots, char* to) const override {
-    auto const& store = *store_;
-    auto const bytes = row_bytes(plane);
-    for (auto const slot : slots) {
-      if (plane == row_plane::weights) std::memcpy(to, store.row(slot), bytes);
-      if (plane == row_plane::state) std::memcpy(to, store.state(slot), bytes);
-      if constexpr (scale::lead > 0)
-        if (plane == row_plane::step) {
-          auto const step = scale::of(store.row(slot)).step;
-          std::memcpy(to, &step, bytes);
-        }
-      if constexpr (remembers_use)
-        if (plane == row_plane::use) {
-          std::array<std::int64_t, eviction::saved_width> words{};
-          store.save_use(slot, words.data());
-          std::memcpy(to, words.data(), bytes);
-        }
-      to += bytes;
-    }
-  }
-
-  void copy_in(host_exec const& exec, row_plane plane, vector_view<std::int64_t const> slots, char const* from) override {
-    auto const bytes = row_bytes(plane);
-    for (auto const slot : slots) {
-      if (plane == row_plane::weights) std::memcpy(store_->row(slot), from, bytes);
-      if (plane == row_plane::state) std::memcpy(store_->state(slot), from, bytes);
-      if constexpr (scale::lead > 0)
-        if (plane == row_plane::step) {
-          float step = 0;
-          std::memcpy(&step, from, bytes);
-          scale{step}.write_to(store_->row(slot));
-        }
-      if constexpr (remembers_use)
-        if (plane == row_plane::use) {
-          std::array<std::int64_t, eviction::saved_width> words{};
-          std::memcpy(words.data(), from, bytes);
-          store_->restore_use(exec, slot, words.data());
-        }
-      from += bytes;
-    }
-  }
-
   std::optional<table_clock> clock() const noexcept override {
     if constexpr (has_policies<Store>())
       return store_->clock();
@@ -250,7 +199,10 @@ class store_part final : public table_part {
     if constexpr (remembers_sightings) store_->restore_sightings(exec, from);
   }
 
- private:
+ protected:
+  whole_store(Store& store, std::string_view optimizer) noexcept : store_(&store), optimizer_(optimizer) {}
+
+  Store& store() const noexcept { return *store_; }
   std::int64_t use_words() const noexcept {
     if constexpr (remembers_use)
       return store_->use_words();
@@ -262,8 +214,72 @@ class store_part final : public table_part {
     return static_cast<std::size_t>(has.width * size_of(has.type));
   }
 
+ private:
   Store* store_;
   std::string_view optimizer_;
+};
+
+/// The part that is all of a store of the host.
+template <row_store Store>
+class store_part final : public whole_store<Store> {
+  using base = whole_store<Store>;
+  using base::store;
+  using typename base::eviction;
+  using typename base::scale;
+
+ public:
+  /// Refers to the store. `optimizer`: its name.
+  explicit store_part(Store& store, std::string_view optimizer = {}) noexcept : base(store, optimizer) {}
+
+  void place_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) override {
+    if constexpr (requires(Store & to) { to.insert(exec, ids, slots); })
+      store().insert(exec, ids, slots);
+    else
+      store().locate(exec, ids, slots, {});
+  }
+
+  void copy_out(row_plane plane, vector_view<std::int64_t const> slots, char* to) const override {
+    auto const& from = store();
+    auto const bytes = base::row_bytes(plane);
+    for (auto const slot : slots) {
+      if (plane == row_plane::weights) std::memcpy(to, from.row(slot), bytes);
+      if (plane == row_plane::state) std::memcpy(to, from.state(slot), bytes);
+      if constexpr (scale::lead > 0)
+        if (plane == row_plane::step) {
+          auto const step = scale::of(from.row(slot)).step;
+          std::memcpy(to, &step, bytes);
+        }
+      if constexpr (base::remembers_use)
+        if (plane == row_plane::use) {
+          std::array<std::int64_t, eviction::saved_width> words{};
+          from.save_use(slot, words.data());
+          std::memcpy(to, words.data(), bytes);
+        }
+      to += bytes;
+    }
+  }
+
+  void copy_in(host_exec const& exec, row_plane plane, vector_view<std::int64_t const> slots, char const* from) override {
+    auto& to = store();
+    auto const bytes = base::row_bytes(plane);
+    for (auto const slot : slots) {
+      if (plane == row_plane::weights) std::memcpy(to.row(slot), from, bytes);
+      if (plane == row_plane::state) std::memcpy(to.state(slot), from, bytes);
+      if constexpr (scale::lead > 0)
+        if (plane == row_plane::step) {
+          float step = 0;
+          std::memcpy(&step, from, bytes);
+          scale{step}.write_to(to.row(slot));
+        }
+      if constexpr (base::remembers_use)
+        if (plane == row_plane::use) {
+          std::array<std::int64_t, eviction::saved_width> words{};
+          std::memcpy(words.data(), from, bytes);
+          to.restore_use(exec, slot, words.data());
+        }
+      from += bytes;
+    }
+  }
 };
 
 }  // namespace detail
