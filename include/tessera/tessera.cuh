@@ -22,6 +22,10 @@
 #include <tessera/embed/deduplicated_lookup.cuh>
 #include <tessera/embed/deduplicated_lookup_backward.cuh>
 #include <tessera/embed/dense_table.cuh>
+#include <tessera/embed/device_table_group.cuh>
+#include <tessera/embed/device_table_part.cuh>
+#include <tessera/embed/feature_source.cuh>
+#include <tessera/embed/local_tables.cuh>
 #include <tessera/embed/pooled_lookup.cuh>
 #include <tessera/embed/pooled_lookup_backward.cuh>
 #include <tessera/embed/row_cache.cuh>

@@ -13,6 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/device.hpp>
+#include <tessera/core/execution.hpp>
 #include <tessera/embed/embedding_source.hpp>
 #include <tessera/embed/local_tables.hpp>
 #include <tessera/embed/table_files.hpp>
@@ -27,11 +30,12 @@
 ///
 ///     struct maker {
 ///       using source_type = …;
-///       static source_type make(host_exec const&, source_problem const&);   // float rows that start as `initial_row` says, each table with sgd
-///       static constexpr bool refuses_ids;                                  // of tables with fewer rows
+///       static source_type make(execution_type const&, source_problem const&);   // float rows that start as `initial_row` says, each table with sgd
+///       static constexpr bool refuses_ids;                                       // of tables with fewer rows
 ///     };
 ///
-/// All that is known of a source is what it gives, so rows are read by `predict`.
+/// All that is known of a source is what it gives, so rows are read by `predict`. Of a source on a device, batches lie there, and what kernels
+/// find wrong is told when it is waited for; none pools by maximum there.
 namespace embed_tests {
 
 /// Tables and what is made of a batch's keys.
@@ -43,6 +47,18 @@ struct source_problem {
 };
 
 inline constexpr std::int64_t source_ids = 40;
+
+/// Calls f with an execution to test sources of: a header for a device adds its own.
+template <class Exec>
+struct with_execution;
+template <>
+struct with_execution<tessera::host_exec> {
+  template <class F>
+  static void run(std::mt19937_64&, F const& f) {
+    tessera_tests::pool_host<2> host;
+    f(host.exec());
+  }
+};
 
 inline source_problem usual_problem(tessera::shared_gradients sums = tessera::shared_gradients::merged) {
   using tessera::pooling;
@@ -68,6 +84,14 @@ inline source_problem usual_problem(tessera::shared_gradients sums = tessera::sh
 
 using source_rows = std::vector<std::vector<std::vector<std::int64_t>>>;  // [key][sample] -> ids
 
+/// That which such sources can have.
+template <class Maker>
+source_problem problem_of(tessera::shared_gradients sums = tessera::shared_gradients::merged) {
+  auto problem = usual_problem(sums);
+  if (tessera::device_execution<typename Maker::source_type::execution_type>) problem.features[2].pooling = tessera::pooling::sum;
+  return problem;
+}
+
 /// Keys [0, 4) often repeat the row of an earlier sample, all of a group together.
 inline source_rows draw_source_rows(std::mt19937_64& random, std::size_t samples) {
   source_rows rows(7, std::vector<std::vector<std::int64_t>>(samples));
@@ -83,74 +107,154 @@ inline source_rows draw_source_rows(std::mt19937_64& random, std::size_t samples
   return rows;
 }
 
-/// A batch as a source sees it, each row a sample or in groups, with blocks for what comes out and what goes in.
+/// Numbers of the host where an execution has its memory.
+template <class T, class Exec>
+tessera::buffer<T, Exec> put_where(Exec const& exec, std::vector<T> const& values) {
+  if constexpr (tessera::device_execution<Exec>) {
+    return tessera::to_device(exec, values);
+  } else {
+    tessera::buffer<T> result(exec, static_cast<std::int64_t>(values.size()));
+    std::copy(values.begin(), values.end(), result.begin());
+    return result;
+  }
+}
+/// Throws what kernels found wrong.
+template <class Exec>
+void wait_for(Exec const& exec) {
+  if constexpr (tessera::device_execution<Exec>) exec.synchronize();
+}
+
+/// Blocks of vectors on the host, and where a source reads or writes them: the same memory, where it is the host's.
+template <class Exec>
+class source_blocks {
+  static constexpr bool on_device = tessera::device_execution<Exec>;
+
+ public:
+  void add(Exec const& exec, std::int64_t rows, std::int64_t width) {
+    auto const stride = width + 2;
+    memory_.emplace_back(static_cast<std::size_t>(rows * stride), 7.0F);
+    here_.push_back({memory_.back().data(), rows, width, stride});
+    if constexpr (on_device) there_memory_.push_back(put_where(exec, memory_.back()));
+    there_.push_back({on_device ? there_memory_.back().data() : memory_.back().data(), rows, width, stride});
+    const_there_.push_back(there_.back());
+  }
+  std::vector<tessera::matrix_view<float>> const& here() const { return here_; }
+  std::vector<tessera::matrix_view<float>> const& there() const { return there_; }
+  std::vector<tessera::matrix_view<float const>> const& const_there() const { return const_there_; }
+
+  /// From here to there, and back.
+  void send(Exec const& exec) const {
+    if constexpr (on_device)
+      for (std::size_t i = 0; i < memory_.size(); ++i)
+        if (!memory_[i].empty()) exec.copy_in(there_[i].data(), memory_[i].data(), memory_[i].size() * sizeof(float));
+  }
+  void fetch(Exec const& exec) const {
+    wait_for(exec);
+    if constexpr (on_device)
+      for (std::size_t i = 0; i < memory_.size(); ++i)
+        if (!memory_[i].empty()) exec.copy_out(here_[i].data(), there_[i].data(), memory_[i].size() * sizeof(float));
+  }
+
+ private:
+  std::vector<std::vector<float>> memory_;
+  std::vector<tessera::buffer<float, Exec>> there_memory_;
+  std::vector<tessera::matrix_view<float>> here_, there_;
+  std::vector<tessera::matrix_view<float const>> const_there_;
+};
+
+/// A batch as a source sees it, each row a sample or in groups, with blocks for what comes out and what goes in. Weights, if any, go by id.
+template <class Exec>
 class source_batch {
  public:
-  source_batch(tessera::host_exec const& exec, source_problem const& problem, source_rows rows, bool grouped)
-      : rows_(std::move(rows)), samples_(static_cast<std::int64_t>(rows_.empty() ? 0 : rows_[0].size())) {
+  source_batch(Exec const& exec, source_problem const& problem, source_rows rows, bool grouped, bool weighted = false)
+      : exec_(exec), rows_(std::move(rows)), samples_(static_cast<std::int64_t>(rows_.empty() ? 0 : rows_[0].size())), grouped_(grouped) {
     std::vector<tessera::feature_rows<>> keys;
-    for (std::size_t key = 0; key < rows_.size(); ++key) keys.emplace_back(problem.features[key].name, rows_[key]);
-    plain_ = tessera::keyed_jagged<>::from_rows(exec, keys);
-    if (grouped) {
-      std::vector<std::int64_t> const groups{3, 1};
-      shared_ = tessera::deduplicate(exec, std::as_const(plain_).view(), groups);
+    for (std::size_t key = 0; key < rows_.size(); ++key) {
+      std::vector<std::vector<float>> weights;
+      for (auto const& row : rows_[key]) {
+        if (!weighted) break;
+        auto& of_row = weights.emplace_back();
+        for (auto const id : row) of_row.push_back(0.3F * static_cast<float>(id % 7) - 0.5F);
+      }
+      keys.emplace_back(problem.features[key].name, rows_[key], std::move(weights));
     }
-    grouped_ = grouped;
-    auto const batch = view();
+    plain_ = tessera::keyed_jagged<>::from_rows(host_.exec(), keys);
+    std::vector<std::int64_t> const groups{3, 1};
+    if (grouped) shared_ = tessera::deduplicate(host_.exec(), std::as_const(plain_).view(), groups);
+    if constexpr (on_device) {
+      plain_there_ = decltype(plain_there_)::copy_of(exec, plain_);
+      if (grouped) shared_there_ = decltype(shared_there_)::copy_of(exec, shared_);
+    }
+    auto const batch = host_view();
     for (std::size_t key = 0; key < problem.features.size(); ++key) {
       auto const& feature = problem.features[key];
       auto const width = problem.tables[static_cast<std::size_t>(feature.table)].dim;
       auto const k = static_cast<std::int64_t>(key);
       bool const expands = problem.sums == tessera::shared_gradients::expanded;
-      add_block(out_memory_, out_, feature.sequence ? batch.sparse.key(k).size() : samples_, width);
-      add_block(gradient_memory_, gradients_,
-                !feature.sequence ? samples_
-                : expands         ? std::as_const(plain_).view().key(k).size()
-                                  : batch.sparse.key(k).size(),
-                width);
+      out_.add(exec, feature.sequence ? batch.sparse.key(k).size() : samples_, width);
+      gradients_.add(exec,
+                     !feature.sequence ? samples_
+                     : expands         ? std::as_const(plain_).view().key(k).size()
+                                       : batch.sparse.key(k).size(),
+                     width);
     }
-    for (auto const& block : gradients_) const_gradients_.push_back(block);
   }
 
+  /// Where the source is, and on the host.
   tessera::batch_view view() const {
-    tessera::batch_view batch;
-    batch.dense = {nullptr, samples_, 0};
-    batch.sparse = grouped_ ? shared_.distinct().view() : plain_.view();
-    if (grouped_) batch.groups = shared_.view().groups;
-    return batch;
+    if constexpr (on_device)
+      return view_of(plain_there_, shared_there_);
+    else
+      return host_view();
   }
+  tessera::batch_view host_view() const { return view_of(plain_, shared_); }
+
   source_rows const& rows() const { return rows_; }
   std::int64_t samples() const { return samples_; }
-  std::vector<tessera::matrix_view<float>> const& out() const { return out_; }
-  std::vector<tessera::matrix_view<float>> const& gradient_blocks() const { return gradients_; }
-  std::vector<tessera::matrix_view<float const>> const& gradients() const { return const_gradients_; }
+  std::vector<tessera::matrix_view<float>> const& out() const { return out_.there(); }
+  std::vector<tessera::matrix_view<float const>> const& gradients() const { return gradients_.const_there(); }
+  /// What came out, on the host.
+  std::vector<tessera::matrix_view<float>> const& given() const {
+    out_.fetch(exec_);
+    return out_.here();
+  }
+  /// Likewise what goes in.
+  std::vector<tessera::matrix_view<float>> const& gradient_blocks() const { return gradients_.here(); }
   /// Which row of its key a sample has.
   std::int64_t row_of(std::int64_t key, std::int64_t sample) const {
-    auto const inverse = view().inverse_keyed().inverse(key);
+    auto const inverse = host_view().inverse_keyed().inverse(key);
     return inverse.empty() ? sample : inverse[sample];
   }
   template <class F>
   void fill_gradients(F next) const {
-    for (auto const& block : gradients_)
+    for (auto const& block : gradients_.here())
       for (std::int64_t r = 0; r < block.rows(); ++r)
         for (std::int64_t c = 0; c < block.columns(); ++c) block(r, c) = next();
+    gradients_.send(exec_);
   }
 
  private:
-  static void add_block(std::vector<std::vector<float>>& memory, std::vector<tessera::matrix_view<float>>& blocks, std::int64_t rows,
-                        std::int64_t width) {
-    memory.emplace_back(static_cast<std::size_t>(rows * (width + 2)), 7.0F);
-    blocks.push_back({memory.back().data(), rows, width, width + 2});
+  static constexpr bool on_device = tessera::device_execution<Exec>;
+
+  template <class Plain, class Shared>
+  tessera::batch_view view_of(Plain const& plain, Shared const& shared) const {
+    tessera::batch_view batch;
+    batch.dense = {nullptr, samples_, 0};
+    batch.sparse = grouped_ ? shared.distinct().view() : plain.view();
+    if (grouped_) batch.groups = shared.view().groups;
+    return batch;
   }
 
+  Exec exec_;
+  tessera_tests::serial_host host_;
   source_rows rows_;
   std::int64_t samples_;
-  bool grouped_ = false;
+  bool grouped_;
   tessera::keyed_jagged<> plain_;
   tessera::inverse_keyed_jagged<> shared_;
-  std::vector<std::vector<float>> out_memory_, gradient_memory_;
-  std::vector<tessera::matrix_view<float>> out_, gradients_;
-  std::vector<tessera::matrix_view<float const>> const_gradients_;
+  tessera::keyed_jagged<std::int64_t, std::int64_t, Exec> plain_there_;           // on a device
+  tessera::inverse_keyed_jagged<std::int64_t, std::int64_t, Exec> shared_there_;  // on a device
+  source_blocks<Exec> out_, gradients_;
 };
 
 /// The same in double, row by row as the definition says.
@@ -166,12 +270,14 @@ class naive_source {
   }
 
   /// Whether the blocks of a batch show what these rows give.
-  bool gives(source_batch const& batch) {
-    auto const view = batch.view();
+  template <class Exec>
+  bool gives(source_batch<Exec> const& batch) {
+    auto const view = batch.host_view();
+    auto const& given = batch.given();
     for (std::size_t key = 0; key < problem_.features.size(); ++key) {
       auto const& feature = problem_.features[key];
       auto const k = static_cast<std::int64_t>(key);
-      auto const& block = batch.out()[key];
+      auto const& block = given[key];
       auto const bags = view.sparse.key(k);
       if (feature.sequence) {
         for (std::int64_t i = 0; i < block.rows(); ++i)
@@ -185,13 +291,14 @@ class naive_source {
   }
 
   /// What the batch's gradients do to each row, added to what is there.
-  void add_gradients(source_batch const& batch) {
-    auto const view = batch.view();
+  template <class Exec>
+  void add_gradients(source_batch<Exec> const& batch) {
+    auto const view = batch.host_view();
     bool const expanded = problem_.sums == tessera::shared_gradients::expanded;
     for (std::size_t key = 0; key < problem_.features.size(); ++key) {
       auto const& feature = problem_.features[key];
       auto const k = static_cast<std::int64_t>(key);
-      auto const& gradient = batch.gradients()[key];
+      auto const& gradient = batch.gradient_blocks()[key];
       auto const bags = view.sparse.key(k);
       if (feature.sequence && !expanded) {
         for (std::int64_t i = 0; i < gradient.rows(); ++i) add(feature.table, bags.values[bags.offsets[0] + i], gradient, i, 1);
@@ -273,26 +380,26 @@ class naive_source {
 };
 
 /// All rows of all tables, as a source predicts them: a batch of single ids, one sample an id.
-template <class Source>
-std::vector<float> all_rows(tessera::host_exec const& exec, source_problem const& problem, Source const& source) {
+template <class Exec, class Source>
+std::vector<float> all_rows(Exec const& exec, source_problem const& problem, Source const& source) {
   source_rows rows(problem.features.size(), std::vector<std::vector<std::int64_t>>(source_ids));
   for (auto& key : rows)
     for (std::int64_t id = 0; id < source_ids; ++id) key[static_cast<std::size_t>(id)] = {id};
   source_batch const probe(exec, problem, rows, false);
   source.predict(exec, probe.view(), probe.out());
   std::vector<float> all;
-  for (auto const& block : probe.out())
+  for (auto const& block : probe.given())
     for (std::int64_t r = 0; r < block.rows(); ++r) all.insert(all.end(), block.row(r), block.row(r) + block.columns());
   return all;
 }
 
-template <class Source>
-void forward(tessera::host_exec const& exec, Source& source, source_batch const& batch, typename Source::saved_type& saved) {
+template <class Exec, class Source>
+void forward(Exec const& exec, Source& source, source_batch<Exec> const& batch, typename Source::saved_type& saved) {
   source.begin(exec, batch.view(), saved);
   source.finish(exec, saved, batch.out());
 }
-template <class Source>
-void backward(tessera::host_exec const& exec, Source& source, source_batch const& batch, typename Source::saved_type& saved) {
+template <class Exec, class Source>
+void backward(Exec const& exec, Source& source, source_batch<Exec> const& batch, typename Source::saved_type& saved) {
   source.begin_backward(exec, saved, batch.gradients());
   source.finish_backward(exec, saved);
 }
@@ -307,15 +414,24 @@ void with_random_host(F const& f) {
   f(host.exec(), random);
 }
 
+/// With the execution that the maker's sources run by.
+template <class Maker, class F>
+void with_random_execution(F const& f) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  with_execution<typename Maker::source_type::execution_type>::run(random, [&](auto const& exec) { f(exec, random); });
+}
+
 template <class Maker>
 void check_source_against_naive() {
-  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+  with_random_execution<Maker>([](auto const& exec, std::mt19937_64& random) {
     std::normal_distribution<float> draw;
     for (auto const sums : {tessera::shared_gradients::merged, tessera::shared_gradients::expanded})
       for (bool const grouped : {false, true}) {
         CAPTURE(grouped);
         CAPTURE(static_cast<int>(sums));
-        auto const problem = usual_problem(sums);
+        auto const problem = problem_of<Maker>(sums);
         auto source = Maker::make(exec, problem);
         naive_source naive(problem);
         typename Maker::source_type::saved_type saved;
@@ -339,9 +455,9 @@ void check_source_against_naive() {
 
 template <class Maker>
 void check_source_in_flight() {
-  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+  with_random_execution<Maker>([](auto const& exec, std::mt19937_64& random) {
     std::normal_distribution<float> draw;
-    auto const problem = usual_problem();
+    auto const problem = problem_of<Maker>();
     auto source = Maker::make(exec, problem);
     naive_source naive(problem);
     source_batch const first(exec, problem, draw_source_rows(random, 30), true), second(exec, problem, draw_source_rows(random, 20), false);
@@ -366,10 +482,10 @@ void check_source_in_flight() {
 
 template <class Maker>
 void check_source_gradients_handed_out() {
-  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+  with_random_execution<Maker>([](auto const& exec, std::mt19937_64& random) {
     std::normal_distribution<float> draw;
     using source_type = typename Maker::source_type;
-    auto const problem = usual_problem();
+    auto const problem = problem_of<Maker>();
     auto fused = Maker::make(exec, problem), handed = Maker::make(exec, problem), accumulating = Maker::make(exec, problem);
     typename source_type::saved_type saved;
     typename source_type::gradients_type sum, more;
@@ -403,10 +519,10 @@ void check_source_gradients_handed_out() {
 
 template <class Maker>
 void check_source_prepared() {
-  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+  with_random_execution<Maker>([](auto const& exec, std::mt19937_64& random) {
     std::normal_distribution<float> draw;
     for (auto const sums : {tessera::shared_gradients::merged, tessera::shared_gradients::expanded}) {
-      auto const problem = usual_problem(sums);
+      auto const problem = problem_of<Maker>(sums);
       auto plain = Maker::make(exec, problem), ahead = Maker::make(exec, problem);
       typename Maker::source_type::saved_type saved;
       typename Maker::source_type::prepared_type prepared;
@@ -428,9 +544,9 @@ void check_source_prepared() {
 /// Written to a file and read into a fresh source, it goes on as if it had never stopped.
 template <class Maker>
 void check_source_files() {
-  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+  with_random_execution<Maker>([](auto const& exec, std::mt19937_64& random) {
     std::normal_distribution<float> draw;
-    auto const problem = usual_problem();
+    auto const problem = problem_of<Maker>();
     auto source = Maker::make(exec, problem), fresh = Maker::make(exec, problem);
     typename Maker::source_type::saved_type saved;
     tessera_tests::temporary_folder folder;
@@ -447,8 +563,9 @@ void check_source_files() {
         auto const written = source.parts();
         auto read = fresh.parts();
         CHECK(written.size() == problem.tables.size());
-        tessera::write_table_file(exec, folder.file("tables"), written);
-        tessera::table_file_reader(folder.file("tables"), read, tessera::table_content::all).read(exec);
+        tessera_tests::serial_host host;
+        tessera::write_table_file(host.exec(), folder.file("tables"), written);
+        tessera::table_file_reader(folder.file("tables"), read, tessera::table_content::all).read(host.exec());
         for (std::size_t t = 0; t < read.size(); ++t) {
           CHECK(written[t]->steps().value == 3);
           read[t]->set_steps(written[t]->steps());
@@ -464,16 +581,19 @@ void check_source_files() {
 
 template <class Maker>
 void check_source_refusals() {
-  with_random_host([](tessera::host_exec const& exec, std::mt19937_64& random) {
+  with_random_execution<Maker>([](auto const& exec, std::mt19937_64& random) {
     using tessera_tests::error_of;
-    auto const problem = usual_problem();
+    auto const problem = problem_of<Maker>();
     auto source = Maker::make(exec, problem);
     typename Maker::source_type::saved_type saved;
     source_batch const batch(exec, problem, draw_source_rows(random, 12), true), other(exec, problem, draw_source_rows(random, 13), false);
     batch.fill_gradients([] { return 1.0F; });
     auto const before = all_rows(exec, problem, source);
     auto const refuses = [&](tessera::errc code, auto const& call) {
-      auto const e = error_of(call);
+      auto const e = error_of([&] {
+        call();
+        wait_for(exec);
+      });
       CHECK(e.code() == code);
       CHECK(same_bits(all_rows(exec, problem, source), before));
     };
@@ -492,13 +612,18 @@ void check_source_refusals() {
     refuses(errc::shape_mismatch, [&] { source.begin_backward(exec, saved, other.gradients()); });
     refuses(errc::invalid_argument, [&] { source.finish_backward(exec, saved); });  // has not begun
     // A group whose inverse names no row.
-    auto groups = std::vector<tessera::row_group>(batch.view().groups.begin(), batch.view().groups.end());
-    std::vector<std::int64_t> inverse(groups[0].inverse, groups[0].inverse + batch.samples());
+    auto const* const whole = batch.host_view().groups[0].inverse;
+    std::vector<std::int64_t> inverse(whole, whole + batch.samples());
     inverse.back() = batch.samples() + 1;
-    groups[0].inverse = inverse.data();
+    auto const inverse_there = put_where(exec, inverse);
     auto broken = batch.view();
+    auto groups = std::vector<tessera::row_group>(broken.groups.begin(), broken.groups.end());
+    groups[0].inverse = inverse_there.data();
     broken.groups = groups;
-    refuses(errc::out_of_range, [&] { source.begin(exec, broken, saved); });
+    refuses(errc::out_of_range, [&] {
+      source.begin(exec, broken, saved);
+      source.finish(exec, saved, batch.out());
+    });
     if (Maker::refuses_ids)
       for (auto const id : {source_ids, std::int64_t{-1}, largest_id, smallest_id}) {
         auto rows = draw_source_rows(random, 6);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
 #include <tessera/core/four_elements.hpp>
 #include <tessera/core/id_map.hpp>
 #include <tessera/core/row_formats.hpp>
@@ -23,7 +25,8 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// A slot's use as one word; of two slots, the one with the lesser word leaves first. Only for policies that a device knows.
+/// A slot's use as one word; of two slots, the one with the lesser word leaves first. Only for policies that a device knows. `words_of(use)`,
+/// `of_words(words)`: what a checkpoint keeps of it, as the host's tables do.
 template <class Eviction>
 struct slot_use;
 
@@ -35,6 +38,8 @@ template <>
 struct slot_use<evict_lru> {
   TESSERA_HOST_DEVICE static constexpr std::int64_t first(std::int64_t batch) noexcept { return batch; }
   TESSERA_HOST_DEVICE static constexpr std::int64_t last_batch(std::int64_t use) noexcept { return use; }
+  static constexpr std::array<std::int64_t, 1> words_of(std::int64_t use) noexcept { return {use}; }
+  static constexpr std::int64_t of_words(std::array<std::int64_t, 1> const& words) noexcept { return words[0]; }
   template <class Block>
   TESSERA_DEVICE static void used(Block& block, std::int64_t* use, std::int64_t batch) {
     if (block.load(use) < batch) block.maximum(use, batch);
@@ -49,6 +54,13 @@ struct slot_use<evict_lfu> {
 
   TESSERA_HOST_DEVICE static constexpr std::int64_t first(std::int64_t batch) noexcept { return one + batch; }
   TESSERA_HOST_DEVICE static constexpr std::int64_t last_batch(std::int64_t use) noexcept { return use & (one - 1); }
+  static constexpr std::array<std::int64_t, 2> words_of(std::int64_t use) noexcept { return {use >> batch_bits, last_batch(use)}; }
+  /// @throws tessera::error out_of_range for what no row has. Greater counts than a slot has room for become the greatest.
+  static std::int64_t of_words(std::array<std::int64_t, 2> const& words) {
+    if (words[0] < 1 || words[1] < 0 || words[1] >= one)
+      throw error(errc::out_of_range, "evict_lfu: a use that no row has", {{"count", words[0]}, {"batch", words[1]}, {"most", one - 1}});
+    return std::min(words[0], most_count) * one + words[1];
+  }
   template <class Block>
   TESSERA_DEVICE static void used(Block& block, std::int64_t* use, std::int64_t batch) {
     auto const before = block.load(use);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/admission.hpp>
 #include <tessera/embed/bucket_rows.hpp>
 #include <tessera/embed/evicted_rows.hpp>
 #include <tessera/embed/eviction.hpp>
@@ -65,10 +67,12 @@ class bucket_table {
  public:
   using element = Element;
   using execution_type = Exec;
+  using admission_policy = admit_all;
   using eviction_policy = Eviction;
   using rows_type = bucket_rows<Element, Eviction>;
   using back_end = detail::back_end<detail::bucket_table_tag, Exec>;
   static constexpr bool slots_are_ids = false;
+  static constexpr bool has_policies = Eviction::evicts;
 
   /// Makes room, with state for this optimizer. @throws tessera::error invalid_argument, out_of_memory.
   template <row_optimizer Optimizer>
@@ -145,6 +149,19 @@ class bucket_table {
 
   /// The next batch: what is located from now on belongs to it.
   void begin_batch() noexcept { ++batch_; }
+  table_clock clock() const noexcept { return {batch_, std::nullopt}; }
+  /// Of a checkpoint, say; policies of a device look at batches alone. @throws tessera::error invalid_argument for a batch before the present
+  /// one, or one that cannot be.
+  void set_clock(table_clock clock) {
+    if (clock.batch < batch_ || clock.batch > most_batches)
+      throw error(errc::invalid_argument, "bucket_table: batches are counted upwards",
+                  {{"table", options_.id.value}, {"batch", batch_}, {"new batch", clock.batch}, {"most", most_batches}});
+    batch_ = clock.batch;
+  }
+  /// For checkpoints: the policies' names, and how many words they keep of a row.
+  static constexpr char const* admission_name() noexcept { return admission_policy::name; }
+  static constexpr char const* eviction_name() noexcept { return Eviction::name; }
+  static constexpr std::int64_t use_words() noexcept { return Eviction::saved_width; }
 
   /// Workspace: 16 bytes an id. Waits only where evicted rows are kept.
   void locate(Exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
@@ -202,6 +219,7 @@ class bucket_table {
  private:
   friend struct detail::back_end<detail::bucket_table_tag, Exec>;
   static constexpr std::int64_t count_words = detail::count_words;
+  static constexpr std::int64_t most_batches = (std::int64_t{1} << 40) - 1;  // `slot_use` has room for
 
   // `evicted_rows` on a device.
   struct evicted_on_device {

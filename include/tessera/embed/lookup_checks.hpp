@@ -29,6 +29,15 @@ constexpr std::int64_t table_of(Feature const& feature) noexcept {
     return feature;
 }
 
+/// What errors call the feature of a key: by its number, where it says one.
+template <class Feature>
+constexpr std::int64_t feature_number(Feature const& feature, std::int64_t key) noexcept {
+  if constexpr (requires { feature.number; })
+    return feature.number;
+  else
+    return key;
+}
+
 /// `validate` by all threads; how many values there are, the view may not know. On a device kernels look at the offsets.
 template <device_execution Exec>
 void validate_batch(Exec const&, keyed_jagged_view<std::int64_t const> batch) {

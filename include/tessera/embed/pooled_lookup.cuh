@@ -112,28 +112,37 @@ struct pool_bags_kernel {  // unproven
   }
 };
 
+/// Pools the keys that are no sequences. `slots`: as of `pool_bags_kernel`.
+template <class Exec, class Store, class Feature>
+void pool_on_device(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
+                    keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
+                    lookup_options const& options) {
+  using rows_type = decltype(tables[0].device_rows());
+  launch_parts<pooled_part<rows_type>> parts;
+  for (std::int64_t key = 0; key < batch.keys; ++key) {
+    if (is_sequence(features[key])) continue;
+    auto const& table = tables[features[key].table];
+    auto const units = bag_unit_range::of(batch.first_row[key] - batch.first_row[0], batch.rows(key), table.dim(), parts.blocks());
+    if (units.bags == 0) continue;
+    auto const rows = table.device_rows();
+    parts.add({units, rows, out[key].data(), out[key].stride(), feature_number(features[key], key), features[key].pooling,
+               moves_by_four(rows.row(0), table.dim(), table.dim()), moves_by_four(out[key].data(), table.dim(), out[key].stride())});
+  }
+  if (parts.count() == 0) return;
+  parts.on_device(exec, [&](auto const& there) {
+    exec.launch({.blocks = blocks_for(parts.blocks(), 1)},
+                pool_bags_kernel<rows_type>{there, batch_on_device(batch), slots, absent_ids(exec, pooled_id_out_of_range, options),
+                                            exec.faults(decreasing_offsets)});
+  });
+}
+
 template <device_execution Exec>
 struct back_end<pooled_lookup_tag, Exec> {
   template <class Store>
   static void run(Exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                   keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
                   lookup_options const& options, pooled_argmax*) {  // nothing pools by maximum here
-    using rows_type = decltype(tables[0].device_rows());
-    launch_parts<pooled_part<rows_type>> parts;
-    for (std::int64_t key = 0; key < batch.keys; ++key) {
-      auto const& table = tables[features[key].table];
-      auto const units = bag_unit_range::of(batch.first_row[key] - batch.first_row[0], batch.rows(key), table.dim(), parts.blocks());
-      if (units.bags == 0) continue;
-      auto const rows = table.device_rows();
-      parts.add({units, rows, out[key].data(), out[key].stride(), key, features[key].pooling,
-                 moves_by_four(rows.row(0), table.dim(), table.dim()), moves_by_four(out[key].data(), table.dim(), out[key].stride())});
-    }
-    if (parts.count() == 0) return;
-    parts.on_device(exec, [&](auto const& there) {
-      exec.launch({.blocks = blocks_for(parts.blocks(), 1)},
-                  pool_bags_kernel<rows_type>{there, batch_on_device(batch), slots, absent_ids(exec, pooled_id_out_of_range, options),
-                                              exec.faults(decreasing_offsets)});
-    });
+    pool_on_device(exec, tables, features, batch, slots, out, options);
   }
 };
 

@@ -50,11 +50,15 @@ struct pooled_source {
   batch_on_device batch{};
   std::int64_t const* bags = nullptr;  // of each position, or nullptr: sources are bags
 
+  TESSERA_DEVICE std::int64_t row_of(std::int64_t number) const { return bags == nullptr ? number : bags[number]; }
+  /// The number of the key that has a row.
+  TESSERA_DEVICE std::int64_t key_of(std::int64_t row) const { return range_of(first_rows, key_count, row); }
+
   template <class Index>
   TESSERA_DEVICE value_gradient operator()(Index source) const {
     auto const number = static_cast<std::int64_t>(source);
-    auto const row = bags == nullptr ? number : bags[number];
-    auto const& key = keys[range_of(first_rows, key_count, row)];
+    auto const row = row_of(number);
+    auto const& key = keys[key_of(row)];
     auto scale = pooling_scale(key.mode, key.mode == pooling::mean ? batch.end_of(row) - batch.begin_of(row) : 1);
     if (batch.weights != nullptr) scale = scale * batch.weights[batch.first_value() + number];
     return {key.gradients + (row - key.first_row) * key.stride, scale, key.by_four};
@@ -65,7 +69,8 @@ struct pooled_source {
 template <class Exec>
 class pooled_source_there {
  public:
-  pooled_source_there(Exec const& exec, vector_view<pooled_feature const> features, keyed_jagged_view<std::int64_t const> batch,
+  template <class Feature>
+  pooled_source_there(Exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
                       vector_view<matrix_view<float const> const> gradients) {
     std::vector<pooled_gradients> keys;
     std::vector<std::int64_t> first_rows;
@@ -80,7 +85,7 @@ class pooled_source_there {
     keys_ = to_device(exec, keys);
     first_rows_ = to_device(exec, first_rows);
     source_ = {keys_.data(), first_rows_.data(), keys_.size(), batch_on_device(batch), nullptr};
-    if (!batch.weighted()) return;
+    if (finds_by_bag(features, batch)) return;
     auto const count = value_bound(exec, batch.flat());
     bags_.resize(exec, count);
     launch_for_each(exec, batch.rows(), number_bags{source_.batch, count, bags_.data()});

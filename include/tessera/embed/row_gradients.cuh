@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include <tessera/core/buffer.hpp>
@@ -56,10 +57,11 @@ struct sum_rows_kernel {  // unproven
   }
 };
 
-/// Sums the gradient of each row that the batch names into `out`. Waits for the number of rows.
-template <class Exec, class Store, class Feature, class Source>
+/// Sums the gradient of each row that the batch names into `out`, a `basic_row_gradients` or what takes its part. Waits for the number of
+/// rows. All other memory is there when it asks `out` for room.
+template <class Exec, class Store, class Feature, class Source, class Gradients>
 void sum_rows_on_device(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
-                        basic_lookup_saved<Exec> const& saved, Source const& source, basic_row_gradients<Exec>& out) {
+                        basic_lookup_saved<Exec> const& saved, Source const& source, Gradients& out) {
   with_runs(exec, tables, features, saved, [&]<class Index>(auto const& order, runs_on_device<Index> const& sorted) {
     run_launches<Exec, Store, Index, Source, summed_table> launches(exec, tables, order, sorted, source);
     auto const count = tables.size();
@@ -128,6 +130,27 @@ struct apply_rows_kernel {  // unproven
   }
 };
 
+/// Updates rows of a table, the call's number `number`, by the sums of their gradients, (rows, dim). Takes no memory.
+template <class Exec, class Store, class Optimizer>
+void update_table_on_device(Exec const& exec, std::int64_t number, Store const& table, Optimizer const& optimizer,
+                            vector_view<std::int64_t const> slots, matrix_view<float const> gradients) {
+  if (slots.empty()) return;
+  auto const rows = table.device_rows();
+  auto const dim = rows.dim();
+  using rows_type = std::remove_const_t<decltype(rows)>;
+  apply_rows_kernel<rows_type, Optimizer> const kernel{{rows, optimizer, 0, moves_by_four(rows.row(0), dim, dim)},
+                                                       number,
+                                                       table.slot_bound(),
+                                                       slots.data(),
+                                                       slots.size(),
+                                                       gradients.data(),
+                                                       moves_by_four(gradients.data(), dim, dim),
+                                                       divide_up(dim, 4) * 4,
+                                                       lanes_for(dim),
+                                                       exec.faults(no_such_slot)};
+  exec.launch({.blocks = blocks_for(kernel.rows, kernel.threads / kernel.lanes), .shared_bytes = kernel.shared_bytes()}, kernel);
+}
+
 template <device_execution Exec>
 struct back_end<update_rows_tag, Exec> {
   template <class BoundOf>
@@ -136,27 +159,10 @@ struct back_end<update_rows_tag, Exec> {
   template <class Store, class Optimizer>
   static void run(Exec const& exec, vector_view<Store> tables, basic_row_gradients<Exec> const& gradients,
                   vector_view<Optimizer const> optimizers) {
-    using rows_type = decltype(tables[0].device_rows());
     check_updated_columns("update_rows", tables);
     count_step(tables);
-    for (std::int64_t t = 0; t < tables.size(); ++t) {
-      auto const rows = tables[t].device_rows();
-      auto const values = gradients.values(t);
-      auto const dim = rows.dim();
-      if (gradients.rows(t) == 0) continue;
-      acted_table<rows_type, Optimizer> const table{rows, of_table(optimizers, t), 0, moves_by_four(rows.row(0), dim, dim)};
-      apply_rows_kernel<rows_type, Optimizer> const kernel{table,
-                                                           t,
-                                                           tables[t].slot_bound(),
-                                                           gradients.slots(t).data(),
-                                                           gradients.rows(t),
-                                                           values.data(),
-                                                           moves_by_four(values.data(), dim, dim),
-                                                           divide_up(dim, 4) * 4,
-                                                           lanes_for(dim),
-                                                           exec.faults(no_such_slot)};
-      exec.launch({.blocks = blocks_for(kernel.rows, kernel.threads / kernel.lanes), .shared_bytes = kernel.shared_bytes()}, kernel);
-    }
+    for (std::int64_t t = 0; t < tables.size(); ++t)
+      update_table_on_device(exec, t, tables[t], of_table(optimizers, t), gradients.slots(t), gradients.values(t));
   }
 };
 

@@ -18,6 +18,7 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/bag_units.cuh>
 #include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/pooling.hpp>
 #include <tessera/embed/prepare_backward.hpp>
 #include <tessera/embed/row_store.hpp>
 
@@ -326,16 +327,20 @@ struct order_of<Exec> {
   using type = device_row_order<Exec>;
 };
 
-// An unweighted pooled lookup finds the gradient of a value by its bag.
+/// Whether a backward finds the gradient of each value by its bag, else by its position: where all is pooled, unweighted.
+template <class Feature>
+bool finds_by_bag(vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch) {
+  return !batch.weighted() && std::none_of(features.begin(), features.end(), [](auto const& feature) { return is_sequence(feature); });
+}
+
 template <device_execution Exec>
 struct back_end<sort_rows_tag, Exec> {
   template <class Store, class Feature>
   static void run(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
                   basic_lookup_saved<Exec> const& saved, device_row_order<Exec>& order) {
-    constexpr bool pools = requires(Feature const& feature) { feature.pooling; };
     order.sort(
         exec, tables, saved.batch, saved.template slots_of<Store>(), [&](std::int64_t key) { return table_of(features[key]); },
-        pools && !saved.batch.weighted());
+        finds_by_bag(features, saved.batch));
   }
 };
 

@@ -316,15 +316,21 @@ void check_updated_columns(char const* call, vector_view<Store> tables) {
                   {{"table", t}, {"dim", tables[t].dim()}, {"most", most_updated_columns}});
 }
 
-/// Sorts, sums and updates. Nothing changes before all memory is there.
-template <class Exec, class Store, class Feature, class Source, class Optimizer>
+struct nothing_more {
+  constexpr void operator()() const noexcept {}
+};
+
+/// Sorts, sums and updates. Nothing changes before all memory is there; then it calls begin(), which may throw.
+template <class Exec, class Store, class Feature, class Source, class Optimizer, class Begin = nothing_more>
 void update_rows_on_device(Exec const& exec, char const* call, vector_view<Store> tables, vector_view<Feature const> features,
-                           basic_lookup_saved<Exec> const& saved, vector_view<Optimizer const> optimizers, Source const& source) {
+                           basic_lookup_saved<Exec> const& saved, vector_view<Optimizer const> optimizers, Source const& source,
+                           Begin const& begin = {}) {
   check_updated_columns(call, tables);
   with_runs(
       exec, vector_view<Store const>(tables), features, saved, [&]<class Index>(auto const& order, runs_on_device<Index> const& sorted) {
         run_launches<Exec, Store, Index, Source, Optimizer> launches(exec, tables, order, sorted, source);
         using kernel_type = update_rows_kernel<Index, typename decltype(launches)::rows_type, Source, Optimizer>;
+        begin();
         count_step(tables);
         launches.run([&](std::int64_t table) { return of_table(optimizers, table); },
                      [&](int number, int lanes, std::int64_t rows, std::int64_t width) {

@@ -61,13 +61,14 @@ TESSERA_DEVICE void update_row_by_group(Block& block, acted_table<Rows, Optimize
   auto const old_scale = row_scale<element>::of(row);
   float* const state = table.rows.state(slot);
 
-  if constexpr (changes_gradients<Optimizer>)
+  if constexpr (changes_gradients<Optimizer>) {  // in braces for nvcc's front end
     for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes) {
       auto const weights = read_four(row + column, dim - column, table.rows_by_four);
       auto gradient = read_four(sum + column, 4, true);
       for (int c = 0; c < 4; ++c) gradient[c] = optimizer.gradient_of(gradient[c], old_scale.value(weights[c]));
       write_four(sum + column, gradient, 4, true);
     }
+  }
 
   float own_state[static_cast<unsigned>(row_state > 0 ? row_state : 1)] = {};
   for (int i = 0; i < row_state; ++i) own_state[i] = state[i];

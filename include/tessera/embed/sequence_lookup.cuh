@@ -103,6 +103,33 @@ struct copy_rows_kernel {  // unproven
   }
 };
 
+/// Copies the rows of the keys that are sequences. `slots`: as of `copy_rows_kernel`.
+template <class Exec, class Store, class Feature>
+void read_sequences_on_device(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
+                              keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots,
+                              vector_view<matrix_view<float> const> out, lookup_options const& options) {
+  using rows_type = decltype(tables[0].device_rows());
+  launch_parts<sequence_part<rows_type>> parts;
+  for (std::int64_t key = 0; key < batch.keys; ++key) {
+    if (!is_sequence(features[key]) || batch.rows(key) == 0) continue;
+    auto const& table = tables[table_of(features[key])];
+    auto const& matrix = out[key];
+    auto const units = bag_unit_range::of(batch.first_row[key] - batch.first_row[0], matrix.rows(), table.dim(), parts.blocks());
+    auto const rows = table.device_rows();
+    parts.add({units, rows, batch.rows(key), matrix.data(), matrix.stride(), feature_number(features[key], key),
+               moves_by_four(rows.row(0), table.dim(), table.dim()), moves_by_four(matrix.data(), table.dim(), matrix.stride())});
+  }
+  if (parts.count() == 0) return;
+  parts.on_device(exec, [&](auto const& there) {
+    batch_on_device const rows(batch);
+    launch_for_each(exec, rows.rows, check_offsets{rows, exec.faults(decreasing_offsets)});
+    launch_for_each(exec, there.count, check_matrix_rows<rows_type>{there.parts, rows, exec.faults(sequence_matrix_too_small)});
+    if (parts.blocks() > 0)
+      exec.launch({.blocks = blocks_for(parts.blocks(), 1)},
+                  copy_rows_kernel<rows_type>{there, rows, slots, absent_ids(exec, sequence_id_out_of_range, options)});
+  });
+}
+
 template <device_execution Exec>
 struct back_end<sequence_lookup_tag, Exec> {
   // How many values a key has, a device alone knows: what its matrix has no row for is left out, and told.
@@ -114,26 +141,7 @@ struct back_end<sequence_lookup_tag, Exec> {
   static void run(Exec const& exec, vector_view<Store const> tables, vector_view<std::int64_t const> features,
                   keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
                   lookup_options const& options) {
-    using rows_type = decltype(tables[0].device_rows());
-    launch_parts<sequence_part<rows_type>> parts;
-    for (std::int64_t key = 0; key < batch.keys; ++key) {
-      auto const& table = tables[features[key]];
-      auto const& matrix = out[key];
-      if (batch.rows(key) == 0) continue;
-      auto const units = bag_unit_range::of(batch.first_row[key] - batch.first_row[0], matrix.rows(), table.dim(), parts.blocks());
-      auto const rows = table.device_rows();
-      parts.add({units, rows, batch.rows(key), matrix.data(), matrix.stride(), key, moves_by_four(rows.row(0), table.dim(), table.dim()),
-                 moves_by_four(matrix.data(), table.dim(), matrix.stride())});
-    }
-    if (parts.count() == 0) return;
-    parts.on_device(exec, [&](auto const& there) {
-      batch_on_device const rows(batch);
-      launch_for_each(exec, rows.rows, check_offsets{rows, exec.faults(decreasing_offsets)});
-      launch_for_each(exec, there.count, check_matrix_rows<rows_type>{there.parts, rows, exec.faults(sequence_matrix_too_small)});
-      if (parts.blocks() > 0)
-        exec.launch({.blocks = blocks_for(parts.blocks(), 1)},
-                    copy_rows_kernel<rows_type>{there, rows, slots, absent_ids(exec, sequence_id_out_of_range, options)});
-    });
+    read_sequences_on_device(exec, tables, features, batch, slots, out, options);
   }
 };
 
