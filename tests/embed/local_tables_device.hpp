@@ -348,7 +348,7 @@ void device_tables_names(Exec const& exec) {
   CHECK(error_of([&] { tables.add(made(2), tessera::sgd{.learning_rate = -1}); }).code() == errc::invalid_argument);
   tables.add(made(5), tessera::sgd{.learning_rate = 3});
   tables.add(tessera::bucket_table<float, Exec>(exec, {.id = tessera::table_id{6}, .dim = 4, .rows = 32}, tessera::sgd{}), tessera::sgd{});
-  source_type source(exec, std::move(tables), {{.name = "x", .table = 1}, {.name = "y", .table = 0, .sequence = true}});
+  tessera::device_tables source(exec, std::move(tables), {{.name = "x", .table = 1}, {.name = "y", .table = 0, .sequence = true}});
   CHECK(source.table_count() == 3);
   CHECK(source.group_count() == 2);
   CHECK(source.outputs().size() == 2);

@@ -53,8 +53,8 @@ concept takes_gradients_of_parameters = requires(S& source, typename S::executio
 }  // namespace detail
 
 /// Where a model gets its vectors from. It owns rows, wherever they are, and updates them by its own optimizers. A model knows only its
-/// outputs. Tables of this process are a source (`local_tables`); so are tables that lie elsewhere, and an adaptor of another source
-/// (`source_adaptor`).
+/// outputs. Tables of this process are a source (`local_tables`, on a device `device_tables`); so are tables that lie elsewhere, and an
+/// adaptor of another source (`source_adaptor`).
 ///
 /// A training step of a batch, with what the caller keeps in `saved`:
 ///

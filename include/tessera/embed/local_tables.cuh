@@ -84,9 +84,9 @@ struct nothing_prepared {};
 /// its ids (`permute_keys`); where all tables are of one kind, nothing is copied. Each kind takes workspace for as many values as the batch has
 /// `room` for.
 ///
-/// What ids, offsets, inverses and the sizes of sequences have wrong is told by `synchronize()`, as lookups do: such ids read as zeros, and
-/// add no gradient. Nothing else waits but what says so, where a batch tells its `room`. One that does not makes `begin`, `predict` and
-/// `finish_backward` wait for the number of its values, once a kind or a few times. With expanded sums, backwards wait as `expand` does.
+/// What ids, offsets, inverses and the sizes of sequences have wrong is told by `synchronize()`, as that of lookups is: such ids read as zeros,
+/// and add no gradient. Calls wait for nothing but what they name, where a batch says its `room`; else for the number of its values, once a
+/// kind or more. With expanded sums, backwards of batches in groups wait as `expand` does.
 ///
 /// A call that throws has changed no row, nor which ids have rows, but where memory runs out: then new rows may be there.
 template <device_execution Exec>
