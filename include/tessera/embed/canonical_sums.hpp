@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/core/multiply_add.hpp>
 #include <tessera/core/opaque.hpp>
@@ -70,6 +71,16 @@ void sum_contributions(row_contribution const* contributions, Position const* po
     add_chunk(first, std::min(count, first + canonical_sum_chunk), chunk_sum);
     for (std::int64_t c = 0; c < n; ++c) sum[c] += chunk_sum[c];
   }
+}
+
+/// f(std::integral_constant<int, Dim>), as `with_static_dim`, for sums over positions of a type. Wide positions are of tables past 2^32 rows,
+/// which have no loops of their own.
+template <class Position, class F>
+void with_sum_dim(std::int64_t dim, F const& f) {
+  if constexpr (sizeof(Position) > sizeof(std::uint32_t))
+    f(std::integral_constant<int, 0>{});
+  else
+    with_static_dim(dim, f);
 }
 
 /// Of a batch in which some features may pool by maximum: of any dim, as such a sum waits for the winners.

@@ -74,7 +74,7 @@ void sum_sorted_rows(host_exec const& exec, vector_view<row_places const> tables
     auto const t = pieces.table_of(piece);
     auto const values = out.values(t);
     auto row = first_row[piece];
-    with_static_dim(values.columns(), [&](auto dim) {
+    with_sum_dim<Index>(values.columns(), [&](auto dim) {
       pieces.for_each_run(piece, [&](slot_run<Index> const& run, auto const&, std::int64_t) {
         out.set_row(t, row, run.slot, contributions.ids[run.positions[0]]);
         sum_contributions_of<dim()>(contributions.maxima, contributions.of_positions, run.positions, run.count, values.columns(),

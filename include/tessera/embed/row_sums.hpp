@@ -178,7 +178,7 @@ class row_sums {
   /// Hands all rows to `sink`, some of a table at a time, on any threads.
   void for_each(host_exec const& exec, summed_rows_sink const& sink) noexcept {
     exec.run(pieces_.count(), [&](std::int64_t piece) {
-      with_static_dim(tables_[pieces_.table_of(piece)].dim, [&](auto dim) { sum_piece<dim()>(piece, sink); });
+      with_sum_dim<Index>(tables_[pieces_.table_of(piece)].dim, [&](auto dim) { sum_piece<dim()>(piece, sink); });
     });
   }
 

@@ -19,7 +19,7 @@
 #include <tessera/nn/cross_net.hpp>
 #include <tessera/nn/dot_interaction.hpp>
 #include <tessera/nn/factorization_machine.hpp>
-#include <tessera/nn/gemm_eigen.hpp>
+#include <tessera/nn/any_gemm.hpp>
 #include <tessera/nn/parameters.hpp>
 
 namespace tessera {
@@ -36,7 +36,7 @@ inline namespace TESSERA_ABI {
 template <class I>
 concept feature_interaction =
     std::constructible_from<I, host_exec const&, typename I::options const&, std::int64_t, std::int64_t, random_seed> &&
-    requires(I& own, I const& held, host_exec const& exec, eigen_gemm const& policy, typename I::saved& saved, matrix_view<float const> x,
+    requires(I& own, I const& held, host_exec const& exec, any_gemm const& policy, typename I::saved& saved, matrix_view<float const> x,
              matrix_view<float> out, vector_view<float> block, vector_view<float const> logit_gradient) {
   { I::name } -> std::convertible_to<std::string_view>;
   { held.output_width() } -> std::same_as<std::int64_t>;
