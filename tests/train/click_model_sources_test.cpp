@@ -110,6 +110,16 @@ class scaled : public source_adaptor<Inner> {
 
   std::vector<float> scales_;
 };
+
+// Passes all on.
+struct around_scaled : source_adaptor<scaled<local_tables>> {
+  using source_adaptor::source_adaptor;
+  template <class Store>
+  Store& store(std::int64_t t) {
+    return inner().store<Store>(t);
+  }
+};
+
 static_assert(embedding_source<scaled<local_tables>> && owns_parameters<scaled<local_tables>> && !owns_parameters<local_tables>);
 static_assert(owns_parameters<source_adaptor<scaled<local_tables>>> && embedding_source<source_adaptor<scaled<local_tables>>>);
 
@@ -165,6 +175,19 @@ TEST_CASE("a model of one output that is projected") {
                                                              tables_of_widths(exec, {7, 1, 2, 3, 4, 5}, 0));
   session_batch const batch(exec, random, 15, 3);
   tessera_tests::check_gradients(exec, model, batch.plain(), tessera_tests::random_floats(random, 15));
+}
+
+TEST_CASE("an adaptor passes on what is of its source's dense parameters") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto model = of_many_widths(exec, around_scaled(scaled(tables_of_widths(exec, {6, 6, 4, 6, 8, 3}, 3))));
+  CHECK(model.groups().back().name == "scales");
+  CHECK(model.blocks().back().name == "source.scales");
+  session_batch const batch(exec, random, 20, 3);
+  tessera_tests::check_gradients(exec, model, batch.plain(), tessera_tests::random_floats(random, 20));
 }
 
 TEST_CASE("without projections an output of another width is named, and no model is made") {

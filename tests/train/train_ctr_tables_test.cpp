@@ -10,10 +10,14 @@ TEST_CASE("tables of train_ctr") { tessera_tests::skip("the examples are not bui
 
 #else
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include <tessera/files/json.hpp>
 #include <tessera/files/manifest.hpp>
+#include <tessera/files/safetensors.hpp>
 #include <tessera/files/step_folders.hpp>
 
 #include "train_ctr_support.hpp"
@@ -52,6 +56,24 @@ struct table_data : small_data {
 
   nlohmann::json manifest(std::string const& name) const {
     return tessera::read_json(tessera::list_step_folders(folder.file(name + " whole")).back().path + "/manifest.json");
+  }
+  // Of the newest checkpoint in a folder of this name.
+  tessera::safetensors_reader tables(std::string const& name) const {
+    return tessera::safetensors_reader(tessera::list_step_folders(folder.file(name)).back().path + "/tables.safetensors");
+  }
+  // How many rows each table has there.
+  std::vector<std::int64_t> rows(std::string const& name) const {
+    auto const file = tables(name);
+    std::vector<std::int64_t> all;
+    while (auto const* const table = file.find("table." + std::to_string(all.size()) + ".weight")) all.push_back(table->shape[0]);
+    return all;
+  }
+  std::vector<float> weights(std::string const& name, int table) const {
+    auto const file = tables(name);
+    auto const tensor = "table." + std::to_string(table) + ".weight";
+    std::vector<float> values(static_cast<std::size_t>(file.at(tensor).elements()));
+    file.read<float>(tensor, 0, values);
+    return values;
   }
 };
 
@@ -100,9 +122,34 @@ TEST_CASE("hashed tables take any id: as well as a vocabulary where there is roo
   CHECK(figure(roomy, "auc") > figure(vocabulary, "auc") - 0.01);
   auto const narrow = data.goes_on("narrow", {"--hash-table", "40", "--admit", "2", "--model", "dcn"});
   CHECK(figure(narrow, "auc") > 0.8);
+  auto const rows = data.rows("narrow whole");
+  CHECK(rows.size() > 8);
+  CHECK(*std::max_element(rows.begin(), rows.end()) == 40);
   auto const text = data.manifest("narrow").dump();
   CHECK(count(text, R"("eviction":"lru")") == count(text, R"("admission":"sightings")"));
   CHECK(count(text, R"("eviction":"lru")") > 8);
+}
+
+TEST_CASE("ids that are not seen often enough get no rows") {
+  table_data const data;
+  auto const checkpoints = data.folder.file("unseen");
+  auto const result = data.run({"--checkpoint", checkpoints, "--epochs", "1", "--hash-table", "40", "--admit", "1000000"});
+  REQUIRE_MESSAGE(result.status == 0, result.output);
+  for (auto const rows : data.rows("unseen")) CHECK(rows == 0);
+}
+
+TEST_CASE("a schedule keeps to each table's own rate") {
+  table_data const data;
+  auto const train_for = [&](std::string const& epochs) {
+    auto const result =
+        data.run({"--checkpoint", data.folder.file(epochs), "--epochs", epochs, "--embedding-optimizer", "sgd", "--embedding-lr", "0.1",
+                  "--warmup-steps", "10", "--tables", R"({"category 1": {"embedding-lr": 1e-30}})"});
+    REQUIRE_MESSAGE(result.status == 0, result.output);
+  };
+  train_for("1");
+  train_for("2");
+  CHECK(data.weights("1", 0) == data.weights("2", 0));
+  CHECK(data.weights("1", 1) != data.weights("2", 1));
 }
 
 TEST_CASE("a checkpoint from before tables were features' own goes on") {
