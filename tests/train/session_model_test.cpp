@@ -164,12 +164,14 @@ class sum_pooling {
   static std::vector<parameter_block> blocks(std::string_view) { return {}; }
   static std::size_t bytes() noexcept { return 0; }
 
-  static void forward(host_exec const& exec, eigen_gemm const& policy, shared_sequences sequences, matrix_view<float const> targets,
+  template <class Gemm>
+  static void forward(host_exec const& exec, Gemm const& policy, shared_sequences sequences, matrix_view<float const> targets,
                       matrix_view<float> out, saved& saved) {
     predict(exec, policy, sequences, targets, out);
     saved.sequences = sequences;
   }
-  static void predict(host_exec const&, eigen_gemm const&, shared_sequences sequences, matrix_view<float const>, matrix_view<float> out) {
+  template <class Gemm>
+  static void predict(host_exec const&, Gemm const&, shared_sequences sequences, matrix_view<float const>, matrix_view<float> out) {
     for (std::int64_t i = 0; i < out.rows(); ++i)
       for (std::int64_t c = 0; c < out.columns(); ++c) {
         out(i, c) = 0;
@@ -177,7 +179,8 @@ class sum_pooling {
         for (std::int64_t v = 0; v < row.rows(); ++v) out(i, c) += row(v, c);
       }
   }
-  static void backward(host_exec const&, eigen_gemm const&, saved& saved, matrix_view<float const> out_gradient, vector_view<float>,
+  template <class Gemm>
+  static void backward(host_exec const&, Gemm const&, saved& saved, matrix_view<float const> out_gradient, vector_view<float>,
                        matrix_view<float> vector_gradient, matrix_view<float>) {
     auto const rows = saved.sequences.rows;
     for (std::int64_t i = 0; i < out_gradient.rows(); ++i)
