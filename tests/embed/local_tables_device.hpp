@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <tuple>
@@ -219,8 +220,9 @@ void device_tables_against_host(Exec const& exec) {
       forward(host.exec(), here, batch_here, saved_here);
       forward(exec, there, batch, saved);
       CHECK(gives_same(batch_here, batch));
-      there.predict(exec, batch.view(), batch.out());
-      CHECK(gives_same(batch_here, batch));
+      source_batch const again(exec, problem, rows, grouped, weighted);
+      there.predict(exec, again.view(), again.out());
+      CHECK(gives_same(batch_here, again));
       auto gradients = random;
       batch_here.fill_gradients([&] { return draw(random); });
       draw.reset();
@@ -273,7 +275,7 @@ void device_tables_keep_use(Exec const& exec) {
     tables.add(table(exec, with_rows(problem.tables[0], rows), tessera::sgd{}), tessera::sgd{});
     return device_source_of(exec, problem, std::move(tables));
   };
-  auto source = source_with(96), fresh = source_with(96), small = source_with(32);
+  auto source = source_with(96), fresh = source_with(96), small = source_with(32), crowded = source_with(32);
   tessera::device_tables_saved<Exec> saved;
   auto const step = [&](auto& of, source_rows const& rows) {
     source_batch const batch(exec, problem, rows, false);
@@ -308,6 +310,18 @@ void device_tables_keep_use(Exec const& exec) {
     if (i > 5) step(fresh, rows);
     if (i >= 5) CHECK(listed(source) == listed(fresh));
   }
+
+  // Batches later, ids that are placed push out those that were placed before.
+  auto const part = std::move(crowded.parts()[0]);
+  std::vector<std::int64_t> first(200), later(200), slots(200);
+  std::iota(first.begin(), first.end(), 0);
+  std::iota(later.begin(), later.end(), 200);
+  part->place_rows(host.exec(), first, slots);
+  CHECK(part->rows() == 32);
+  part->set_clock({10, {}});
+  auto const e = tessera_tests::error_of([&] { part->place_rows(host.exec(), later, slots); });
+  CHECK(e.code() == tessera::errc::incompatible);
+  CHECK(std::string(e.what()).find("lose their rows") != std::string::npos);
 }
 
 /// Through caches that are far too small, the tables behind them train as without.
@@ -375,6 +389,16 @@ void device_tables_names(Exec const& exec) {
   source.template optimizer<tessera::sgd>(1).learning_rate = 1;
   source.finish_backward(exec, saved);
   for (auto const& part : source.parts()) CHECK(part->steps().value == 1);  // that no feature reads, too
+
+  forward(exec, source, batch, saved);
+  std::vector<tessera::matrix_view<float const>> too_few(batch.gradients().begin(), batch.gradients().end());
+  too_few[1] = {too_few[1].data(), too_few[1].rows() - 1, too_few[1].columns(), too_few[1].stride()};
+  source.begin_backward(exec, saved, too_few);
+  source.finish_backward(exec, saved);
+  auto const fault = error_of([&] { exec.synchronize(); });
+  CHECK(fault.code() == errc::shape_mismatch);
+  CHECK(fault.value("feature") == "1");
+
   typename source_type::gradients_type none;
   CHECK(error_of([&] { source.apply(exec, none); }).code() == errc::shape_mismatch);
 
@@ -386,8 +410,7 @@ void device_tables_names(Exec const& exec) {
       source_type(exec, std::move(list), features, options);
     });
   };
-  CHECK(std::string(built({1, 2, 1}, {}).what()) ==
-        "device_tables: two tables of one id would start with the same rows (table 0, and table 2, id 1)");
+  CHECK(std::string(built({1, 2, 1}, {}).what()) == "device_tables: tables of one list differ in their ids (table 0, and table 2, id 1)");
   CHECK(built({1}, {{.name = "x", .table = 1}}).code() == errc::out_of_range);
   CHECK(built({1}, {{.name = "x", .pooling = tessera::pooling(7)}}).code() == errc::invalid_argument);
   CHECK(built({1}, {{.name = "x", .pooling = tessera::pooling::max}}).value("feature") == "0");

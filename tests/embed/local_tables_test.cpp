@@ -231,8 +231,7 @@ TEST_CASE("local_tables: a table and its optimizer are found by their types; wha
       tessera::local_tables(std::move(list), features, options);
     });
   };
-  CHECK(std::string(built({1, 2, 1}, {}).what()) ==
-        "local_tables: two tables of one id would start with the same rows (table 0, and table 2, id 1)");
+  CHECK(std::string(built({1, 2, 1}, {}).what()) == "local_tables: tables of one list differ in their ids (table 0, and table 2, id 1)");
   CHECK(built({1}, {{.name = "x", .table = 1}}).code() == tessera::errc::out_of_range);
   CHECK(built({1}, {{.name = "x", .pooling = tessera::pooling(7)}}).code() == tessera::errc::invalid_argument);
   CHECK(built({1}, {}, {.sums = tessera::shared_gradients(5)}).code() == tessera::errc::invalid_argument);

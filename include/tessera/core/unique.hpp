@@ -24,7 +24,7 @@ inline namespace TESSERA_ABI {
 
 /// The distinct keys in ascending order, and for each key which of them it is; returns how many are distinct. `keys` (n,),
 /// `distinct` (>= n,) of which the first u are written, `inverse` (n,). On a device it waits for the number.
-/// @pre keys that differ do so in these bits, in which they are in order; only a checked build looks whether they are. @post
+/// `range`: the bits by which keys differ and are ordered; only a checked build looks whether they are those. @post
 /// distinct[inverse[i]] == keys[i]. Workspace from `exec`'s memory: n keys and n positions, up to 8 MiB a thread or two words a key if that
 /// is less, and as much again where most keys differ in their lower bits alone; at most 4 MiB for keys in a range no wider than there are
 /// keys or 2^20. On a device: twice the keys and their positions, of 4 bytes below 2^31 keys, and 9 bytes a key.

@@ -27,6 +27,21 @@ struct row_gradient_list {
   matrix_view<float const> values;      // (n, dim of the table), any stride
 };
 
+/// Sums gradients of rows that arrived from elsewhere, each row's once, so that `update_rows` applies them: what other processes send of the
+/// rows that lie here.
+///
+/// `lists`: any number of them a table, none too, in the order of arrival; `out` (of all tables) is overwritten. An id that a hashed table
+/// gives no row gets no gradient, as in the lookups' backwards, and no row; the ids of dense tables that hold a shard's rows count from its
+/// first. Changes no table.
+/// @post a row's gradients are summed in the order of their lists, within a list of their positions, by the chunks of the canonical order
+/// (`canonical_sum_chunk`): with one list a table, the bits of `sequence_lookup_gradients` for the same ids. The thread count changes nothing.
+/// Workspace: 32 bytes an id, 8 more where tables are hashed, and 8 an id of the tables sorted at once, from `exec`'s memory.
+/// @throws tessera::error shape_mismatch; out_of_range for a table, or for an id that a dense table has no row for, by list and position:
+/// `out` is as before then.
+/// Source: of the name, PyTorch's `torch.Tensor.coalesce` of a sparse gradient.
+template <row_stores Tables>
+void coalesce_row_gradients(host_exec const& exec, Tables const& tables, vector_view<row_gradient_list const> lists, row_gradients& out);
+
 namespace detail {
 
 template <class Store>
@@ -56,18 +71,6 @@ void check_gradient_lists(vector_view<Store const> tables, vector_view<row_gradi
 
 }  // namespace detail
 
-/// Sums gradients of rows that arrived from elsewhere, each row's once, so that `update_rows` applies them: what other processes send of the
-/// rows that lie here.
-///
-/// `lists`: any number of them a table, none too, in the order of arrival; `out` (of all tables) is overwritten. An id that a hashed table
-/// gives no row gets no gradient, as in the lookups' backwards, and no row; the ids of dense tables that hold a shard's rows count from its
-/// first. Changes no table.
-/// @post a row's gradients are summed in the order of their lists, within a list of their positions, by the chunks of the canonical order
-/// (`canonical_sum_chunk`): with one list a table, the bits of `sequence_lookup_gradients` for the same ids. The thread count changes nothing.
-/// Workspace: 32 bytes an id, 8 more where tables are hashed, and 8 an id of the tables sorted at once, from `exec`'s memory.
-/// @throws tessera::error shape_mismatch; out_of_range for a table, or for an id that a dense table has no row for, by list and position:
-/// `out` is as before then.
-/// Source: of the name, PyTorch's `torch.Tensor.coalesce` of a sparse gradient.
 template <row_stores Tables>
 void coalesce_row_gradients(host_exec const& exec, Tables const& tables, vector_view<row_gradient_list const> lists, row_gradients& out) {
   using store = detail::element_in<Tables const>;

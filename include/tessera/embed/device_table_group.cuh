@@ -80,8 +80,6 @@ class device_table_group : public table_group {
   virtual void read(Exec const& exec, features_type features, basic_lookup_saved<Exec> const& saved,
                     vector_view<matrix_view<float> const> out, lookup_options const& options) const = 0;
 
-  /// @throws tessera::error as `check_optimizers`, and where rows have more columns than a device updates.
-  virtual void check_step(char const* call) const = 0;
   /// A step of every table. Calls begin(), which may throw, when all memory is there; nothing changes before.
   virtual void update(Exec const& exec, char const* call, features_type features, basic_lookup_saved<Exec> const& saved,
                       vector_view<matrix_view<float const> const> gradients, std::function<void()> const& begin) = 0;
@@ -119,10 +117,6 @@ class device_tables_of_kind final : public stores_of_kind<device_table_group<exe
     read_sequences_on_device(exec, base::stores(), features, saved.batch, slots, out, options);
   }
 
-  void check_step(char const* call) const override {
-    base::check_optimizers(call);
-    check_updated_columns(call, base::stores());
-  }
   void update(exec_type const& exec, char const* call, features_type features, saved_type const& saved,
               vector_view<matrix_view<float const> const> gradients, std::function<void()> const& begin) override {
     feature_source_there<exec_type> const source(exec, features, saved.batch, gradients);

@@ -27,8 +27,8 @@ struct embedding_output {
   tessera::pooling pooling = tessera::pooling::sum;
 };
 
-/// A source with dense parameters of its own, which a trainer updates with the model's: `groups()` and `blocks()` as a model has them, whose
-/// memory stays where it is when the source moves; `parameter_count()`, of all groups together; and in place of the `begin_backward` below
+/// A source with dense parameters of its own, which a trainer updates with the model's: `groups()`, a std::vector<parameter_group>, and
+/// `blocks()`, a std::vector<parameter_block>, whose memory stays where it is when the source moves; `parameter_count()`, of all groups together; and in place of the `begin_backward` below
 /// `begin_backward(exec, saved, gradients, of_parameters)`, which overwrites the last, (parameter_count(),), group after group.
 template <class S>
 concept owns_parameters = requires(S& source, S const& held) {
@@ -70,7 +70,8 @@ concept takes_gradients_of_parameters = requires(S& source, typename S::executio
 ///   `apply(exec, sum)` then makes the step, to the bits of `finish_backward` where nothing was changed in between.
 /// - `predict(exec, batch, out)`: the same vectors; it changes nothing.
 /// - `prepare(exec, batch, prepared)`: what may be done ahead by another thread, of what steps do not change. The step is then
-///   `begin(exec, batch, saved, prepared)`, which takes it, and leaves its memory there.
+///   `begin(exec, batch, saved, prepared)`, which takes it, and leaves its memory there. A `prepared` that is default-made, or that a `begin`
+///   has taken, is of no batch: `begin` then does without.
 /// - `parts()`: what lies here of its tables, for checkpoints and checks (embed/table_part.hpp).
 /// - `bytes()`: of all that it holds here.
 ///

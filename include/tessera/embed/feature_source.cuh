@@ -21,7 +21,7 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// Finds the gradient of a value by its bag where no key is a sequence, else by its position.
+/// Finds the gradient of a value by its bag where no key is a sequence and the batch is unweighted, else by its position.
 struct feature_source {
   pooled_source pooled;             // of all keys
   sequence_source sequences;        // of all keys
@@ -47,7 +47,7 @@ class feature_source_there {
     for (std::int64_t key = 0; key < batch.keys; ++key)
       if (batch.rows(key) > 0) is_sequence.push_back(detail::is_sequence(features[key]) ? 1 : 0);
     if (std::count(is_sequence.begin(), is_sequence.end(), 1) == 0) return;
-    sequences_.emplace(exec, batch, gradients);
+    sequences_.emplace(exec, features, batch, gradients);
     is_sequence_ = to_device(exec, is_sequence);
   }
 

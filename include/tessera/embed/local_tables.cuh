@@ -84,11 +84,14 @@ struct nothing_prepared {};
 /// its ids (`permute_keys`); where all tables are of one kind, nothing is copied. Each kind takes workspace for as many values as the batch has
 /// `room` for.
 ///
-/// What ids, offsets, inverses and the sizes of sequences have wrong is told by `synchronize()`, as that of lookups is: such ids read as zeros,
-/// and add no gradient. Calls wait for nothing but what they name, where a batch says its `room`; else for the number of its values, once a
-/// kind or more. With expanded sums, backwards of batches in groups wait as `expand` does.
+/// What ids, offsets, inverses and the sizes of sequences have wrong is told by `synchronize()`, as that of lookups is, rows and positions
+/// counted within the keys of a kind: such ids read as zeros, and add no gradient. Calls wait for what they name; where a batch does not say
+/// its `room`, at least once a kind for the number of its values; where a kind has hundreds of features, for the list of them; where evicted
+/// rows are kept, for their number. With expanded sums, backwards of batches in groups wait as `expand` does, and once a hashed kind.
 ///
-/// A call that throws has changed no row, nor which ids have rows, but where memory runs out: then new rows may be there.
+/// Before the backward of a batch as many others may begin as `table_options::batches_in_flight` of tables that evict, and of cached ones, lets
+/// in. A call that throws has changed no row, nor which ids have rows, but where memory runs out in `begin`: then hashed tables have counted a
+/// batch, and new ids may have rows.
 template <device_execution Exec>
 class device_tables {
  public:
@@ -97,8 +100,8 @@ class device_tables {
   using prepared_type = nothing_prepared;
   using gradients_type = basic_row_gradients<Exec>;
 
-  /// `exec`: for `parts()` before the first step. @throws tessera::error invalid_argument for two tables of one id, which would start with the
-  /// same rows, or a feature that pools by maximum; out_of_range.
+  /// `exec`: for `parts()` before the first step. @throws tessera::error invalid_argument for two tables of one id, or a
+  /// feature that pools by maximum; out_of_range.
   device_tables(Exec const& exec, basic_table_list<Exec> tables, std::vector<table_feature> features,
                 local_tables_options const& options = {})
       : last_(exec), tables_(std::move(tables)), features_(std::move(features)), options_(options), kinds_(tables_.groups().size()) {
@@ -127,8 +130,9 @@ class device_tables {
   std::size_t bytes() const noexcept { return tables_.bytes(); }
 
   table_options const& table(std::int64_t t) const noexcept { return tables_.options(t); }
-  /// All tables, each whole, read and written through copies on the host, on the stream of the last step; that waits. A `row_cache` shows the
-  /// table behind it, up to date. They live until tables move: with the source itself.
+  /// All tables, each whole, read and written through copies on the host, on the stream of the last step before this call; that waits. A
+  /// `row_cache` shows the table behind it, which listing or placing rows brings up to date. They refer to the tables, which stay where they
+  /// are when the source moves, and must not outlive them.
   table_parts parts() {
     table_parts all;
     for (std::int64_t t = 0; t < table_count(); ++t) all.push_back(tables_.group_of(t).part(last_, tables_.number_of(t)));
@@ -193,7 +197,7 @@ class device_tables {
   /// Updates the rows: one step of every table, whether or not the batch names it.
   void finish_backward(Exec const& exec, saved_type& saved) {
     constexpr auto call = "device_tables::finish_backward";
-    for (auto const& group : tables_.groups()) group->check_step(call);
+    check_step(call);
     with_gradients(exec, call, saved, [&](lookups const& of_kinds, matrices const& gradients) {
       last_ = exec;
       update_from(0, exec, call, of_kinds, gradients);
@@ -212,7 +216,7 @@ class device_tables {
   /// One step of every table. @throws tessera::error shape_mismatch; slots that a table has not are passed over, as `update_rows` does.
   void apply(Exec const& exec, gradients_type const& sum) {
     constexpr auto call = "device_tables::apply";
-    for (auto const& group : tables_.groups()) group->check_step(call);
+    check_step(call);
     detail::check_row_gradients(
         call, table_count(), [&](std::int64_t t) { return table(t).dim; },
         [&](std::int64_t t) { return tables_.group_of(t).slot_bound(tables_.number_of(t)); }, sum);
@@ -257,8 +261,14 @@ class device_tables {
   bool sums_expanded(inverse_keyed_jagged_view<std::int64_t const> batch) const noexcept {
     return options_.sums == shared_gradients::expanded && !batch.groups.empty();
   }
-  static void check_begun(char const* call, saved_type const& saved) {
-    if (!saved.is_begun) throw error(errc::invalid_argument, std::string(call) + ": nothing is saved: no begin went before, or it threw");
+  void check_begun(char const* call, saved_type const& saved) const {
+    if (!saved.is_begun || saved.kinds.size() != kinds_.size())
+      throw error(errc::invalid_argument, std::string(call) + ": nothing is saved: no begin of this source went before, or it threw");
+  }
+  // Rates may have changed, and rows may have more columns than a device updates.
+  void check_step(char const* call) const {
+    for (auto const& group : tables_.groups()) group->check_optimizers(call);
+    for (std::int64_t t = 0; t < table_count(); ++t) detail::check_updated_columns(call, t, table(t).dim);
   }
   void check_batch(Exec const& exec, char const* call, batch_view const& batch) const {
     detail::check_keys(call, features_, batch.inverse_keyed());
@@ -304,6 +314,7 @@ class device_tables {
   // Calls f(lookups, gradients of their rows): of the distinct rows, or of the expanded batch.
   template <class F>
   void with_gradients(Exec const& exec, char const* call, saved_type const& saved, F const& f) const {
+    check_begun(call, saved);
     if (!saved.has_gradients) throw error(errc::invalid_argument, std::string(call) + ": the backward has not begun");
     auto const batch = saved.batch;
     matrices gradients(saved.gradients.begin(), saved.gradients.end());

@@ -81,7 +81,7 @@ class local_tables {
   using prepared_type = row_order;
   using gradients_type = row_gradients;
 
-  /// @throws tessera::error invalid_argument for two tables of one id, which would start with the same rows; out_of_range.
+  /// @throws tessera::error invalid_argument for two tables of one id, out_of_range.
   local_tables(table_list tables, std::vector<table_feature> features, local_tables_options const& options = {})
       : tables_(std::move(tables), std::move(features), options.lookup), options_(options) {
     detail::check_choice("local_tables", "sums", options.sums, shared_gradients::expanded);
@@ -98,7 +98,7 @@ class local_tables {
   std::size_t bytes() const noexcept { return tables_.bytes(); }
 
   table_options const& table(std::int64_t t) const noexcept { return tables_.table(t); }
-  /// All tables, each whole. They live until tables move: with the source itself.
+  /// All tables, each whole. They refer to the tables, which stay where they are when the source moves, and must not outlive them.
   table_parts parts() { return tables_.parts(); }
   /// A table itself, and its optimizer, whose rate may change between steps. @throws tessera::error incompatible where it is of another type,
   /// out_of_range.
@@ -111,7 +111,7 @@ class local_tables {
     return tables_.list().optimizer<Optimizer>("local_tables", t);
   }
 
-  /// Sorts the batch's ids by row, where all tables are dense: rows of others get their slots in the order of the steps.
+  /// Sorts the batch's ids by row. Does nothing where a table is hashed, whose slots are given in the order of the steps, or sums are expanded.
   void prepare(host_exec const& exec, batch_view const& batch, row_order& order) const {
     order.clear();
     if (!tables_.all_slots_are_ids() || sums_expanded(batch.inverse_keyed())) return;
@@ -119,8 +119,8 @@ class local_tables {
     tables_.sort(exec, batch.sparse, nullptr, order);
   }
 
-  /// Finds the rows of all ids; hashed tables give new ids a row. @throws tessera::error shape_mismatch, out_of_range, invalid_argument as
-  /// `pooled_lookup`.
+  /// Finds the rows of all ids; hashed tables give new ids a row. @throws tessera::error shape_mismatch, invalid_argument as `pooled_lookup`;
+  /// out_of_range for ids out of range here where a table is hashed, else from `finish`, in the name of the lookup.
   void begin(host_exec const& exec, batch_view const& batch, local_tables_saved& saved) {
     saved.clear();
     tables_.check_batch(exec, "local_tables::begin", batch);
@@ -183,7 +183,7 @@ class local_tables {
     });
   }
 
-  /// One step of every table. @throws tessera::error shape_mismatch, out_of_range as `update_rows`.
+  /// One step of every table. @throws tessera::error as `update_rows`.
   void apply(host_exec const& exec, row_gradients const& sum) {
     constexpr auto call = "local_tables::apply";
     tables_.check_optimizers(call);

@@ -31,7 +31,8 @@ inline namespace TESSERA_ABI {
 /// the next layer reads them. `lookup_options`: what to do with ids that a dense table has no row for.
 /// @post each vector sums its bag in order, in float; the thread count changes nothing.
 /// @throws tessera::error shape_mismatch; out_of_range naming feature, table, row, position and id, when a dense table has no such row and
-/// the options do not say otherwise: no table has changed then; invalid_argument for offsets that decrease. Offsets past the end of the
+/// the options do not say otherwise: no table has changed then; invalid_argument for offsets that decrease, and for a maximum of a
+/// weighted batch or on a device. Offsets past the end of the
 /// values are seen where the batch says its `room`; else `validate(batch, number of values)` refuses them.
 ///
 /// On a device ids, slots, offsets, weights and what matrices show are the device's; tables, features and the list of matrices are read

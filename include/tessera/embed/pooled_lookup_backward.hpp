@@ -36,12 +36,12 @@ inline namespace TESSERA_ABI {
 /// `tables` and `features` as in the forward that filled `saved`; `gradients` (keys,): matrices (rows of the key, dim), any stride;
 /// `optimizers`: one for all tables, or a container of one a table (each with its own learning rate); every table was built with this kind
 /// of optimizer. Rows that the batch does not name do not change; each table's step count grows by one, whether or not the batch names it.
-/// An id without a row gets no gradient. Rows of 16 bits an element are rounded stochastically (`rounding_block`). Of a maximum, every row
+/// An id without a row gets no gradient. Rows of other elements than float are rounded stochastically (`rounding_block`). Of a maximum, every row
 /// of the bag counts as named.
 /// @post a row's gradient is summed in canonical order (`canonical_sum_chunk`): the thread count changes nothing.
 /// Workspace: 24 bytes a value, 8 an element pooled by maximum, from `exec`'s memory, and 8 a value of the tables sorted at once; 8 of the
 /// 24 lie in `saved` where `prepare_backward` went before.
-/// @throws tessera::error shape_mismatch, out_of_range, incompatible: no row has changed then; nor has it when memory runs out. A checked
+/// @throws tessera::error shape_mismatch, out_of_range, incompatible, invalid_argument as `check_optimizer`: no row has changed then; nor has it when memory runs out. A checked
 /// build refuses, with feature, position and id, a row that has left its table since the forward, and an order prepared for another batch.
 ///
 /// On a device the same bits, from run to run too. It waits for one number where the batch does not say its `room`, else for nothing; dims
@@ -62,7 +62,8 @@ void pooled_lookup_gradients(Exec const& exec, Tables const& tables, vector_view
 
 /// The gradient of the weights of a weighted batch: `out` (values of the batch,). out[p] = pooling scale · <gradient of p's bag, p's row>,
 /// so call it before the rows change. For an unweighted batch, the gradient at weights of 1. On a device `out` needs room for the batch's
-/// values; it waits where the batch does not say its `room`. @throws tessera::error shape_mismatch, out_of_range.
+/// values; it waits where the batch does not say its `room`. @throws tessera::error shape_mismatch, out_of_range; invalid_argument for a feature that
+/// pools by maximum.
 template <execution Exec, row_stores Tables>
 void pooled_lookup_weight_gradient(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
                                    basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,

@@ -57,6 +57,8 @@ class basic_row_gradients {
            first_value_.capacity_bytes() + dims_.capacity_bytes();
   }
 
+  /// Of a table's rows.
+  std::int64_t dim(std::int64_t table) const noexcept(!checks_indices) { return dims_[table]; }
   /// @private Makes room: `rows(t)` rows of `dim(t)` for each table; then the parts to be written.
   template <class Rows, class Dim>
   void resize(Exec const& exec, std::int64_t tables, Rows const& rows, Dim const& dim) {
@@ -73,7 +75,6 @@ class basic_row_gradients {
     ids_.resize(exec, first_row_[tables]);
     values_.resize(exec, first_value_[tables]);
   }
-  std::int64_t dim(std::int64_t table) const noexcept(!checks_indices) { return dims_[table]; }
   /// @private Of a table's rows, to be written.
   std::int64_t* slots_to_write(std::int64_t table) noexcept { return slots_.data() + first_row_[table]; }
   std::int64_t* ids_to_write(std::int64_t table) noexcept { return ids_.data() + first_row_[table]; }

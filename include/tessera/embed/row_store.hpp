@@ -40,10 +40,11 @@ enum class row_status : std::uint8_t {
 /// library's the row-wise ones) see the shard's columns alone, and `scaled_int8` rows choose a scale for the shard's columns alone after
 /// their first step, which is never coarser than that of the whole row would be for the same weights.
 struct table_options {
-  table_id id{};         // tables that share a seed must differ in it, or they start with the same rows
+  // Tables that share a seed must differ in it, or they start with the same rows; so must all tables of one list.
+  table_id id{};
   std::int64_t dim = 0;  // elements a row, at least 1
-  std::int64_t rows =
-      0;  // dense: ids are 0 … rows - 1; hash_table: how many to make room for at first; bucket_table: for how many there ever is
+  // Dense: ids are 0 … rows - 1; hash_table: how many to make room for at first; bucket_table: for how many there ever is.
+  std::int64_t rows = 0;
   float init_bound = 0.01F;
   random_seed seed{};
   std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();  // hashed: at once

@@ -242,6 +242,7 @@ class run_launches {
       width_ = std::max(width_, whole_fours(tables[numbered.table].dim()));
     }
     firsts.push_back(order.first_slots().back());
+    described_.reserve(firsts.size());
     firsts_there_ = to_device(exec, firsts);
     sums_.resize(exec, long_runs<Index>::most_chunks(n_) * width_);
     runs_ = {sorted,
@@ -258,7 +259,8 @@ class run_launches {
   /// has been taken before.
   template <class ActionOf, class Launch>
   void run(ActionOf const& action, Launch const& launch) {
-    std::vector<acted_table<rows_type, Action>> described;
+    auto& described = described_;
+    described.clear();
     for (auto const& numbered : order_.tables()) {
       auto const rows = tables_[numbered.table].device_rows();
       described.push_back({rows, action(numbered.table), numbered.first_slot, moves_by_four(rows.row(0), rows.dim(), rows.dim())});
@@ -290,6 +292,7 @@ class run_launches {
   vector_view<Store const> tables_;
   device_row_order<Exec> const& order_;
   std::int64_t n_, width_ = 4;
+  std::vector<acted_table<rows_type, Action>> described_;
   buffer<acted_table<rows_type, Action>, Exec> tables_there_;
   buffer<std::int64_t, Exec> firsts_there_;
   buffer<typename long_runs<Index>::run, Exec> long_runs_;
@@ -308,12 +311,14 @@ void with_runs(Exec const& exec, vector_view<Store const> tables, vector_view<Fe
   order.visit([&](auto const& runs) { f(order, runs); });
 }
 
+inline void check_updated_columns(char const* call, std::int64_t table, std::int64_t dim) {
+  if (dim > most_updated_columns)
+    throw error(errc::invalid_argument, std::string(call) + ": more columns than a device updates",
+                {{"table", table}, {"dim", dim}, {"most", most_updated_columns}});
+}
 template <class Store>
 void check_updated_columns(char const* call, vector_view<Store> tables) {
-  for (std::int64_t t = 0; t < tables.size(); ++t)
-    if (tables[t].dim() > most_updated_columns)
-      throw error(errc::invalid_argument, std::string(call) + ": more columns than a device updates",
-                  {{"table", t}, {"dim", tables[t].dim()}, {"most", most_updated_columns}});
+  for (std::int64_t t = 0; t < tables.size(); ++t) check_updated_columns(call, t, tables[t].dim());
 }
 
 struct nothing_more {

@@ -14,9 +14,9 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// A source that passes every call on to another, which it owns, those of its dense parameters, too, if it has any. An adaptor inherits it and
-/// hides the calls that it changes; what it keeps of a batch stands beside what the inner source keeps. One that turns the sign of all
-/// vectors of a source without parameters:
+/// A source that owns another and passes every call on to it, those for dense parameters included. An adaptor inherits it and hides the calls
+/// that it changes, `begin` in both its forms; what it keeps of a batch stands beside what the inner source keeps. A checkpoint has the inner
+/// source's tables, and does not tell which adaptors were around them. One that turns the sign of all vectors of a source without parameters:
 ///
 ///     template <embedding_source Inner>
 ///     struct negated : source_adaptor<Inner> {

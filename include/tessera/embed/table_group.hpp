@@ -57,7 +57,7 @@ class stores_of_kind : public Group {
  public:
   void add(Store store, Optimizer const& optimizer) {
     vector_view<Store const> const one(&store, 1);
-    detail::check_optimizers("local_tables", one, vector_view<Optimizer const>(&optimizer, 1));
+    detail::check_optimizers("table_list::add", one, vector_view<Optimizer const>(&optimizer, 1));
     optimizers_.reserve(optimizers_.size() + 1);
     stores_.push_back(std::move(store));
     optimizers_.push_back(optimizer);

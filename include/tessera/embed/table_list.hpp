@@ -47,8 +47,15 @@ class basic_table_list {
   /// @private
   using group_type = typename detail::table_groups<Exec>::group;
 
+  basic_table_list() = default;
+  basic_table_list(basic_table_list const&) = delete;
+  basic_table_list& operator=(basic_table_list const&) = delete;
+  basic_table_list(basic_table_list&&) = default;
+  basic_table_list& operator=(basic_table_list&&) = default;
+
   /// Takes over a table that was built for this kind of optimizer, and says its number. Tables of one kind become one group.
-  /// @throws tessera::error incompatible, invalid_argument.
+  /// @throws tessera::error incompatible for a table that was built for another optimizer, invalid_argument as `check_optimizer`: the list is
+  /// as before.
   template <row_store Store, row_optimizer Optimizer>
   std::int64_t add(Store table, Optimizer const& optimizer) {
     detail::expect_tables_of<Exec, Store>();
@@ -125,13 +132,13 @@ struct table_feature {
 
 namespace detail {
 
-/// That no two tables start with the same rows, and features read tables that are there. `owner`: as errors call who does.
+/// That no two tables have one id, and features read tables that are there. `owner`: as errors call who does.
 template <class Exec>
 void check_features(char const* owner, basic_table_list<Exec> const& tables, vector_view<table_feature const> features) {
   for (std::int64_t t = 0; t < tables.size(); ++t)
     for (std::int64_t other = 0; other < t; ++other)
       if (tables.options(t).id == tables.options(other).id)
-        throw error(errc::invalid_argument, std::string(owner) + ": two tables of one id would start with the same rows",
+        throw error(errc::invalid_argument, std::string(owner) + ": tables of one list differ in their ids",
                     {{"table", other}, {"and table", t}, {"id", tables.options(t).id.value}});
   for (std::int64_t f = 0; f < features.size(); ++f) {
     if (features[f].table < 0 || features[f].table >= tables.size())

@@ -58,7 +58,8 @@ struct table_kind {
 };
 
 /// What lies here of one table, whatever its kind: all that a checkpoint keeps, a copy needs, or a check looks at. Rows are named by slots,
-/// bytes are those of the store. For one caller at a time, between steps.
+/// bytes are those of the store. For one caller at a time, between steps: list the rows before others are read, place them before others are
+/// written, anew after each step.
 class table_part {
  public:
   table_part() = default;
@@ -69,7 +70,7 @@ class table_part {
   virtual table_options const& options() const noexcept = 0;
   virtual table_kind kind() const noexcept = 0;
   virtual bool slots_are_ids() const noexcept = 0;
-  virtual std::int64_t rows() const noexcept = 0;
+  virtual std::int64_t rows() const = 0;  // of a table on a device, counted there
   virtual plane_shape shape(row_plane plane) const noexcept = 0;
   virtual step_count steps() const noexcept = 0;
   virtual void set_steps(step_count steps) noexcept = 0;
@@ -79,7 +80,7 @@ class table_part {
   /// The slots of ids, which get a row where the table may give one, whoever was to be admitted; else -1.
   virtual void place_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) = 0;
   /// What a plane has of these rows, one after the other, to or from (slots * width * size_of(type),) bytes.
-  /// @throws tessera::error corrupt_file for a use that no row can have.
+  /// @throws tessera::error out_of_range for a use that no row can have.
   virtual void copy_out(row_plane plane, vector_view<std::int64_t const> slots, char* to) const = 0;
   virtual void copy_in(host_exec const& exec, row_plane plane, vector_view<std::int64_t const> slots, char const* from) = 0;
 
@@ -149,7 +150,7 @@ class whole_store : public table_part {
       return {optimizer_, admission::name, eviction::name};
   }
   bool slots_are_ids() const noexcept override { return Store::slots_are_ids; }
-  std::int64_t rows() const noexcept override { return store_->rows(); }
+  std::int64_t rows() const override { return store_->rows(); }
   step_count steps() const noexcept override { return store_->steps(); }
   void set_steps(step_count steps) noexcept override { store_->set_steps(steps); }
 

@@ -25,7 +25,7 @@ inline namespace TESSERA_ABI {
 
 /// One optimizer step with summed gradients; `optimizers`: one for all tables or a container of one a table; every table was built with
 /// this kind. What `pooled_lookup_backward` does at once, bit for bit, when nothing has changed the gradients in between. Each table's step
-/// count grows by one. @throws tessera::error shape_mismatch, incompatible, out_of_range; in a checked build also for a row that has left
+/// count grows by one. @throws tessera::error shape_mismatch, incompatible, out_of_range, invalid_argument as `check_optimizer`; in a checked build also for a row that has left
 /// its table. No row has changed then; nor has it when memory runs out. On a device slots that a table has not are told by `synchronize()`,
 /// and passed over.
 template <execution Exec, row_stores Tables, row_optimizers Optimizers>

@@ -18,10 +18,11 @@ enum class batch_class : std::uint8_t { mixed, hot, cold };
 
 /// What a model reads, and who the batch is. Trivially copyable.
 struct batch_view {
-  matrix_view<float const> dense;                 // (samples, dense features), preprocessed
+  // (samples, dense features), preprocessed; without dense features {nullptr, samples, 0}, as its rows are the samples.
+  matrix_view<float const> dense;
   vector_view<float const> labels;                // (samples,), 0 or 1
   keyed_jagged_view<std::int64_t const> sparse;   // one key a sparse feature; its rows: a sample each, distinct ones of keys in groups
-  vector_view<std::int64_t const> sample_ids;     // (samples,): row number of the sample in its data set
+  vector_view<std::int64_t const> sample_ids;     // (samples,): row number of the sample in its data set; or empty
   vector_view<std::int64_t const> session_ids{};  // (samples,), or empty where samples belong to no session
   std::int64_t id = 0;                            // batches of the run before this one
   std::int64_t epoch = 0;                         // epochs of the run before this one

@@ -24,16 +24,14 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 
 /// Keeps each group's distinct rows: a batch becomes an IKJT. Two samples share a row of a group where all its keys have the same values,
-/// and weights, bit for bit; where they are out of step they do not. Rows stand in the order of their first sample.
+/// and weights, bit for bit; samples that agree in some keys of the group alone do not. Rows stand in the order of their first sample.
 ///
-/// `keys_per_group` (groups,): of the first keys, in order (`group_keys` makes such an order of names); the keys behind them are copied.
+/// `batch` is a KJT whose keys have a row a sample each; the result is unnamed. `keys_per_group` (groups,): of the first keys, in order (`group_keys` makes such an order of names); the keys behind them are copied.
 ///
 /// A row is compared with the one before, and hashed only where they differ; equal hashes are compared value by value, so a collision costs
 /// time alone. On the host all threads share that work, but the hashes of a group are looked up in order, on one thread. Workspace: 48
 /// bytes a sample and group, 8 a row and key. @throws tessera::error shape_mismatch naming a key with other rows, invalid_argument for
-/// groups that do not fit the keys. Source: RecD, Section 4.2.
-///
-/// `batch` is a KJT whose keys have a row a sample each; the result is unnamed.
+/// groups that do not fit the keys. On a device the call waits once, for the number of rows of each group. Source: RecD, Section 4.2.
 template <execution Exec, class T, class Offset>
 inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> deduplicate(Exec const& exec, keyed_jagged_view<T, Offset> batch,
                                                                        vector_view<std::int64_t const> keys_per_group,

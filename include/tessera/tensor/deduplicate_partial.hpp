@@ -84,7 +84,7 @@ class session_numbers {
   buffer<std::int64_t> numbers_;
 };
 
-struct deduplicate_partial_impl {
+struct partial_deduplication {
   static constexpr std::int64_t samples_per_piece = 256;
 
   template <class T, class Offset>
@@ -217,13 +217,13 @@ partial_inverse_keyed_jagged<std::remove_const_t<T>, Offset> deduplicate_partial
                                                                                  vector_view<std::int64_t const> sessions,
                                                                                  result_room room) {
   keyed_jagged_view<std::remove_const_t<T> const, Offset> const in = batch;
-  return detail::deduplicate_partial_impl::run(exec, in, sessions, nullptr, room);
+  return detail::partial_deduplication::run(exec, in, sessions, nullptr, room);
 }
 
 template <class T, class Offset>
 partial_inverse_keyed_jagged<T, Offset> deduplicate_partial(host_exec const& exec, keyed_jagged<T, Offset> const& batch,
                                                             vector_view<std::int64_t const> sessions, result_room room) {
-  return detail::deduplicate_partial_impl::run(exec, batch.view(), sessions, &batch.keys(), room).named(batch.keys());
+  return detail::partial_deduplication::run(exec, batch.view(), sessions, &batch.keys(), room).named(batch.keys());
 }
 
 }  // namespace TESSERA_ABI

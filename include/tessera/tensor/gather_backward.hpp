@@ -24,9 +24,8 @@ struct gather_backward_options {
 /// Backward of whatever gathers numbers, result[i] = in[sources[i]]: out[p] is the sum of gradient[i] over all i with sources[i] = p, in
 /// the order of i; 0 where there is none.
 ///
-/// `sources` and `gradient` (values of the result,), `out` (values of the input,), which is overwritten. Every operation on rows moves
-/// values of any type, so it says itself what its sources are: called with the numbers 0, 1, 2, … for values (`with_values`), it returns
-/// them. Select, expand, slice, truncate, permute and mask have no other backward of their own; all but those that repeat have distinct
+/// `sources` and `gradient` (values of the result,), `out` (values of the input,), which is overwritten. To know the sources of an
+/// operation on rows, run it on the numbers 0, 1, 2, … in place of the values (`with_values`): the values of its result are the sources. Select, expand, slice, truncate, permute and mask have no other backward of their own; all but those that repeat have distinct
 /// sources. @throws tessera::error shape_mismatch, out_of_range naming position and source: then `out` is as it was, on a device without
 /// what that source had brought; in a checked build invalid_argument where a promised source comes twice.
 template <execution Exec, class T>

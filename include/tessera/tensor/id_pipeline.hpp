@@ -30,7 +30,7 @@ inline namespace TESSERA_ABI {
 /// - a function of ids, `f(id)` or `f(key, id)`, of the host or, on a device, plain data; a lambda says the type of its key, as one of two
 ///   `auto` is taken for an operation on rows;
 /// - an operation on rows: `truncate_ids`, or any `step(exec, keyed_jagged_view) -> keyed_jagged` that keeps keys and rows;
-/// - one of these `on_keys({"user", "item"}, step)` or `except_keys(...)`.
+/// - one of the above for some keys: `on_keys({"user", "item"}, step)`, `except_keys({"user"}, step)`.
 ///
 ///     id_pipeline const prepare(exec, batch.keys(),
 ///                               on_keys({"history"}, truncate_ids{.most = 50}),

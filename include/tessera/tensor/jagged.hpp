@@ -199,7 +199,9 @@ template <device_execution Exec, class T, class Offset>
 std::int64_t value_bound(Exec const& exec, jagged_view<T, Offset> view) {
   if (view.rows == 0) return 0;
   if (view.room >= 0) return view.room;
-  return static_cast<std::int64_t>(read_one(exec, view.offsets + view.rows)) - static_cast<std::int64_t>(read_one(exec, view.offsets));
+  auto const first = static_cast<std::int64_t>(read_one(exec, view.offsets));
+  auto const end = static_cast<std::int64_t>(read_one(exec, view.offsets + view.rows));
+  return std::max<std::int64_t>(0, end - first);  // kernels tell of offsets that decrease
 }
 
 }  // namespace detail

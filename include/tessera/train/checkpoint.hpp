@@ -206,8 +206,8 @@ manifest_section write_dense(std::string const& folder, Trainer& run) {
 /// Writes a checkpoint into `directory`, as a folder `step-<12 digits>` that appears whole or not at all: `dense.safetensors` (parameters
 /// by name, `optimizer.<group>`), `tables.safetensors` (`table.<n>.weight` (rows, dim), `.state`, and `.ids` where the store is hashed) and
 /// `manifest.json` (options, position, step counts, kinds of optimizers and policies, sizes and checksums). `extra(folder)`, if there is one,
-/// may write more files there and returns the sections of all of them, a std::vector<manifest_section>. Keeps the newest `keep` checkpoints, at least 1.
-/// Whatever else it leaves there is refused, subfolders too; names that begin with a dot are not looked at.
+/// may write more files there and returns the sections of all of them, a std::vector<manifest_section>. Whatever else it leaves there is refused,
+/// subfolders too; names that begin with a dot are not looked at. Keeps the newest `keep` checkpoints, at least 1.
 /// Nothing of the trainer changes; synchronous. Not between `accumulate` and `update`.
 /// @throws tessera::error io_error, invalid_argument, corrupt_file for a subfolder or a file without a section: the checkpoints before stay as
 /// they were.

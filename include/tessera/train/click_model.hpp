@@ -58,6 +58,8 @@ struct click_model_saved : click_net_saved<Interaction> {
 /// once a distinct row. It owns its source. Move-only.
 template <embedding_source Source, gemm_policy Gemm, feature_interaction Interaction, session_pooling Pooling = no_pooling>
 class click_model {
+  static_assert(std::same_as<typename Source::execution_type, host_exec>, "click_model: models run on the host, and so does their source");
+
  public:
   using source_type = Source;
   using interaction_type = Interaction;
@@ -148,7 +150,8 @@ class click_model {
     return all;
   }
 
-  /// Logits of a batch, (samples,), for training. They live in `saved`. `prepared`: what `source().prepare` made of the batch.
+  /// Logits of a batch, (samples,), for training. They live in `saved`. `prepared`: what `source().prepare` made of the batch,
+  /// or of none.
   /// @throws tessera::error shape_mismatch for a batch of other dense features, or whose groups part the keys of a sequence group; and what the
   /// source throws.
   vector_view<float> forward(host_exec const& exec, batch_view const& batch, saved_type& saved) {

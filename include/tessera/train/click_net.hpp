@@ -68,7 +68,7 @@ class click_net {
   using saved_type = click_net_saved<Interaction>;
 
   /// The interaction takes `lookups` vectors of `dim` elements and, with dense features, that of the bottom MLP.
-  /// @throws tessera::error invalid_argument for no vectors at all and for `sums` that are none, and as `mlp` and the interaction.
+  /// @throws tessera::error invalid_argument for no vectors at all, and as `mlp` and the interaction.
   click_net(host_exec const& exec, click_model_options const& options, std::int64_t lookups, std::int64_t dim,
             typename Interaction::options const& interaction, Gemm policy)
       : gemm_(policy),
