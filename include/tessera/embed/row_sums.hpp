@@ -137,11 +137,13 @@ class shared_runs {
 };
 
 /// Starts loading what an update reads first: a row, its state, the gradient of one of its positions.
-template <class Index>
+template <int Dim, class Index>
 [[gnu::always_inline]] inline void prefetch_update(row_places const& table, table_order<Index> const& order, std::int64_t i,
                                                    row_contribution const* contributions) noexcept {
+  constexpr std::int64_t contributions_ahead = 16;  // where the gradient is, is read from one of many
   auto const slot = static_cast<std::int64_t>(order.slots[i]);
-  prefetch_row(contributions[order.positions[i]].gradient, table.dim);
+  __builtin_prefetch(contributions + order.positions[std::min(i + contributions_ahead, order.count - 1)]);
+  prefetch_row(contributions[order.positions[i]].gradient, Dim == 0 ? table.dim : Dim);
   if (i > 0 && order.slots[i - 1] == order.slots[i]) return;
   prefetch_bytes(table.row(slot), table.row_bytes);
   prefetch_bytes(table.state(slot), table.state_width * static_cast<std::int64_t>(sizeof(float)));
@@ -200,18 +202,18 @@ class row_sums {
     auto const most = is_wide ? 1 : rows_on_stack(dim);
     float* const sums = is_wide ? scratch_.data() + 3 * width_ * piece : on_stack;
     float *const chunk_sum = sums + most * dim, *const scratch = chunk_sum + dim;
-    std::int64_t slots[most_rows], ids[most_rows], count = 0, ahead = 0;
+    std::int64_t slots[most_rows], positions[most_rows], count = 0, ahead = 0;
     auto const distance = prefetch_distance(table.row_bytes);
     auto const hand_on = [&] {
-      if (count > 0) sink(t, {slots, ids, std::exchange(count, 0), sums, scratch});
+      if (count > 0) sink(t, {slots, contributions_.ids, positions, std::exchange(count, 0), sums, scratch});
     };
     pieces_.for_each_run(piece, [&](slot_run<Index> const& run, table_order<Index> const& order, std::int64_t end) {
       for (ahead = std::max(ahead, end); ahead < std::min(order.count, end + distance); ++ahead)
-        prefetch_update(table, order, ahead, contributions_.of_positions);
+        prefetch_update<Dim>(table, order, ahead, contributions_.of_positions);
       sum_contributions_of<Dim>(contributions_.maxima, contributions_.of_positions, run.positions, run.count, dim, sums + count * dim,
                                 chunk_sum);
       slots[count] = run.slot;
-      ids[count] = contributions_.ids[run.positions[0]];
+      positions[count] = static_cast<std::int64_t>(run.positions[0]);
       if (++count == most) hand_on();
     });
     hand_on();

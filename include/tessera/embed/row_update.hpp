@@ -73,10 +73,14 @@ void round_row(row_scale<Element> scale, table_options const& table, step_count 
 /// Some rows of a table, each once, with the sums of their gradients.
 struct summed_rows {
   std::int64_t const* slots;  // (count,)
-  std::int64_t const* ids;    // (count,)
+  std::int64_t const* ids;    // (count,), or of the positions below
+  std::int64_t const* first;  // (count,): a position of each row, or nullptr
   std::int64_t count;
   float* gradients;  // (count, dim); overwritten where the optimizer changes them first
   float* scratch;    // (dim,), where rows are not float
+
+  // Read where it is needed: by rows that are rounded.
+  std::int64_t id(std::int64_t i) const noexcept { return first == nullptr ? ids[i] : ids[first[i]]; }
 };
 
 /// One row's update.
@@ -115,7 +119,7 @@ void update_row(Optimizer const& optimizer, host_rows<Element> const& table, std
 template <class Element, class Optimizer>
 [[gnu::noinline]] void update_summed(host_rows<Element> const& table, Optimizer const& optimizer, summed_rows const& rows) noexcept {
   for (std::int64_t i = 0; i < rows.count; ++i)
-    update_row(optimizer, table, rows.slots[i], rows.ids[i], rows.gradients + i * table.dim(), rows.scratch);
+    update_row(optimizer, table, rows.slots[i], rows.id(i), rows.gradients + i * table.dim(), rows.scratch);
 }
 
 /// One optimizer for all tables, or a container of one a table.

@@ -68,7 +68,7 @@ void hand_out_rows(host_exec const& exec, row_gradients const& gradients, Begin 
     for (auto first = (piece - pieces.first_of(t)) * rows_per_piece; first < end; first += most_rows) {
       auto const count = std::min(most_rows, end - first);
       std::copy_n(values.row(first), count * dim, copies);
-      sink(t, {gradients.slots(t).data() + first, gradients.ids(t).data() + first, count, copies, copies + count * dim});
+      sink(t, {gradients.slots(t).data() + first, gradients.ids(t).data() + first, nullptr, count, copies, copies + count * dim});
     }
   });
 }
