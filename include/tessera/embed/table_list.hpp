@@ -50,8 +50,8 @@ class basic_table_list {
   basic_table_list() = default;
   basic_table_list(basic_table_list const&) = delete;
   basic_table_list& operator=(basic_table_list const&) = delete;
-  basic_table_list(basic_table_list&&) = default;
-  basic_table_list& operator=(basic_table_list&&) = default;
+  basic_table_list(basic_table_list&&) noexcept = default;
+  basic_table_list& operator=(basic_table_list&&) noexcept = default;
 
   /// Takes over a table that was built for this kind of optimizer, and says its number. Tables of one kind become one group.
   /// @throws tessera::error incompatible for a table that was built for another optimizer, invalid_argument as `check_optimizer`: the list is
