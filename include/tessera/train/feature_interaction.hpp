@@ -16,10 +16,10 @@
 #include <tessera/core/for_each_index.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/nn/any_gemm.hpp>
 #include <tessera/nn/cross_net.hpp>
 #include <tessera/nn/dot_interaction.hpp>
 #include <tessera/nn/factorization_machine.hpp>
-#include <tessera/nn/any_gemm.hpp>
 #include <tessera/nn/parameters.hpp>
 
 namespace tessera {

@@ -15,8 +15,8 @@
 #include <tessera/core/for_each_index.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/nn/gemm.hpp>
 #include <tessera/nn/any_gemm.hpp>
+#include <tessera/nn/gemm.hpp>
 #include <tessera/nn/parameters.hpp>
 #include <tessera/nn/target_attention.hpp>
 #include <tessera/nn/transformer_encoder.hpp>
@@ -45,10 +45,9 @@ struct shared_sequences {
 /// - `backward(exec, policy, saved, out_gradient, parameter_gradient, vector_gradient, target_gradient)`: overwrites `parameter_gradient`, laid
 ///   out like `parameters()`, and `vector_gradient` (vectors, dim); adds to `target_gradient` where `uses_target`.
 template <class P>
-concept session_pooling = requires(P& pooling, P const& constant, host_exec const& exec, any_gemm const& policy,
-                                   shared_sequences sequences, matrix_view<float const> in, matrix_view<float> out,
-                                   vector_view<float> parameters, typename P::saved& saved, typename P::options const& options,
-                                   std::int64_t dim, random_seed seed) {
+concept session_pooling = requires(P& pooling, P const& constant, host_exec const& exec, any_gemm const& policy, shared_sequences sequences,
+                                   matrix_view<float const> in, matrix_view<float> out, vector_view<float> parameters,
+                                   typename P::saved& saved, typename P::options const& options, std::int64_t dim, random_seed seed) {
   P(exec, options, dim, seed, std::uint32_t{});
   { P::name } -> std::convertible_to<std::string_view>;
   { P::uses_target } -> std::convertible_to<bool>;
