@@ -13,6 +13,7 @@
 #include <tessera/embed/host_rows.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/prepare_backward.hpp>
+#include <tessera/embed/row_contributions.hpp>
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
@@ -28,16 +29,18 @@ inline batch_contributions contributions_of(lookup_saved const& saved, buffer<ro
   return {of_positions.data(), saved.batch.values + first_value(saved.batch), saved.argmax.size() > 0};
 }
 
-/// A fused backward: `contribute(contributions)` fills in what each position adds. Nothing changes before all memory is there.
-template <class Store, class Feature, class Optimizer, class Contribute>
+/// A fused backward. `gradients` (keys,): of bags, or of the ids of sequences. Nothing changes before all memory is there.
+template <class Store, class Feature, class Optimizer>
 void update_rows_of(host_exec const& exec, char const* call, vector_view<Store> tables, vector_view<Feature const> features,
-                    lookup_saved const& saved, vector_view<Optimizer const> optimizers, Contribute const& contribute) {
+                    lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients,
+                    vector_view<Optimizer const> optimizers) {
   vector_view<Store const> const held(tables);
   check_saved_rows(exec, call, held, features, saved);
   auto rows = rows_of_tables(exec, held);
   auto const places = places_of(exec, std::as_const(rows).view());
   buffer<row_contribution> contributions(exec, saved.batch.size());
-  contribute(contributions.view());
+  buffer<float> maxima;
+  contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions.view());
   with_order(exec, held, features, saved, [&](auto const& sorted) {
     row_sums sums(exec, places.view(), sorted, contributions_of(saved, contributions));
     count_step(tables, rows.view());
@@ -85,7 +88,7 @@ void sum_sorted_rows(host_exec const& exec, vector_view<row_places const> tables
   });
 }
 
-/// As update_rows_of, into `out` instead of the tables.
+/// The sums alone, into `out`: `contribute(contributions)` fills in what each position adds.
 template <class Store, class Feature, class Contribute>
 void sum_rows_of(host_exec const& exec, char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
                  lookup_saved const& saved, row_gradients& out, Contribute const& contribute) {
@@ -96,6 +99,16 @@ void sum_rows_of(host_exec const& exec, char const* call, vector_view<Store cons
   contribute(contributions.view());
   with_order(exec, tables, features, saved,
              [&](auto const& sorted) { sum_sorted_rows(exec, places.view(), sorted, contributions_of(saved, contributions), out); });
+}
+
+/// The same of the gradients of a batch, as `update_rows_of`.
+template <class Store, class Feature>
+void sum_rows_of(host_exec const& exec, char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
+                 lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients, row_gradients& out) {
+  buffer<float> maxima;
+  sum_rows_of(exec, call, tables, features, saved, out, [&](vector_view<row_contribution> contributions) {
+    contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions);
+  });
 }
 
 }  // namespace detail

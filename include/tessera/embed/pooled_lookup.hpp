@@ -92,6 +92,7 @@ void pooled_lookup(Exec const& exec, Tables& tables, vector_view<pooled_feature 
                    lookup_options const& options) {
   using store = detail::element_in<Tables>;
   detail::expect_tables_of<Exec, store>();
+  detail::expect_mutable_tables<Tables>();
   vector_view<store> const stores(tables);
   vector_view<store const> const held(stores);
   saved.clear();

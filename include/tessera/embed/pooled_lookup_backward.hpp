@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/multiply_add.hpp>
@@ -79,19 +78,13 @@ struct back_end<pooled_lookup_backward_tag, host_exec> {
   static void update(host_exec const& exec, vector_view<Store> tables, vector_view<pooled_feature const> features,
                      lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients,
                      vector_view<Optimizer const> optimizers) {
-    buffer<float> maxima;
-    update_rows_of(exec, "pooled_lookup_backward", tables, features, saved, optimizers, [&](vector_view<row_contribution> contributions) {
-      contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions);
-    });
+    update_rows_of(exec, "pooled_lookup_backward", tables, features, saved, gradients, optimizers);
   }
 
   template <class Store>
   static void sum(host_exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                   lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients, row_gradients& out) {
-    buffer<float> maxima;
-    sum_rows_of(exec, "pooled_lookup_gradients", tables, features, saved, out, [&](vector_view<row_contribution> contributions) {
-      contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions);
-    });
+    sum_rows_of(exec, "pooled_lookup_gradients", tables, features, saved, gradients, out);
   }
 
   template <class Store>
@@ -182,6 +175,7 @@ void pooled_lookup_backward(Exec const& exec, Tables& tables, vector_view<pooled
                             Optimizers const& optimizers) {
   using store = detail::element_in<Tables>;
   detail::expect_tables_of<Exec, store>();
+  detail::expect_mutable_tables<Tables>();
   vector_view<store> const stores(tables);
   vector_view<store const> const held(stores);
   auto const each = detail::per_table(optimizers);

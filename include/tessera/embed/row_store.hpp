@@ -278,6 +278,13 @@ constexpr void expect_tables_of() noexcept {
                 "the tables lie in another execution's memory: on a GPU they are dense_table<E, cuda_exec>, bucket_table or row_cache");
 }
 
+/// The tables of a call that changes them.
+template <class Tables>
+constexpr void expect_mutable_tables() noexcept {
+  static_assert(!std::is_const_v<std::remove_pointer_t<decltype(std::declval<Tables&>().data())>>,
+                "this call changes its tables, which are const here");
+}
+
 template <class C>
 concept container = requires(C& c) {
   { c.size() } -> std::convertible_to<std::size_t>;

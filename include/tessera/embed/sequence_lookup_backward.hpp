@@ -4,14 +4,12 @@
 
 #include <cstdint>
 
-#include <tessera/core/buffer.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/canonical_sums.hpp>
 #include <tessera/embed/fused_backward.hpp>
 #include <tessera/embed/lookup_checks.hpp>
 #include <tessera/embed/lookup_saved.hpp>
-#include <tessera/embed/row_contributions.hpp>
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
@@ -43,19 +41,13 @@ struct back_end<sequence_lookup_backward_tag, host_exec> {
   template <class Store, class Optimizer>
   static void update(host_exec const& exec, vector_view<Store> tables, vector_view<std::int64_t const> features, lookup_saved const& saved,
                      vector_view<matrix_view<float const> const> gradients, vector_view<Optimizer const> optimizers) {
-    buffer<float> maxima;
-    update_rows_of(exec, "sequence_lookup_backward", tables, features, saved, optimizers, [&](vector_view<row_contribution> contributions) {
-      contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions);
-    });
+    update_rows_of(exec, "sequence_lookup_backward", tables, features, saved, gradients, optimizers);
   }
 
   template <class Store>
   static void sum(host_exec const& exec, vector_view<Store const> tables, vector_view<std::int64_t const> features,
                   lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients, row_gradients& out) {
-    buffer<float> maxima;
-    sum_rows_of(exec, "sequence_lookup_gradients", tables, features, saved, out, [&](vector_view<row_contribution> contributions) {
-      contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions);
-    });
+    sum_rows_of(exec, "sequence_lookup_gradients", tables, features, saved, gradients, out);
   }
 };
 
@@ -67,6 +59,7 @@ void sequence_lookup_backward(Exec const& exec, Tables& tables, vector_view<std:
                               Optimizers const& optimizers) {
   using store = detail::element_in<Tables>;
   detail::expect_tables_of<Exec, store>();
+  detail::expect_mutable_tables<Tables>();
   vector_view<store> const stores(tables);
   vector_view<store const> const held(stores);
   auto const each = detail::per_table(optimizers);

@@ -104,6 +104,7 @@ template <execution Exec, row_stores Tables, row_optimizers Optimizers>
 void update_rows(Exec const& exec, Tables& tables, basic_row_gradients<Exec> const& gradients, Optimizers const& optimizers) {
   using store = detail::element_in<Tables>;
   detail::expect_tables_of<Exec, store>();
+  detail::expect_mutable_tables<Tables>();
   vector_view<store> const stores(tables);
   auto const each = detail::per_table(optimizers);
   detail::check_optimizers("update_rows", vector_view<store const>(stores), each);
