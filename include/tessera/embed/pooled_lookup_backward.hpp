@@ -21,7 +21,6 @@
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/pooled_lookup.hpp>
 #include <tessera/embed/prepare_backward.hpp>
-#include <tessera/embed/row_contributions.hpp>
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
