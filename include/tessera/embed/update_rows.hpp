@@ -85,11 +85,10 @@ struct back_end<update_rows_tag, host_exec> {
   template <class Store, class Optimizer>
   static void run(host_exec const& exec, vector_view<Store> tables, row_gradients const& gradients,
                   vector_view<Optimizer const> optimizers) {
-    if constexpr (checked)
-      for (std::int64_t t = 0; t < tables.size(); ++t) {
-        auto const find = [&](auto ids, auto slots) { std::as_const(tables[t]).find(exec, ids, slots); };
-        check_rows_stay(exec, "update_rows", "table", t, find, gradients.ids(t), gradients.slots(t).data());
-      }
+    for (std::int64_t t = 0; checked && t < tables.size(); ++t) {
+      auto const find = [&](auto ids, auto slots) { std::as_const(tables[t]).find(exec, ids, slots); };
+      check_rows_stay(exec, "update_rows", "table", t, find, gradients.ids(t), gradients.slots(t).data());
+    }
     auto rows = rows_of_tables(exec, vector_view<Store const>(tables));
     auto const begin = [&] { count_step(tables, rows.view()); };
     hand_out_rows(exec, gradients, begin, summed_rows_sink([&](std::int64_t t, summed_rows const& some) {
