@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,8 @@
 #include "embedding_source_suite.hpp"
 
 using namespace embed_tests;
+
+static_assert(std::is_nothrow_move_constructible_v<tessera::table_list> && std::is_nothrow_move_assignable_v<tessera::table_list>);
 
 namespace {
 

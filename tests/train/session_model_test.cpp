@@ -405,6 +405,14 @@ TEST_CASE("batches and shapes that do not fit are refused by name") {
   CHECK(of_groups({{{"1", "0"}, encoder}}) == "click_model: keys of a group follow one another (group 0, output 0, key 0, first key 1)");
   CHECK(of_groups({{{"0", "1"}, encoder}}, {"0"}) == "click_model: an output twice (output 0)");
   CHECK(of_groups({{{"0"}, encoder}}, {"1", "2"}) == "click_model: a sequence that no group pools (output 1)");
+  using unpooled = click_model<local_tables, eigen_gemm, dot_products>;
+  CHECK(refusal([&] {
+          std::vector<dense_table<>> tables;
+          for (std::int64_t t = 0; t < 3; ++t)
+            tables.emplace_back(exec, table_options{.id = table_id{t}, .dim = session_dim, .rows = 4}, sgd{});
+          unpooled(exec, {.dense_features = 3}, {tessera_tests::listed(std::move(tables), sgd{}), tessera_tests::named(2, {{2}})}, {},
+                   {{{"0", "1"}}});
+        }) == "no_pooling: a model without poolings has no groups of sequences");
 }
 
 TEST_CASE("gradients take the place of the vectors: another backward needs another forward") {

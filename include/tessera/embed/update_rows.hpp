@@ -85,6 +85,7 @@ struct back_end<update_rows_tag, host_exec> {
   template <class Store, class Optimizer>
   static void run(host_exec const& exec, vector_view<Store> tables, row_gradients const& gradients,
                   vector_view<Optimizer const> optimizers) {
+    // No `if constexpr`: behind one that is discarded, nvcc 13 loses what the lambda below captures.
     for (std::int64_t t = 0; checked && t < tables.size(); ++t) {
       auto const find = [&](auto ids, auto slots) { std::as_const(tables[t]).find(exec, ids, slots); };
       check_rows_stay(exec, "update_rows", "table", t, find, gradients.ids(t), gradients.slots(t).data());
