@@ -14,12 +14,27 @@
 
 namespace tessera_bench {
 
+#if TESSERA_BENCH_DNNL
+/// Whether oneDNN has products of bf16 for this processor.
+inline bool has_bf16() {
+  float const one = 1;
+  float product = 0, workspace[48];
+  tessera::matrix_view<float const> const factor(&one, 1, 1);
+  try {
+    tessera::dnnl_bf16_gemm::multiply(factor, factor, tessera::matrix_view<float>(&product, 1, 1), workspace);
+  } catch (tessera::error const&) {
+    return false;
+  }
+  return true;
+}
+#endif
+
 /// Calls f(name, policy) for each library that may multiply: `name` is the fastest in float, and all have names that say which.
 template <class F>
 void for_each_gemm(std::string const& name, F const& f) {
 #if TESSERA_BENCH_DNNL
   f(name, tessera::dnnl_fp32_gemm{});
-  f(name + "_bf16", tessera::dnnl_bf16_gemm{});
+  if (has_bf16()) f(name + "_bf16", tessera::dnnl_bf16_gemm{});
 #else
   f(name, tessera::eigen_gemm{});
 #endif

@@ -16,7 +16,7 @@
 
 #include <tessera/core/execution.hpp>
 #include <tessera/core/philox.hpp>
-#include <tessera/data/zipf.hpp>
+#include <tessera/synth/zipf.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
 #include "neighbours.hpp"

@@ -11,7 +11,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 build_packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev doctest-dev libcli11-dev libbenchmark-dev"
 arrow_version=26.0.1
 fuzz_packages="clang libclang-rt-14-dev"
-ci_packages="$fuzz_packages ccache clang-format-14 clang-tidy-14 libopenblas-dev libdnnl-dev"
+ci_packages="$fuzz_packages ccache clang-format-14 clang-tidy-14 libopenblas-dev libdnnl-dev openmpi-bin libopenmpi-dev"
 
 started_in=$PWD
 step="starting"
@@ -40,7 +40,7 @@ usage() {
   cat <<'EOF'
 usage: sh cmake/bootstrap.sh COMMAND
 
-  deps [ci]        install what is missing to build and test (ci: also ccache, clang, its sanitizers, clang-format and clang-tidy, a BLAS, oneDNN); Apache Arrow goes into
+  deps [ci]        install what is missing to build and test (ci: also ccache, clang, its sanitizers, clang-format and clang-tidy, a BLAS, oneDNN, Open MPI); Apache Arrow goes into
                    build/arrow, by Python's pip
   quickstart       deps, configure, build the example trainer, train it on the data that comes with the source
   test             deps, configure, build, run all tests
@@ -50,6 +50,7 @@ usage: sh cmake/bootstrap.sh COMMAND
   fuzz [SECONDS] [NAME...]
                    deps with clang, configure, build, then replay the inputs of tests/fuzz/corpus and fuzz for so many seconds in all (3600), all
                    programs or those named; what they find is kept in build/fuzz/findings, what they learn in build/fuzz/work
+  docs             deps with Doxygen, configure, make the reference of all public names in build/release/docs/html
   vendor DIR       unpack the dependencies into DIR, Apache Arrow among them where pip can get it, for a build without network or packages, on a
                    machine of the same kind of processor
   help             this text
@@ -153,6 +154,12 @@ test_all() {
   build
   begin "testing build/release"
   ctest --preset release
+}
+
+docs() {
+  deps $build_packages doxygen
+  configure
+  build --target docs
 }
 
 build_bench() {
@@ -350,6 +357,7 @@ case "$command:$#:${1:-}" in
   deps:1:ci) deps $build_packages $ci_packages && arrow ;;
   quickstart:0:) cd "$root" && quickstart ;;
   test:0:) cd "$root" && test_all ;;
+  docs:0:) cd "$root" && docs ;;
   bench:0:) cd "$root" && bench ;;
   bench:1:--smoke) cd "$root" && smoke ;;
   fuzz:*) cd "$root" && fuzz "$@" ;;

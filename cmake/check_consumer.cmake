@@ -3,7 +3,7 @@
 cmake_minimum_required(VERSION 3.22)
 
 # cmake -D ROOT=<source> -D BUILD=<its build folder> -D GENERATOR= -D VENDOR_DIR= -D EIGEN_INSTALLED=
-#       -D WAY= -D FILES= [-D SMALL=] [-D BLAS=] [-D DNNL=] [-D PARQUET= -D ARROW_DIR=] [-D CUDA= -D CUDA_COMPILER= -D CUDA_ARCHITECTURES=] -D COMPILER=
+#       -D WAY= -D FILES= [-D SMALL=] [-D BLAS=] [-D DNNL=] [-D MPI=] [-D PARQUET= -D ARROW_DIR=] [-D CUDA= -D CUDA_COMPILER= -D CUDA_ARCHITECTURES=] -D COMPILER=
 #       -P check_consumer.cmake
 # Builds tests/consumer in a temporary folder, where no file of ours is in reach by accident, and runs it. The folder stays if that fails.
 # With SMALL, its programs are short: the ways in differ by CMake alone, so the umbrellas are compiled for one way only.
@@ -36,7 +36,7 @@ function(step)
   endif()
 endfunction()
 
-set(arguments "-DWAY=${WAY}" "-DSMALL=${SMALL}" "-DFILES=${FILES}" "-DBLAS=${BLAS}" "-DDNNL=${DNNL}" "-DPARQUET=${PARQUET}" "-DCMAKE_CXX_COMPILER=${COMPILER}")
+set(arguments "-DWAY=${WAY}" "-DSMALL=${SMALL}" "-DFILES=${FILES}" "-DBLAS=${BLAS}" "-DDNNL=${DNNL}" "-DMPI=${MPI}" "-DPARQUET=${PARQUET}" "-DCMAKE_CXX_COMPILER=${COMPILER}")
 if(WAY STREQUAL "find_package")
   step(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${work}/prefix")
   list(APPEND arguments "-DCMAKE_PREFIX_PATH=${work}/prefix")
@@ -49,6 +49,11 @@ if(BLAS)
 endif()
 if(DNNL)
   list(APPEND arguments -DTESSERA_DNNL=ON)
+endif()
+if(MPI)
+  list(APPEND arguments -DTESSERA_MPI=ON)
+  set(ENV{OMPI_ALLOW_RUN_AS_ROOT} 1)
+  set(ENV{OMPI_ALLOW_RUN_AS_ROOT_CONFIRM} 1)
 endif()
 if(PARQUET)
   list(APPEND arguments -DTESSERA_PARQUET=ON "-DTESSERA_ARROW_DIR=${ARROW_DIR}")

@@ -61,11 +61,13 @@ breaks("core/ is below tensor/ and includes <tessera/tensor/b.hpp>" upward
 breaks("core/ is below tensor/ and includes <tessera/tensor/b.cuh>" upward_cuh
        core/a.cuh "#include <tessera/tensor/b.cuh>" tensor/b.cuh "")
 breaks("embed/ includes its sibling nn/" sibling embed/a.hpp "#include <tessera/nn/b.hpp>" nn/b.hpp "")
+breaks("data/ is below synth/ and includes <tessera/synth/b.hpp>" synth data/a.hpp "#include <tessera/synth/b.hpp>" synth/b.hpp "")
 breaks("tower/ includes its sibling plan/" upper_sibling tower/a.hpp "  #  include <tessera/plan/b.hpp>" plan/b.hpp "")
 breaks("an include cycle lies among: core/a.hpp, core/b.hpp, core/c.hpp" cycle
        core/a.hpp "#include <tessera/core/b.hpp>" core/b.hpp "#include <tessera/core/c.hpp>"
        core/c.hpp "#include <tessera/core/a.hpp>" core/d.hpp "")
 breaks("includes the umbrella <tessera/tessera.hpp>" umbrella core/a.hpp "#include <tessera/tessera.hpp>" tessera.hpp "")
+breaks("is an umbrella and includes <tessera/synth/a.hpp>" synth_umbrella tessera.hpp "#include <tessera/synth/a.hpp>" synth/a.hpp "")
 breaks("is a .hpp and includes <tessera/core/b.cuh>" cuh core/a.hpp "#include <tessera/core/b.cuh>" core/b.cuh "")
 breaks("is a .hpp and includes <cuda_runtime.h>" cuda_runtime core/a.hpp "#include <cuda_runtime.h>")
 breaks("is a .hpp and includes <cuda/std/span>" cuda_std core/a.hpp "#include <cuda/std/span>")

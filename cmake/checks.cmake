@@ -62,6 +62,7 @@ if(NOT arrow_dir AND NOT Arrow_DIR AND EXISTS "${PROJECT_SOURCE_DIR}/build/arrow
   set(arrow_dir "${PROJECT_SOURCE_DIR}/build/arrow")
 endif()
 tessera_check_consumer(files -D WAY=find_package -D FILES=ON -D BLAS=$<TARGET_EXISTS:tessera::blas> -D DNNL=$<TARGET_EXISTS:tessera::dnnl>
+                       -D MPI=$<TARGET_EXISTS:tessera::mpi>
                        -D PARQUET=$<TARGET_EXISTS:tessera::parquet> -D "ARROW_DIR=${arrow_dir}"
                        -D "COMPILER=${CMAKE_CXX_COMPILER}")
 if(TESSERA_CUDA)

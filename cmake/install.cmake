@@ -24,6 +24,7 @@ function(tessera_install_products name found)
 endfunction()
 tessera_install_products(blas cblas)
 tessera_install_products(dnnl onednn)
+tessera_install_products(mpi mpilibrary)
 tessera_install_products(cuda cudatoolkit)
 tessera_install_products(parquet arrow)
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 
-// Trains a DLRM, DCN V2 or DeepFM on click logs in Criteo's layout, or on samples of sessions in Parquet files: reading, preprocessing,
-// training, evaluation, checkpoints.
+// Trains a DLRM, DCN V2 or DeepFM on click logs in text or Parquet files: reading, preprocessing, training, evaluation, checkpoints. And says what
+// a log is like.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -19,11 +19,15 @@
 
 #include <tessera/tessera_files.hpp>
 
-#include "support/click_job.hpp"
+#include "support/cluster_job.hpp"
 #include "support/command_line.hpp"
+#include "support/data_columns.hpp"
+#include "support/data_files.hpp"
 #include "support/folder_lock.hpp"
 #include "support/output_files.hpp"
+#include "support/profile_job.hpp"
 #include "support/settings.hpp"
+#include "support/training_job.hpp"
 
 namespace {
 
@@ -33,16 +37,14 @@ using namespace examples;
 void check_paths(CLI::App& app, settings& s) {
   if (s.train.empty() && !s.eval_only) throw CLI::RequiredError("--train");
   if (s.test.empty()) throw CLI::RequiredError("--test");
-  check_kind(app, s);
   for (auto const& [option, path] :
        {named_file("--checkpoint", s.checkpoint), {"--predict", s.predict}, {"--metrics", s.metrics}, {"--report", s.report}})
     if (path.empty() && app.get_option(option)->count() > 0) throw CLI::ValidationError(option, "an empty path");
+  std::vector<named_file> inputs, outputs{{"--predict", s.predict}, {"--metrics", s.metrics}, {"--report", s.report}};
+  for (auto const& path : named_files("--test", s.test)) inputs.emplace_back("--test", path);
   if (!s.eval_only)
-    for (auto const& path : s.train) tessera::posix_file::open(path);
-  tessera::posix_file::open(s.test);
-  std::vector<named_file> inputs{{"--test", s.test}}, outputs{{"--predict", s.predict}, {"--metrics", s.metrics}, {"--report", s.report}};
-  if (!s.eval_only)
-    for (auto const& path : s.train) inputs.emplace_back("--train", path);
+    for (auto const& path : named_files("--train", s.train)) inputs.emplace_back("--train", path);
+  for (auto const& [option, path] : inputs) tessera::posix_file::open(path);
   check_distinct(inputs, outputs);
   check_apart(s, outputs);
 }
@@ -77,44 +79,6 @@ void check_sense(CLI::App& app, settings& s) {
   if (s.epochs != 1) refuse("--progressive", "after one epoch no batch is new: --epochs 1");
 }
 
-/// Of hashed tables: as good as no bound, so that no two categories share an id.
-constexpr std::int64_t any_id = std::int64_t{1} << 62;
-
-/// Reads the training data and, where no checkpoint has it, fits the preprocessing.
-void read_training_data(click_job& j) {
-  tessera::preprocessing_options const options{.dense = j.s.dense == "log" ? tessera::dense_scaling::log : tessera::dense_scaling::standard,
-                                               .dense_as_category = j.s.dense_as_category == "on",
-                                               .min_count = j.s.min_count,
-                                               .hash_size = j.s.hash_table > 0 ? any_id : j.s.hash_size,
-                                               .vocabulary_limit = j.s.vocabulary_limit};
-  if (j.preprocess) {
-    j.train.emplace(j.exec, j.s.train);
-  } else {
-    tessera::click_statistics statistics(tessera::preprocessing::needed_statistics(options));
-    j.train.emplace(j.exec, j.s.train, statistics);
-    j.preprocess = tessera::preprocessing::fit(j.exec, statistics, options);
-  }
-  std::printf("train: %lld samples\n", static_cast<long long>(j.train->rows()));
-  std::string dropped;
-  for (auto const& name : j.preprocess->dropped()) dropped += (dropped.empty() ? "" : ", ") + name;
-  if (!dropped.empty()) std::printf("empty everywhere, dropped: %s\n", dropped.c_str());
-  if (j.preprocess->sparse_features() == 0)
-    throw tessera::error(tessera::errc::incompatible,
-                         j.preprocess->dense_features() == 0
-                             ? "option --train: all columns are empty"
-                             : "option --train: no category column that is not empty; --dense-as-category on makes categories of integers");
-}
-
-void run_clicks(any_job base) {
-  click_job j{std::move(base), {}, {}, {}};
-  auto const& s = j.s;
-  if (j.start) j.preprocess = tessera::load_preprocessing(j.exec, j.start->folder);
-  j.test.emplace(j.exec, std::vector<std::string>{s.test});  // the shorter first: what is wrong in it shows at once
-  std::printf("test: %lld samples\n", static_cast<long long>(j.test->rows()));
-  if (!s.eval_only) read_training_data(j);
-  run_job(j);
-}
-
 void run(CLI::App& app, settings& s) {
   check_paths(app, s);
   std::optional<folder_lock> lock;
@@ -135,23 +99,103 @@ void run(CLI::App& app, settings& s) {
     adopt(app, base.start->state.options, s, base.start->folder + "/manifest.json");
   }
   check_sense(app, s);
-  if (!s.reads_parquet()) return run_clicks(std::move(base));
-#ifdef TESSERA_TRAIN_PARQUET
-  run_sessions(std::move(base));
-#endif
+  run_job(training_job(std::move(base)));
+}
+
+std::vector<named_file> as_inputs(char const* option, std::vector<std::string> const& files) {
+  std::vector<named_file> inputs;
+  for (auto const& path : files) inputs.emplace_back(option, path);
+  return inputs;
+}
+
+/// `train_ctr profile FILE...`: what the columns of a log hold.
+void profile(CLI::App& app, settings& s, profile_settings& p) {
+  auto const files = named_files("FILE", s.train);
+  for (auto const& path : files) tessera::posix_file::open(path);
+  tessera::thread_pool pool(s.threads);
+  tessera::system_memory memory;
+  tessera::host_exec const exec(pool, memory);
+  if (app.count("--json") > 0 && p.json.empty()) throw CLI::ValidationError("--json", "an empty path");
+  check_distinct(as_inputs("FILE", files), {{"--json", p.json}});
+  run_profile(open_any_files(exec, files, describe_columns(s, files[0])), exec, p);
+}
+
+void declare_profile(CLI::App& app, settings& s, profile_settings& p) {
+  app.add_option("FILE", s.train, "The log: as of --train")->required();
+  declare_columns(app, s);
+  app.add_option("--json", p.json, "Write the profile there, too")->type_name("FILE.json");
+  app.add_option("--threads", s.threads, "Threads; their number changes no result")->transform(integer(1, 4096))->capture_default_str();
+}
+
+/// `train_ctr cluster IN... OUT`: a log in the order of its sessions, as Parquet.
+void cluster(settings& s, cluster_settings c) {
+  if (s.train.size() < 2) throw CLI::RequiredError("IN and OUT");
+  c.out = s.train.back();
+  s.train.pop_back();
+  if (kind_of(c.out) != file_kind::parquet) throw CLI::ValidationError("OUT", "a name that ends in .parquet or .pq: " + c.out);
+  c.in = named_files("IN", s.train);
+  for (auto const& path : c.in) tessera::posix_file::open(path);
+  check_distinct(as_inputs("IN", c.in), {{"OUT", c.out}});
+  c.session_column = s.session_column;
+  c.time_column = s.time_column;
+  tessera::thread_pool pool(s.threads);
+  tessera::system_memory memory;
+  tessera::host_exec const exec(pool, memory);
+  if (kind_of(c.in[0]) == file_kind::parquet) {
+    if (!s.columns.empty()) {
+      auto const named = describe_columns(s, c.in[0]).schema;
+      c.session_column = named.session;
+      c.time_column = named.time;
+    }
+    if (c.session_column.empty()) throw CLI::RequiredError("--session-column");
+    run_cluster(exec, c);
+    return;
+  }
+  auto const data = describe_columns(s, c.in[0]);
+  if (data.schema.session.empty()) throw CLI::RequiredError("--session-column");
+  run_cluster(exec, open_any_files(exec, c.in, data), c);
+}
+
+void declare_cluster(CLI::App& app, settings& s, cluster_settings& c) {
+  app.add_option("IN... OUT", s.train, "The log, as of --train, then the Parquet file to write")->required();
+  declare_columns(app, s);
+  app.add_option("--memory-mb", c.memory_mb, "Megabytes that sorting takes")
+      ->transform(integer(std::int64_t{16}, std::int64_t{1} << 30))
+      ->capture_default_str();
+  app.add_flag("--whole-sessions", c.whole_sessions, "Row groups end with sessions");
+  app.add_option("--threads", s.threads, "Threads; their number changes no result")->transform(integer(1, 4096))->capture_default_str();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::string const command = argc > 1 ? argv[1] : "";
+  bool const profiles = command == "profile", clusters = command == "cluster";
   CLI::App app(
-      "Trains a DLRM, DCN V2 or DeepFM on click logs in Criteo's layout, or a DLRM or DCN V2 on samples of sessions in Parquet files.");
+      profiles
+          ? "Says what the columns of a log hold: missing values, distinct ids, lengths of lists, how unevenly ids are looked up, repeats."
+      : clusters ? "Writes a log in the order of its sessions, as Parquet, with all its columns; of text those that are named."
+                 : "Trains a DLRM, DCN V2 or DeepFM on click logs in text or Parquet files.",
+      profiles || clusters ? "train_ctr " + command : "train_ctr");
   settings s;
-  declare(app, s);
+  profile_settings p;
+  cluster_settings c;
+  if (profiles)
+    declare_profile(app, s, p);
+  else if (clusters)
+    declare_cluster(app, s, c);
+  else
+    declare(app, s);
   std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves its pipe is an error with a name, and the model is saved
   try {
-    app.parse(argc, argv);
-    run(app, s);
+    int const words = profiles || clusters ? 1 : 0;
+    app.parse(argc - words, argv + words);
+    if (profiles)
+      profile(app, s, p);
+    else if (clusters)
+      cluster(s, c);
+    else
+      run(app, s);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
       throw tessera::error(tessera::errc::io_error, "cannot write to the standard output");
     return 0;

@@ -31,6 +31,21 @@ auto timed(std::string const& name, Stage const& stage) {
   return result;
 }
 
+void train(tessera::host_exec const& exec, recd::plan const& plan, recd::storage_result const& stored, recd::report& report) {
+  report.add_rm1(timed("training, RM1-like", [&] { return recd::train_rm1(exec, plan, stored); }));
+  report.add_fewer(timed("training, RM1-like, fewer transformers", [&] { return recd::train_with_fewer(exec, plan, stored); }));
+  auto const train_set = [&](std::string const& name, tessera::session_clicks_options const& set) {
+    report.add(timed("training, " + name, [&] { return recd::train_set(exec, plan, name, set); }));
+#ifdef TESSERA_RECD_DNNL
+    if (recd::has_bf16(exec))
+      report.add(timed("training, " + name + ", bf16", [&] { return recd::train_set_by_bf16(exec, plan, name + ", bf16", set); }));
+#endif
+  };
+  train_set("RM2-like", tessera::rm2_sessions());
+  train_set("RM3-like", tessera::rm3_sessions());
+  report.add_without_repeats(timed("training, no repeats", [&] { return recd::train_without_repeats(exec, plan); }));
+}
+
 void run(recd::plan const& plan, int threads, std::string const& page) {
   tessera::thread_pool team(threads);
   tessera::system_memory memory;
@@ -41,16 +56,7 @@ void run(recd::plan const& plan, int threads, std::string const& page) {
   auto const stored = timed("storage", [&] { return recd::store(exec, plan); });
   report.add(stored);
   report.add(timed("readers", [&] { return recd::read(exec, plan, stored); }));
-  report.add_rm1(timed("training, RM1-like", [&] { return recd::train_rm1(exec, plan, stored); }));
-  auto const train_set = [&](std::string const& name, tessera::session_clicks_options const& set) {
-    report.add(timed("training, " + name, [&] { return recd::train_set(exec, plan, name, set); }));
-#ifdef TESSERA_RECD_DNNL
-    report.add(timed("training, " + name + ", bf16", [&] { return recd::train_set_by_bf16(exec, plan, name + ", bf16", set); }));
-#endif
-  };
-  train_set("RM2-like", tessera::rm2_sessions());
-  train_set("RM3-like", tessera::rm3_sessions());
-  report.add_without_repeats(timed("training, no repeats", [&] { return recd::train_without_repeats(exec, plan); }));
+  if (plan.trains) train(exec, plan, stored, report);
   report.print();
   if (!page.empty()) report.write_page(page);
   report.print_last_line();
@@ -64,12 +70,25 @@ int main(int argc, char** argv) {
   std::string page = "recd.html";
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   bool paper = false;
+  std::string log = "fitted";
   CLI::App app("RecD from storage to trainer: what deduplication gains at each stage, measured side by side.");
-  app.add_flag("--paper", paper, "the full set: 16,000 sessions open at once, three times the steps");
+  app.add_flag("--paper", paper, "a log four times as long, of which 16,000 sessions are open at once");
+  app.add_option("--log", log, "what is stored, read and trained on: the log fitted to the paper's Figures 3 and 4, or the RM1-like set")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fitted", "rm1"}));
   app.add_option("--rows", plan.rows, "samples of the log, about")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--batch", plan.batch, "samples of a batch")->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--steps", plan.steps, "steps that are timed, of each way to train, after as many that are not; all twice")
-      ->capture_default_str();
+  app.add_option("--steps", plan.steps, "steps that are timed, of each way to train and round, after one that is not")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--rounds", plan.rounds, "how often ways take turns; medians are of the steps, and epochs, of all rounds")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--transformers", plan.transformers, "RM1-like also trains with so many groups pooled by a transformer, all others by sum")
+      ->capture_default_str()
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("!--no-training", plan.trains, "storage and readers alone");
   app.add_option("--scale", plan.scale, "takes one of so many features only")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--source-mb-per-second", plan.source_mb_per_second, "what the remote file's source lets through")
       ->capture_default_str()
@@ -80,10 +99,8 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads)->capture_default_str()->check(CLI::PositiveNumber);
   try {
     app.parse(argc, argv);
-    if (paper) {
-      if (app.get_option("--rows")->count() == 0) plan.rows = 262'144;
-      if (app.get_option("--steps")->count() == 0) plan.steps = 6;
-    }
+    plan.fitted = log == "fitted";
+    if (paper && app.get_option("--rows")->count() == 0) plan.rows = 262'144;
     run(plan, threads, page);
     return 0;
   } catch (CLI::Error const& e) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/synth/session_clicks.hpp>
 #include <tessera/tessera_files.hpp>
 #include <tessera/tessera_parquet.hpp>
 

@@ -7,11 +7,14 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 #include <string>
 
 #include <tessera/core/id_map.hpp>
-#include <tessera/data/criteo_writer.hpp>
+#include <tessera/data/delimited_layout.hpp>
+#include <tessera/data/delimited_writer.hpp>
+#include <tessera/data/sample_columns.hpp>
 #include <tessera/files/atomic_file.hpp>
 
 #include "../inputs.hpp"
@@ -48,41 +51,40 @@ inline constexpr std::array<double, 26> category_values = {1460,  583,  10131227
                                                            93145, 5683, 8351593,  3194,    27,  14992,  5461306, 10,    5652,
                                                            2173,  4,    7046547,  18,      15,  286181, 105,     142572};
 
-inline std::int32_t draw_integer(std::int64_t column, std::uint32_t pick, std::uint32_t bits) {
+inline float draw_integer(std::int64_t column, std::uint32_t pick, std::uint32_t bits) {
   auto const& lengths = sample_integer_lengths[static_cast<std::size_t>(column)];
   auto left = static_cast<int>(pick % sample_rows);
   int length = 0;
   while (left >= lengths[static_cast<std::size_t>(length)]) left -= lengths[static_cast<std::size_t>(length++)];
-  if (length == 0) return tessera::click_layout::missing_integer;
+  if (length == 0) return std::numeric_limits<float>::quiet_NaN();
   if (column == negative_column && length == 2 && left < sample_negatives) return -1;
   std::uint32_t least = 1;
   for (int i = 1; i < length; ++i) least *= 10;
-  return static_cast<std::int32_t>(length == 1 ? bits % 10 : least + bits % (9 * least));
+  return static_cast<float>(length == 1 ? bits % 10 : least + bits % (9 * least));
 }
 
 // Value r of n comes with a probability of nearly 1 / r, so as Zipf's law has it.
 inline std::int64_t draw_category(std::int64_t column, std::uint32_t pick, std::uint32_t bits) {
-  if (static_cast<int>(pick % sample_rows) < sample_missing_categories[static_cast<std::size_t>(column)])
-    return tessera::click_layout::missing_category;
+  if (static_cast<int>(pick % sample_rows) < sample_missing_categories[static_cast<std::size_t>(column)]) return tessera::missing_id;
   auto const rank = std::exp(std::log(category_values[static_cast<std::size_t>(column)]) * bits * 0x1p-32);
   return static_cast<std::int64_t>(tessera::mix_bits(static_cast<std::uint64_t>(column) << 32 | static_cast<std::uint64_t>(rank)) &
                                    0xffffffff);
 }
 
-inline void draw_rows(tessera::host_exec const& exec, std::int64_t first, tessera::raw_rows& rows) {
+inline void draw_rows(tessera::host_exec const& exec, std::int64_t first, tessera::sample_columns& rows) {
   tessera::for_each_piece(exec, rows.size(), 256, [&](std::int64_t begin, std::int64_t end) {
     for (auto row = begin; row < end; ++row) {
       auto const words = [&](std::int64_t field) {
         return tessera::philox(tessera::random_seed{5}, static_cast<std::uint64_t>(first + row), static_cast<std::uint32_t>(field), 0);
       };
       rows.labels()[row] = static_cast<int>(words(0)[0] % sample_rows) < sample_clicks ? 1.0F : 0.0F;
-      for (std::int64_t i = 0; i < tessera::click_layout::integers; ++i) {
+      for (std::int64_t i = 0; i < rows.dense_columns(); ++i) {
         auto const drawn = words(1 + i);
-        rows.integers()(i, row) = draw_integer(i, drawn[0], drawn[1]);
+        rows.dense()(i, row) = draw_integer(i, drawn[0], drawn[1]);
       }
-      for (std::int64_t c = 0; c < tessera::click_layout::categories; ++c) {
+      for (std::int64_t c = 0; c < rows.sparse_columns(); ++c) {
         auto const drawn = words(14 + c);
-        rows.categories()(c, row) = draw_category(c, drawn[0], drawn[1]);
+        rows.single_ids(c)[row] = draw_category(c, drawn[0], drawn[1]);
       }
     }
   });
@@ -99,8 +101,8 @@ inline std::string criteo_like_log(tessera::host_exec const& exec) {
                     ("tessera_criteo_like_" + std::to_string(rows) + ".tsv");
   if (std::filesystem::exists(path)) return path.string();
   tessera::staged_file staged(path.string());
-  tessera::criteo_writer out(staged.path());
-  tessera::raw_rows some;
+  tessera::delimited_writer out(staged.path(), tessera::criteo_schema(), tessera::criteo_layout());
+  tessera::sample_columns some(tessera::criteo_schema());
   for (std::int64_t first = 0; first < rows; first += some.size()) {
     some.resize(exec, std::min<std::int64_t>(rows - first, 1 << 16));
     detail::draw_rows(exec, first, some);

@@ -18,7 +18,7 @@
 #include <tessera/data/parquet_log.hpp>
 #include <tessera/data/parquet_writer.hpp>
 #include <tessera/data/session_clustering.hpp>
-#include <tessera/data/session_log_store.hpp>
+#include <tessera/synth/session_log_store.hpp>
 
 #include "../inputs.hpp"
 #include "../memory_ceilings.hpp"

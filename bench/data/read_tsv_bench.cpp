@@ -11,12 +11,14 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include <tessera/data/batch_reader.hpp>
-#include <tessera/data/click_log.hpp>
+#include <tessera/core/background_thread.hpp>
+#include <tessera/data/delimited_log.hpp>
 #include <tessera/data/prefetching_reader.hpp>
 #include <tessera/data/preprocessing.hpp>
+#include <tessera/data/sample_reader.hpp>
 
 #include "../inputs.hpp"
 #include "../memory_ceilings.hpp"
@@ -45,15 +47,7 @@ class log_file {
   /// Bytes a second of parsing text in memory on one core.
   ceiling& parse() { return parse_; }
 
-  tessera::click_log open() const {
-    tessera::click_statistics statistics(tessera::preprocessing::needed_statistics({.hash_size = hash_size}));
-    return {exec(), files(), statistics};
-  }
-  tessera::preprocessing preprocess() const {
-    tessera::click_statistics statistics(tessera::preprocessing::needed_statistics({.hash_size = hash_size}));
-    tessera::click_log const log(exec(), files(), statistics);
-    return tessera::preprocessing::fit(exec(), statistics, {.hash_size = hash_size});
-  }
+  tessera::delimited_log open() const { return {exec(), files(), tessera::criteo_schema(), tessera::criteo_layout()}; }
 
  private:
   void measure_ceilings() {
@@ -68,14 +62,13 @@ class log_file {
                   file.read_at(at, text.view().slice(t * piece, std::min(piece, last - at)));
               });
             });
-    parse_ =
-        ceiling({[this, next = std::int64_t{0}](int) mutable {
-                  tessera::host_exec const one(alone_, machine_.memory);
-                  tessera::line_blocks const blocks(path_, tessera::click_log_options{}.block_bytes);
-                  auto const block = blocks.read(one, next++ % std::min<std::int64_t>(blocks.block_count(), 4), block_text_);
-                  return static_cast<double>(block.text.size()) / fastest(2, [&] { tessera::parse_criteo(one, block.text, path_, rows_); });
-                }},
-                1);
+    parse_ = ceiling({[this, next = std::int64_t{0}](int) mutable {
+                       tessera::host_exec const one(alone_, machine_.memory);
+                       tessera::line_blocks const blocks(path_, tessera::delimited_log_options{}.block_bytes);
+                       auto const block = blocks.read(one, next++ % std::min<std::int64_t>(blocks.block_count(), 4), block_text_);
+                       return static_cast<double>(block.text.size()) / fastest(2, [&] { text_.parser.parse(one, block.text, rows_); });
+                     }},
+                     1);
   }
 
   mutable machine machine_;
@@ -85,7 +78,8 @@ class log_file {
   double read_ = 0;
   tessera::serial_team alone_;
   tessera::buffer<char> block_text_;
-  tessera::raw_rows rows_;
+  tessera::detail::opened_text text_ = tessera::detail::open_text({}, path_, tessera::criteo_schema(), tessera::criteo_layout());
+  tessera::sample_columns rows_{tessera::criteo_schema()};
 };
 
 log_file& warm() {
@@ -99,8 +93,14 @@ void report_reading(benchmark::State& state, log_file& file) {
   state.counters["page_cache_rate"] = file.read_rate();
 }
 
+// Integers through a logarithm, categories hashed.
+tessera::preprocessing preprocess() {
+  return tessera::preprocessing(tessera::criteo_schema(), {{.steps = {tessera::log_values{}}}},
+                                {{.steps = {tessera::hash_ids{.size = hash_size}}}});
+}
+
 template <class Reader>
-void read_epochs(benchmark::State& state, log_file& file, tessera::click_log const& log, Reader& reader) {
+void read_epochs(benchmark::State& state, log_file& file, tessera::delimited_log const& log, Reader& reader) {
   for (auto _ : state) {
     std::int64_t samples = 0;
     for (tessera::batch_view batch; reader.next(file.exec(), batch);) samples += batch.samples();
@@ -111,11 +111,11 @@ void read_epochs(benchmark::State& state, log_file& file, tessera::click_log con
   state.counters["samples_per_second"] = benchmark::Counter(samples, benchmark::Counter::kIsRate);
 }
 
-void read_tsv(benchmark::State& state, bool shuffle) {
+void read_tsv(benchmark::State& state, tessera::sample_order order) {
   auto& file = warm();
   auto const log = file.open();
-  auto const preprocess = file.preprocess();
-  tessera::batch_reader reader(file.exec(), log, preprocess, {.batch_size = batch_size, .shuffle = shuffle});
+  auto const prepare = preprocess();
+  tessera::sample_reader reader(file.exec(), log, prepare, {.batch_size = batch_size, .order = order});
   read_epochs(state, file, log, reader);
 }
 
@@ -123,15 +123,16 @@ void read_tsv(benchmark::State& state, bool shuffle) {
 void read_ahead(benchmark::State& state) {
   auto& file = warm();
   auto const log = file.open();
-  auto const preprocess = file.preprocess();
-  tessera::batch_reader reader(file.exec(), log, preprocess, {.batch_size = 128});
+  auto const prepare = preprocess();
+  tessera::sample_reader reader(file.exec(), log, prepare, {.batch_size = 128, .order = tessera::sample_order::samples});
   tessera::serial_team alone;
   tessera::system_memory memory;
-  tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), reader);
+  tessera::background_thread thread;
+  tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), thread, reader);
   read_epochs(state, file, log, ahead);
 }
 
-// What comes before the first batch: every line read and checked, integers counted.
+// What comes before the first batch: every line read and checked.
 void open_log(benchmark::State& state) {
   auto& file = warm();
   for (auto _ : state) benchmark::DoNotOptimize(file.open().rows());
@@ -147,8 +148,9 @@ int main(int argc, char** argv) {
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  for (auto const* const name : {"read_tsv", "read_tsv_shuffled"})
-    benchmark::RegisterBenchmark(name, [=](benchmark::State& state) { read_tsv(state, std::string(name) != "read_tsv"); })
+  for (auto const& [name, order] :
+       {std::pair("read_tsv", tessera::sample_order::stored), std::pair("read_tsv_shuffled", tessera::sample_order::samples)})
+    benchmark::RegisterBenchmark(name, [order = order](benchmark::State& state) { read_tsv(state, order); })
         ->UseRealTime()
         ->Unit(benchmark::kMillisecond);
   benchmark::RegisterBenchmark("read_ahead", read_ahead)->UseRealTime()->Unit(benchmark::kMillisecond);

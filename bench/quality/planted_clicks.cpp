@@ -13,6 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include <tessera/synth/expected_auc.hpp>
+#include <tessera/synth/planted_clicks.hpp>
+#include <tessera/synth/planted_log.hpp>
 #include <tessera/tessera_files.hpp>
 
 namespace {

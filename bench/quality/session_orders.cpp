@@ -14,6 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/synth/expected_auc.hpp>
+#include <tessera/synth/session_clicks.hpp>
+#include <tessera/synth/session_sets.hpp>
 #include <tessera/tessera.hpp>
 
 namespace {

@@ -15,10 +15,10 @@
 
 #include <tessera/core/thread_team.hpp>
 #include <tessera/data/dedupe_model.hpp>
-#include <tessera/data/expected_auc.hpp>
-#include <tessera/data/session_clicks.hpp>
-#include <tessera/data/session_sets.hpp>
 #include <tessera/data/session_statistics.hpp>
+#include <tessera/synth/expected_auc.hpp>
+#include <tessera/synth/session_clicks.hpp>
+#include <tessera/synth/session_sets.hpp>
 
 namespace {
 

@@ -52,23 +52,23 @@ struct batch_set {
 template <class Gemm>
 class ladder {
  public:
-  ladder(tessera::host_exec const& exec, tessera::session_clicks_options const& options, bool by_transformer, trainer_result& result)
-      : exec_(exec), options_(options), by_transformer_(by_transformer), groups_(tessera::session_groups(options)), result_(result) {}
+  /// `result.transformers` of the groups of sequences are pooled by a transformer.
+  ladder(tessera::host_exec const& exec, plan const& plan, tessera::session_clicks_options const& options, trainer_result& result)
+      : exec_(exec), steps_(plan.steps), options_(options), groups_(tessera::session_groups(options)), result_(result) {
+    result.table_bytes = bytes_of_tables(options);
+  }
 
-  /// A step on each batch in turn, after a pass that is not timed: until every batch was seen once, memory grows.
-  training_result const& add(std::string name, tessera::memory_log const& log, bool shared, tessera::pooled_rows rows, std::int64_t size) {
+  /// The steps of a round by a new model, each on the next batch of the log.
+  training_result const& add(std::string name, std::int64_t round, tessera::memory_log const& log, bool shared, tessera::pooled_rows rows,
+                             std::int64_t size) {
     auto const set = read(log, shared, size);
-    auto model = make_model<Gemm>(exec_, options_, by_transformer_, set.keys, rows);
+    auto model = make_model<Gemm>(exec_, options_, result_.transformers, set.keys, rows);
     training_result way;
     way.name = std::move(name);
     way.batch = size;
-    train(model, set, way);
-    if (auto const* const before = result_.find(way.name))
-      way.peak = before->peak;
-    else
-      way.peak = peak_of(model, set.largest());
-    std::printf("  %-12s batch %6lld  %8.0f samples/s  peak %6.2f GB\n", way.name.c_str(), static_cast<long long>(size), way.rate(),
-                way.peak.bytes / 1e9);
+    train(model, set, round * steps_, way);
+    if (result_.find(way.name) == nullptr) way.peak = peak_of(model, set.largest());
+    std::printf("  %-12s batch %6lld  %8.0f samples/s\n", way.name.c_str(), static_cast<long long>(size), way.rate());
     std::fflush(stdout);
     return result_.add(std::move(way));
   }
@@ -76,7 +76,7 @@ class ladder {
   /// The peak of steps on batches whose repeated rows are there once.
   double shared_peak(tessera::memory_log const& log, std::int64_t size) const {
     auto const set = read(log, true, size);
-    auto model = make_model<Gemm>(exec_, options_, by_transformer_, set.keys, tessera::pooled_rows::distinct);
+    auto model = make_model<Gemm>(exec_, options_, result_.transformers, set.keys, tessera::pooled_rows::distinct);
     return peak_of(model, set.largest()).bytes;
   }
 
@@ -84,7 +84,7 @@ class ladder {
   /// id of sequences and of bags takes.
   double foretell(tessera::memory_log const& log, std::int64_t size, memory_peak const& whole, amounts const& ids) const {
     auto const set = read(log, false, size);
-    auto model = make_model<Gemm>(exec_, options_, by_transformer_, set.keys, tessera::pooled_rows::distinct);
+    auto model = make_model<Gemm>(exec_, options_, result_.transformers, set.keys, tessera::pooled_rows::distinct);
     auto batch = set.largest();
     auto const short_sequences = cut(batch, set.keys, true, whole.ids.sequence_ids / ids.sequence_ids);
     batch.sparse = short_sequences.view();
@@ -117,19 +117,27 @@ class ladder {
     return set;
   }
 
-  void train(session_dlrm<Gemm>& model, batch_set const& set, training_result& way) const {
+  // Before the timed steps, one on that batch of theirs which has most ids: memory grows there.
+  void train(session_dlrm<Gemm>& model, batch_set const& set, std::int64_t first, training_result& way) const {
+    std::vector<tessera::keyed_jagged<>> every_row;
+    std::size_t most = 0;
+    auto const batch_at = [&](std::size_t step) -> auto const& { return set.batches.at(static_cast<std::size_t>(first) + step); };
+    for (std::size_t step = 0; step < static_cast<std::size_t>(steps_); ++step) {
+      every_row.push_back(tessera::expand(exec_, batch_at(step).view().inverse_keyed()));
+      if (every_row[step].view().size() > every_row[most].view().size()) most = step;
+    }
     tracked_trainer<Gemm> run(exec_, model);
-    for (auto const& batch : set.batches) way.losses.push_back(run.step(batch));
+    way.losses.push_back(run.step(batch_at(most)));
     run.times() = {};
-    for (auto const& batch : set.batches) {
+    for (std::size_t step = 0; step < every_row.size(); ++step) {
+      auto const& batch = batch_at(step);
       auto const before = std::chrono::steady_clock::now();
-      run.step(batch);
-      way.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+      way.losses.push_back(run.step(batch));
+      way.step_seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count());
       way.samples += batch.view().samples();
       way.work += amounts_of(exec_, model, batch.view());
-      auto const every_row = tessera::expand(exec_, batch.view().inverse_keyed());
       auto expanded = batch.view();
-      expanded.sparse = every_row.view();
+      expanded.sparse = every_row[step].view();
       way.expanded += amounts_of(exec_, model, expanded);
     }
     way.times = run.times();
@@ -156,8 +164,8 @@ class ladder {
   }
 
   tessera::host_exec const& exec_;
+  std::int64_t steps_;
   tessera::session_clicks_options const& options_;
-  bool by_transformer_;
   std::vector<std::vector<std::string>> groups_;
   trainer_result& result_;
 };

@@ -29,10 +29,17 @@ using session_dlrm = tessera::click_model<tessera::local_tables, Gemm, tessera::
 constexpr std::int64_t dim = 64, hidden = 128;  // of tables, and of the transformers' feed-forward
 constexpr tessera::rowwise_adagrad row_optimizer{.learning_rate = 0.02F};
 
-/// What becomes of the features of a set: sequences of a group by a transformer together or each by sum, users by sum and maximum in turn, items
-/// by sum. `keys`: of its batches. Models of the same keys begin alike.
+/// Bytes of all tables of a set, with what their optimizer keeps of each row.
+inline double bytes_of_tables(tessera::session_clicks_options const& options) {
+  double rows = 0;
+  for (auto const& feature : options.features) rows += static_cast<double>(feature.ids);
+  return rows * (dim + 1) * sizeof(float);
+}
+
+/// What becomes of the features of a set: the sequences of each of the first `transformers` groups by a transformer together, all others each by
+/// sum; users by sum and maximum in turn, items by sum. `keys`: of its batches. Models of the same keys begin alike.
 template <class Gemm>
-session_dlrm<Gemm> make_model(tessera::host_exec const& exec, tessera::session_clicks_options const& options, bool by_transformer,
+session_dlrm<Gemm> make_model(tessera::host_exec const& exec, tessera::session_clicks_options const& options, std::size_t transformers,
                               std::vector<std::string> const& keys, tessera::pooled_rows rows) {
   tessera::table_list tables;
   std::vector<typename session_dlrm<Gemm>::group_type> groups;
@@ -43,13 +50,14 @@ session_dlrm<Gemm> make_model(tessera::host_exec const& exec, tessera::session_c
     tessera::table_options const shape{
         .id = tessera::table_id(tables.size()), .dim = dim, .rows = feature->ids, .init_bound = 0.05F, .seed = tessera::random_seed(17)};
     auto const table = tables.add(tessera::dense_table<>(exec, shape, row_optimizer), row_optimizer);
-    bool const is_sequence = by_transformer && feature->kind == tessera::session_feature_kind::sequence;
+    bool const is_new_group = groups.empty() || feature->group < 0 || feature->group != last_group;
+    bool const is_sequence =
+        feature->kind == tessera::session_feature_kind::sequence && (is_new_group ? groups.size() < transformers : true);
     bool const is_largest = !is_sequence && feature->kind == tessera::session_feature_kind::user && users++ % 2 == 1;
     features.push_back(
         {.name = key, .table = table, .sequence = is_sequence, .pooling = is_largest ? tessera::pooling::max : tessera::pooling::sum});
     if (!is_sequence) continue;
-    if (groups.empty() || feature->group < 0 || feature->group != last_group)
-      groups.push_back({{}, {.layers = 1, .heads = 2, .hidden = hidden}});
+    if (is_new_group) groups.push_back({{}, {.layers = 1, .heads = 2, .hidden = hidden}});
     last_group = feature->group;
     groups.back().outputs.push_back(key);
   }

@@ -20,17 +20,20 @@ class report {
   void add(storage_result const& stored) { stored_ = stored; }
   void add(reader_result const& read) { read_ = read; }
   void add_rm1(trainer_result const& trained) { rm1_ = trained; }
+  void add_fewer(std::vector<trainer_result> const& trained) { fewer_ = trained; }
   void add(trainer_result const& trained) { others_.push_back(trained); }
   void add_without_repeats(trainer_result const& trained) { none_ = trained; }
 
   void print() const;
   void write_page(std::string const& path) const;
-  /// "storage=3.71x reader=1.79x trainer=2.48x trainer_equal_memory=2.48x"
+  /// "storage=3.71x reader=1.79x trainer=2.48x trainer_equal_memory=2.48x"; without training, the first two.
   void print_last_line() const;
 
  private:
   std::vector<std::vector<std::string>> rows() const;
+  std::vector<std::vector<std::string>> rm1_rows() const;
   std::vector<std::vector<std::string>> trainer_rows() const;
+  std::vector<std::vector<std::string>> byte_rows() const;
   std::vector<std::vector<std::string>> repeat_rows() const;
 
   plan plan_;
@@ -38,7 +41,7 @@ class report {
   storage_result stored_;
   reader_result read_;
   trainer_result rm1_, none_;
-  std::vector<trainer_result> others_;
+  std::vector<trainer_result> fewer_, others_;
 };
 
 inline std::string text(char const* format, auto... values) {
@@ -53,6 +56,11 @@ inline std::string order_of(bool is_clustered) { return is_clustered ? "clustere
 inline std::string settings_of(stored_file const& file) {
   return text("%s, groups of %lldk, pages of %lld KiB", file.settings.dictionary ? "dictionary" : "plain",
               static_cast<long long>(file.settings.group_rows / 1024), static_cast<long long>(file.settings.page_bytes / 1024));
+}
+/// With its transformers, if sequences have any or could have.
+inline std::string name_of(trainer_result const& of) {
+  if (of.groups == 0 || of.transformers == of.groups) return of.set;
+  return of.set + text(", %zu of %zu by transformer", of.transformers, of.groups);
 }
 /// Seconds of a stage as milliseconds a thousand samples.
 inline double a_thousand(double seconds, std::int64_t samples) { return 1e6 * seconds / static_cast<double>(samples); }

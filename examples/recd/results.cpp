@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <utility>
 
 namespace recd {
@@ -26,7 +27,7 @@ void expect_alike(training_result const& a, training_result const& b) {
 // What the stages of a way that shares nothing would take for other amounts. A lookup's time goes with the vectors that it moves: one an id, and
 // of bags one a sample; an update's, too, and with the rows that it reads and writes; a transformer's with its multiplications.
 double seconds_of_stages(training_result const& way, amounts const& now) {
-  auto const& t = way.times;
+  auto const t = way.stages();
   auto const& then = way.work;
   auto const scaled = [](double seconds, double amount, double before) { return before > 0 ? seconds * amount / before : 0; };
   auto const of_sequences = [](amounts const& n) { return n.sequence_ids + 2 * n.sequence_rows; };
@@ -42,8 +43,14 @@ double seconds_of_stages(training_result const& way, amounts const& now) {
 training_result const& trainer_result::add(training_result way) {
   for (auto& kept : ways) {
     if (kept.name != way.name) continue;
-    expect_alike(kept, way);
-    if (way.seconds < kept.seconds) kept = std::move(way);
+    kept.samples += way.samples;
+    kept.step_seconds.insert(kept.step_seconds.end(), way.step_seconds.begin(), way.step_seconds.end());
+    kept.work += way.work;
+    kept.expanded += way.expanded;
+    kept.times.lookup += way.times.lookup;
+    kept.times.pooling += way.times.pooling;
+    kept.times.dense += way.times.dense;
+    kept.times.update += way.times.update;
     return kept;
   }
   return ways.emplace_back(std::move(way));
@@ -65,19 +72,37 @@ void trainer_result::check_losses(std::vector<std::string> const& names) const {
               std::min(of(names.front()).losses.size(), compared_steps));
 }
 
-double training_result::rest() const { return seconds - times.lookup - times.pooling - times.dense - times.update; }
+double training_result::seconds() const {
+  auto sorted = step_seconds;
+  std::sort(sorted.begin(), sorted.end());
+  auto const count = sorted.size();
+  return static_cast<double>(count) * (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
+}
+
+double training_result::slowest() const { return static_cast<double>(batch) / *std::max_element(step_seconds.begin(), step_seconds.end()); }
+double training_result::fastest() const { return static_cast<double>(batch) / *std::min_element(step_seconds.begin(), step_seconds.end()); }
+
+model_times training_result::stages() const {
+  auto const scale = seconds() / std::accumulate(step_seconds.begin(), step_seconds.end(), 0.0);
+  return {times.lookup * scale, times.pooling * scale, times.dense * scale, times.update * scale};
+}
+
+double training_result::rest() const {
+  auto const t = stages();
+  return seconds() - t.lookup - t.pooling - t.dense - t.update;
+}
 
 sharing trainer_result::expected(std::string const& name) const {
   auto const whole = seconds_of_stages(baseline(), baseline().work);
-  return {whole / baseline().seconds, whole / seconds_of_stages(baseline(), of(name).work)};
+  return {whole / baseline().seconds(), whole / seconds_of_stages(baseline(), of(name).work)};
 }
 
 double trainer_result::ratio(std::string const& name) const {
   auto const& way = of(name);
   if (way.samples == baseline().samples) return way.rate() / baseline().rate();
-  auto const others = baseline().seconds - seconds_of_stages(baseline(), baseline().work);
+  auto const others = baseline().seconds() - seconds_of_stages(baseline(), baseline().work);
   auto const samples = static_cast<double>(way.samples) / static_cast<double>(baseline().samples);
-  return (seconds_of_stages(baseline(), way.expanded) + others * samples) / way.seconds;
+  return (seconds_of_stages(baseline(), way.expanded) + others * samples) / way.seconds();
 }
 
 amounts& amounts::operator+=(amounts const& other) {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <tessera/data/sample_reader.hpp>
-#include <tessera/data/session_sets.hpp>
 #include <tessera/data/session_statistics.hpp>
+#include <tessera/synth/session_sets.hpp>
 #include <tessera/tessera.hpp>
 #include <tessera/train/click_model.hpp>
 
@@ -18,13 +18,19 @@ namespace recd {
 
 /// What the run is of.
 struct plan {
-  std::int64_t rows = 65'536;  // of the RM1-like log; a sixteenth and a half as many sessions, all open at once
-  std::int64_t batch = 2048;   // samples
-  std::int64_t steps = 2;      // timed, of each way to train and round
+  bool fitted = true;                               // the log: fitted to the paper's Figures 3 and 4; else `rm1_sessions`
+  std::int64_t rows = 65'536;                       // of the log; a sixteenth and a half as many sessions, all open at once
+  std::int64_t batch = 2048;                        // samples
+  std::int64_t steps = 2;                           // timed, of each way to train and round, each on a batch of its own
+  std::int64_t rounds = 3;                          // the ways of one comparison take turns so often
+  std::vector<std::int64_t> transformers{0, 1, 2};  // RM1-like also trains with so many of its groups pooled by a transformer
+  bool trains = true;
   int zstd_level = 3;
   std::int64_t scale = 1;             // of the sets' features a scale-th, for a small machine
   double source_mb_per_second = 150;  // of the remote file
   std::string folder;                 // where files go
+
+  std::int64_t batches() const { return steps * rounds; }
 };
 
 /// How a file is written.
@@ -34,11 +40,11 @@ struct file_settings {
 
   bool operator==(file_settings const&) const = default;
 };
-/// What is tried in either order; the files that the readers read are of the first. Small pages in the order of inference hold few samples of one
-/// session, as large ones of a large log do.
-inline constexpr file_settings tried_settings[] = {
-    {false, 1 << 16, 1 << 20}, {true, 1 << 16, 1 << 20}, {false, 1 << 13, 1 << 20}, {true, 1 << 13, 1 << 20}, {false, 1 << 16, 1 << 16}};
-inline constexpr auto const& small_pages = tried_settings[4];
+/// What is tried in either order; the readers read the files of the first. A page is what zstd compresses at once: the more samples of a session
+/// stand in a page in the order of inference, the less clustering gains.
+inline constexpr file_settings tried_settings[] = {{false, 1 << 16, 1 << 20}, {true, 1 << 16, 1 << 20},  {false, 1 << 13, 1 << 20},
+                                                   {true, 1 << 13, 1 << 20},  {false, 1 << 16, 1 << 16}, {false, 1 << 16, 8 << 20}};
+inline constexpr auto const &small_pages = tried_settings[4], &large_pages = tried_settings[5];
 
 /// A file of the log: how it is written, and how large it became.
 struct stored_file {
@@ -57,18 +63,30 @@ struct repeat_figures {
   tessera::repeat_means means;
 };
 
+/// What a log store's shards compress, with messages spread by sample and by session.
+struct log_store_result {
+  std::int64_t open_sessions = 0, shards = 0;  // at once in a shard, about, where messages are spread by session
+  double by_sample = 1, by_session = 1;        // how many times smaller messages become
+
+  double gain() const { return by_session / by_sample; }
+};
+/// Sessions that are open at once in a shard, in either store that is tried.
+inline constexpr std::int64_t tried_open_sessions[] = {16, 250};
+
 struct storage_result {
   std::int64_t rows = 0, value_bytes = 0;
   repeat_figures repeats;
   std::vector<stored_file> files;
-  std::int64_t log_shards = 0;
-  double log_by_sample = 1, log_by_session = 1;          // how many times smaller the log store's compression makes messages
+  std::vector<log_store_result> log_stores;              // of each of `tried_open_sessions`
   double entropy_bytes = 0, distinct_entropy_bytes = 0;  // estimates: ids one by one at their frequencies; those new in their session
   std::string inference, clustered;                      // the files that the next stages read
 
-  stored_file const& best(bool is_clustered) const;
+  /// The smallest file of a side, among those with pages of 1 MiB or among all.
+  stored_file const& best(bool is_clustered, bool of_all = true) const;
   stored_file const& like(file_settings const& settings, bool is_clustered) const;
-  /// Both sides with the settings that are best for the clustered one, and each at its own best.
+  /// Both sides with the same settings.
+  double ratio(file_settings const& settings) const;
+  /// Both sides with the settings that are best for the clustered one, of those with pages of 1 MiB; and each at its own best of all.
   double ratio() const;
   double best_ratio() const;
 };
@@ -82,11 +100,14 @@ struct reading_result {
 
   double rate() const { return static_cast<double>(samples) / seconds; }
 };
+/// The ways to read, as the paper's Table 3 has them: the order of inference, the clustered file, and that with groups deduplicated.
+inline constexpr std::size_t reading_ways = 3;
+inline constexpr char const* reading_names[reading_ways] = {"baseline", "with cluster", "with IKJT"};
 struct reader_result {
-  reading_result remote[2], cached[2];  // in the order of inference, and clustered with groups
+  reading_result remote[reading_ways], cached[reading_ways];
 
-  double remote_ratio() const { return remote[1].rate() / remote[0].rate(); }
-  double cached_ratio() const { return cached[1].rate() / cached[0].rate(); }
+  double remote_ratio() const { return remote[2].rate() / remote[0].rate(); }
+  double cached_ratio() const { return cached[2].rate() / cached[0].rate(); }
 };
 
 /// What steps go through; where rows are shared, each distinct one once.
@@ -109,13 +130,20 @@ struct memory_peak {
 struct training_result {
   std::string name;
   std::int64_t batch = 0, samples = 0;
-  double seconds = 0;          // of all of them
-  std::vector<double> losses;  // of each step before those that are timed
+  std::vector<double> step_seconds;  // of each timed step of all rounds
+  std::vector<double> losses;        // of each step of the first round, the one that is not timed first
   memory_peak peak;
-  amounts work, expanded;  // of all batches: as they are, and were every row a sample's
-  tessera::model_times times;
+  amounts work, expanded;      // of all batches: as they are, and were every row a sample's
+  tessera::model_times times;  // of all timed steps
 
-  double rate() const { return static_cast<double>(samples) / seconds; }
+  /// Seconds of all steps, were each as long as their median.
+  double seconds() const;
+  double rate() const { return static_cast<double>(samples) / seconds(); }
+  /// Samples a second of the slowest and of the fastest step.
+  double slowest() const;
+  double fastest() const;
+  /// Seconds of each stage of `seconds()`.
+  tessera::model_times stages() const;
   /// Seconds of what is no stage of its own: loss, and the update of dense parameters.
   double rest() const;
 };
@@ -130,11 +158,13 @@ struct sharing {
 /// The ways to train on one set.
 struct trainer_result {
   std::string set;
-  std::vector<training_result> ways;   // the first is that without deduplication, in the order of inference
-  std::size_t recommended_groups = 0;  // of a set without repeats
-  double predicted_bytes = 0;          // peak of the way "+ O7", from steps of the baseline
+  std::size_t groups = 0, transformers = 0;  // of sequences; those that a transformer pools
+  double table_bytes = 0;                    // of all tables with their optimizers, which no peak has in it
+  std::vector<training_result> ways;         // the first is that without deduplication, in the order of inference
+  std::size_t recommended_groups = 0;        // of a set without repeats
+  double predicted_bytes = 0;                // peak of the way "+ O7", from steps of the baseline
 
-  /// Of two rounds of the same way, the faster is kept. @throws tessera::error incompatible where their losses differ.
+  /// Steps of the same way in another round go to those before.
   training_result const& add(training_result way);
   training_result const& of(std::string const& name) const;
   training_result const* find(std::string const& name) const;  // or none
@@ -150,16 +180,20 @@ struct trainer_result {
 constexpr double loss_tolerance = 1e-5;    // relative
 constexpr std::size_t compared_steps = 2;  // forward, update, forward; from there on what merged sums round otherwise grows
 
-/// Of a log that is fitted to the paper's, where 60,000 sessions are open at once.
+/// Of the log that is fitted to the paper's, where 60,000 sessions are open at once.
 repeat_figures fitted_repeats(tessera::host_exec const& exec, plan const& plan);
 storage_result store(tessera::host_exec const& exec, plan const& plan);
 /// @throws tessera::error incompatible where the two sides deliver other samples.
 reader_result read(tessera::host_exec const& exec, plan const& plan, storage_result const& stored);
-/// The RM1-like set, from its files; and others, made in memory.
+/// The RM1-like set, from its files, with a transformer on each group of sequences; and with a transformer on some, in two ways.
 trainer_result train_rm1(tessera::host_exec const& exec, plan const& plan, storage_result const& stored);
+std::vector<trainer_result> train_with_fewer(tessera::host_exec const& exec, plan const& plan, storage_result const& stored);
+/// Others, made in memory, whose sequences are pooled by sum.
 trainer_result train_set(tessera::host_exec const& exec, plan const& plan, std::string const& name,
                          tessera::session_clicks_options options);
 #ifdef TESSERA_RECD_DNNL
+/// Whether oneDNN has such products for this processor.
+bool has_bf16(tessera::host_exec const& exec);
 /// With products of factors rounded to bf16, as GPUs train.
 trainer_result train_set_by_bf16(tessera::host_exec const& exec, plan const& plan, std::string const& name,
                                  tessera::session_clicks_options options);
@@ -168,5 +202,9 @@ trainer_result train_without_repeats(tessera::host_exec const& exec, plan const&
 
 /// A set's log of about `rows` samples, of sessions that are all open at once.
 tessera::session_clicks_options log_options(plan const& plan, tessera::session_clicks_options options, std::int64_t rows);
+/// Every eleventh feature of `paper_sessions`: 5 groups of 4 sequences, 40 features of users, 7 of items.
+tessera::session_clicks_options fitted_sessions();
+/// The log that is stored, read and trained on as RM1-like.
+tessera::session_clicks_options stored_set(plan const& plan);
 
 }  // namespace recd

@@ -7,10 +7,10 @@
 
 #include <tessera/data/parquet_log.hpp>
 #include <tessera/data/parquet_writer.hpp>
-#include <tessera/data/session_clicks.hpp>
 #include <tessera/data/session_clustering.hpp>
-#include <tessera/data/session_log_store.hpp>
 #include <tessera/data/session_shards.hpp>
+#include <tessera/synth/session_clicks.hpp>
+#include <tessera/synth/session_log_store.hpp>
 
 #include "entropies.hpp"
 #include "results.hpp"
@@ -65,24 +65,30 @@ void generate(host_exec const& exec, plan const& plan, session_clicks& clicks, s
   session_statistics_options how;
   how.one_session_in = std::max<std::int64_t>(1, plan.rows / 65'536);
   entropies entropy(clicks.options(), how);
-  result.log_shards = std::max<std::int64_t>(1, clicks.options().window_sessions / 16);  // sixteen open sessions a shard
-  session_log_store by_sample({.shards = result.log_shards, .key = sample_key::sample, .block_bytes = 1 << 20}),
-      by_session({.shards = result.log_shards, .key = sample_key::session, .block_bytes = 1 << 20});
+  std::vector<session_log_store> by_sample, by_session;
+  for (auto const open : tried_open_sessions) {
+    auto const shards = std::max<std::int64_t>(1, clicks.options().window_sessions / open);
+    result.log_stores.push_back({open, shards});
+    by_sample.emplace_back(session_log_store_options{.shards = shards, .key = sample_key::sample, .block_bytes = 1 << 20});
+    by_session.emplace_back(session_log_store_options{.shards = shards, .key = sample_key::session, .block_bytes = 1 << 20});
+  }
   auto const schema = clicks.schema();
   parquet_writer writer(result.inference, schema, written_by(plan, tried_settings[0]));
   sample_columns block(schema);
   for (std::int64_t row = 0; clicks.next(exec, rows_at_once, block) > 0; row += block.size()) {
     writer.write(exec, block.view());
     entropy.add(exec, block.view());
-    by_sample.append(exec, block.view(), row);
-    by_session.append(exec, block.view(), row);
+    for (auto& store : by_sample) store.append(exec, block.view(), row);
+    for (auto& store : by_session) store.append(exec, block.view(), row);
   }
   auto const written = writer.finish();
   result.rows = written.rows;
   result.value_bytes = written.value_bytes;
   result.files.push_back({false, tried_settings[0], written.file_bytes});
-  result.log_by_sample = by_sample.finish(exec).ratio();
-  result.log_by_session = by_session.finish(exec).ratio();
+  for (std::size_t i = 0; i < result.log_stores.size(); ++i) {
+    result.log_stores[i].by_sample = by_sample[i].finish(exec).ratio();
+    result.log_stores[i].by_session = by_session[i].finish(exec).ratio();
+  }
   entropy.write(result);
   result.repeats = figures_of(entropy.statistics());
 }
@@ -103,10 +109,12 @@ void cluster(host_exec const& exec, plan const& plan, parquet_log const& log, st
 
 }  // namespace
 
-stored_file const& storage_result::best(bool is_clustered) const {
+stored_file const& storage_result::best(bool is_clustered, bool of_all) const {
   stored_file const* found = nullptr;
   for (auto const& file : files)
-    if (file.clustered == is_clustered && (found == nullptr || file.bytes < found->bytes)) found = &file;
+    if (file.clustered == is_clustered && (of_all || file.settings.page_bytes == 1 << 20) &&
+        (found == nullptr || file.bytes < found->bytes))
+      found = &file;
   return *found;
 }
 
@@ -115,11 +123,12 @@ stored_file const& storage_result::like(file_settings const& settings, bool is_c
                        [&](stored_file const& file) { return file.clustered == is_clustered && file.settings == settings; });
 }
 
-double storage_result::ratio() const { return like(best(true).settings, false).times_larger(best(true)); }
+double storage_result::ratio(file_settings const& settings) const { return like(settings, false).times_larger(like(settings, true)); }
+double storage_result::ratio() const { return ratio(best(true, false).settings); }
 double storage_result::best_ratio() const { return best(false).times_larger(best(true)); }
 
 repeat_figures fitted_repeats(host_exec const& exec, plan const& plan) {
-  auto options = scaled_down(paper_sessions(), 8);  // every eighth feature, which is enough
+  auto options = fitted_sessions();
   options.window_sessions = std::min<std::int64_t>(60'000, plan.rows);
   options.windows = 1;
   session_clicks clicks(exec, options);
@@ -134,7 +143,7 @@ storage_result store(host_exec const& exec, plan const& plan) {
   storage_result result;
   result.inference = plan.folder + "/inference.parquet";
   result.clustered = plan.folder + "/clustered.parquet";
-  session_clicks clicks(exec, log_options(plan, rm1_sessions(), plan.rows));
+  session_clicks clicks(exec, stored_set(plan));
   auto const schema = clicks.schema();
   generate(exec, plan, clicks, result);
   parquet_log const log({result.inference}, schema);

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <tessera/data/dedupe_model.hpp>
 #include <tessera/data/parquet_log.hpp>
-#include <tessera/data/session_clicks.hpp>
+#include <tessera/synth/session_clicks.hpp>
 
 #include "ladder.hpp"
 #include "results.hpp"
@@ -19,8 +20,6 @@ namespace recd {
 namespace {
 
 using namespace tessera;
-
-constexpr int short_rounds = 4;  // of sets whose steps take less than a second
 
 // The first samples of a log.
 sample_columns first_samples(host_exec const& exec, parquet_log const& log, std::int64_t count) {
@@ -49,39 +48,72 @@ session_clicks_options log_options(plan const& plan, session_clicks_options opti
   return options;
 }
 
+session_clicks_options fitted_sessions() { return scaled_down(paper_sessions(), 11); }
+
+session_clicks_options stored_set(plan const& plan) {
+  return log_options(plan, plan.fitted ? fitted_sessions() : rm1_sessions(), plan.rows);
+}
+
+namespace {
+
+std::size_t groups_of_sequences(session_clicks_options const& options) {
+  std::set<std::int64_t> groups;
+  for (auto const& feature : options.features)
+    if (feature.kind == session_feature_kind::sequence) groups.insert(feature.group);
+  return groups.size();
+}
+
+/// What RM1-like trains on: whole sessions, the first ones of the clustered file.
+struct rm1_logs {
+  session_clicks_options options;
+  sample_schema schema;
+  parquet_log clustered;
+  two_orders logs;
+
+  rm1_logs(host_exec const& exec, plan const& plan, storage_result const& stored)
+      : options(stored_set(plan)),
+        schema(session_clicks(exec, options).schema()),
+        clustered({stored.clustered}, schema),
+        logs(exec, schema, first_samples(exec, clustered, plan.batches() * plan.batch)) {}
+
+  trainer_result result(std::size_t transformers) const {
+    trainer_result of;
+    of.set = "RM1-like";
+    of.groups = groups_of_sequences(options);
+    of.transformers = transformers;
+    return of;
+  }
+};
+
+}  // namespace
+
 trainer_result train_rm1(host_exec const& exec, plan const& plan, storage_result const& stored) {
-  auto const options = log_options(plan, rm1_sessions(), plan.rows);
-  auto const schema = session_clicks(exec, options).schema();
-  parquet_log const clustered({stored.clustered}, schema);
-  if (stored.rows < plan.steps * plan.batch)
-    throw error(errc::invalid_argument, "fewer samples than the steps take",
-                {{"samples", stored.rows}, {"steps", plan.steps}, {"batch", plan.batch}});
-  two_orders const logs(exec, schema, first_samples(exec, clustered, plan.steps * plan.batch));
-  trainer_result result;
-  result.set = "RM1-like";
-  ladder<float_products> steps(exec, options, true, result);
+  rm1_logs const from(exec, plan, stored);
+  auto result = from.result(groups_of_sequences(from.options));
+  ladder<float_products> steps(exec, plan, from.options, result);
+  auto const& [inference, clustered] = from.logs;
   std::optional<memory_log> larger;
-  std::int64_t const most_samples = stored.rows / plan.steps;
+  std::int64_t const most_samples = stored.rows / plan.batches();
   std::int64_t batch = 0;
-  for (int round = 0; round < 2; ++round) {  // in turn, so that a machine's moods fall on all; the faster of each
-    auto const most = steps.add("baseline", logs.inference, false, pooled_rows::distinct, plan.batch).peak;
-    steps.add("clustered", logs.clustered, false, pooled_rows::distinct, plan.batch);
-    steps.add("+ O5, O6", logs.clustered, true, pooled_rows::expanded, plan.batch);
-    auto const shared = steps.add("+ O7", logs.clustered, true, pooled_rows::distinct, plan.batch).peak;
+  for (std::int64_t round = 0; round < plan.rounds; ++round) {  // in turn, so that a machine's moods fall on all
+    auto const most = steps.add("baseline", round, inference, false, pooled_rows::distinct, plan.batch).peak;
+    steps.add("clustered", round, clustered, false, pooled_rows::distinct, plan.batch);
+    steps.add("+ O5, O6", round, clustered, true, pooled_rows::expanded, plan.batch);
+    auto const shared = steps.add("+ O7", round, clustered, true, pooled_rows::distinct, plan.batch).peak;
     if (round == 0) {
-      result.predicted_bytes = steps.foretell(logs.inference, plan.batch, most, shared.ids);
+      result.predicted_bytes = steps.foretell(inference, plan.batch, most, shared.ids);
       // The batch grows to the baseline's peak, in which memory is nearly linear, or to what the log has.
       auto bytes = shared.bytes;
       auto size = batch = plan.batch;
       for (int tries = 0; tries < 3 && size < most_samples && (bytes > most.bytes || bytes < 0.95 * most.bytes); ++tries) {
         size = std::min(most_samples, static_cast<std::int64_t>(0.98 * most.bytes / bytes * static_cast<double>(size)));
-        larger.emplace(schema, first_samples(exec, clustered, plan.steps * size));
+        larger.emplace(from.schema, first_samples(exec, from.clustered, plan.batches() * size));
         bytes = steps.shared_peak(*larger, size);
         if (bytes <= most.bytes) batch = size;
       }
-      larger.emplace(schema, first_samples(exec, clustered, plan.steps * batch));
+      larger.emplace(from.schema, first_samples(exec, from.clustered, plan.batches() * batch));
     }
-    auto const largest = steps.add("+ batch", *larger, true, pooled_rows::distinct, batch).peak;
+    auto const largest = steps.add("+ batch", round, *larger, true, pooled_rows::distinct, batch).peak;
     if (largest.bytes > most.bytes)
       throw error(errc::incompatible, "the larger batch takes more memory than the baseline's",
                   {{"bytes", largest.bytes}, {"bytes of the baseline", most.bytes}, {"batch", batch}});
@@ -90,22 +122,40 @@ trainer_result train_rm1(host_exec const& exec, plan const& plan, storage_result
   return result;
 }
 
+std::vector<trainer_result> train_with_fewer(host_exec const& exec, plan const& plan, storage_result const& stored) {
+  rm1_logs const from(exec, plan, stored);
+  std::vector<trainer_result> results;
+  for (auto const transformers : plan.transformers) {
+    if (transformers >= static_cast<std::int64_t>(groups_of_sequences(from.options))) continue;
+    auto& result = results.emplace_back(from.result(static_cast<std::size_t>(transformers)));
+    ladder<float_products> steps(exec, plan, from.options, result);
+    for (std::int64_t round = 0; round < plan.rounds; ++round) {
+      steps.add("baseline", round, from.logs.inference, false, pooled_rows::distinct, plan.batch);
+      steps.add("RecD", round, from.logs.clustered, true, pooled_rows::distinct, plan.batch);
+    }
+  }
+  return results;
+}
+
 namespace {
 
 template <class Gemm>
 trainer_result train_by(host_exec const& exec, plan const& plan, std::string const& name, session_clicks_options set) {
-  auto const options = log_options(plan, std::move(set), plan.steps * plan.batch);
+  auto const rows = plan.batches() * plan.batch;
+  auto const options = log_options(plan, std::move(set), 2 * rows);  // sessions enough, whatever their samples
   session_clicks clicks(exec, options);
   auto const schema = clicks.schema();
-  sample_columns log(schema);
-  clicks.next(exec, 4 * plan.steps * plan.batch, log);
-  two_orders const logs(exec, schema, sorted_by(exec, log, log.view().sessions));
+  sample_columns log(schema), samples(schema);
+  clicks.next(exec, 8 * rows, log);
+  auto const sorted = sorted_by(exec, log, log.view().sessions);
+  samples.append(exec, sorted.view(), 0, std::min(rows, sorted.size()));
+  two_orders const logs(exec, schema, std::move(samples));
   trainer_result result;
   result.set = name;
-  ladder<Gemm> steps(exec, options, false, result);
-  for (int round = 0; round < short_rounds; ++round) {
-    steps.add("baseline", logs.inference, false, pooled_rows::distinct, plan.batch);
-    steps.add("RecD", logs.clustered, true, pooled_rows::distinct, plan.batch);
+  ladder<Gemm> steps(exec, plan, options, result);
+  for (std::int64_t round = 0; round < plan.rounds; ++round) {
+    steps.add("baseline", round, logs.inference, false, pooled_rows::distinct, plan.batch);
+    steps.add("RecD", round, logs.clustered, true, pooled_rows::distinct, plan.batch);
   }
   return result;
 }
@@ -117,6 +167,18 @@ trainer_result train_set(host_exec const& exec, plan const& plan, std::string co
 }
 
 #ifdef TESSERA_RECD_DNNL
+bool has_bf16(host_exec const& exec) {
+  float const one = 1;
+  float product = 0;
+  matrix_view<float const> const factor(&one, 1, 1);
+  try {
+    gemm(exec, dnnl_bf16_gemm{}, {factor}, {factor}, matrix_view<float>(&product, 1, 1));
+  } catch (error const&) {
+    return false;
+  }
+  return true;
+}
+
 trainer_result train_set_by_bf16(host_exec const& exec, plan const& plan, std::string const& name, session_clicks_options set) {
   return train_by<dnnl_bf16_gemm>(exec, plan, name, std::move(set));
 }
@@ -124,23 +186,23 @@ trainer_result train_set_by_bf16(host_exec const& exec, plan const& plan, std::s
 
 trainer_result train_without_repeats(host_exec const& exec, plan const& plan) {
   auto options = no_repeats();
-  options.window_sessions = plan.steps * plan.batch;
+  options.window_sessions = plan.batches() * plan.batch;
   options.windows = 1;
   session_clicks clicks(exec, options);
   auto const schema = clicks.schema();
   sample_columns log(schema);
-  clicks.next(exec, plan.steps * plan.batch, log);
+  clicks.next(exec, plan.batches() * plan.batch, log);
   auto const advice = recommend_groups(exec, log.view());
   memory_log const stored(schema, std::move(log));
   trainer_result result;
   result.set = "no repeats";
-  ladder<float_products> steps(exec, options, false, result);
+  ladder<float_products> steps(exec, plan, options, result);
   result.recommended_groups = advice.groups.size();
-  for (int round = 0; round < short_rounds; ++round) {
-    steps.add("baseline", stored, false, pooled_rows::distinct, plan.batch);
+  for (std::int64_t round = 0; round < plan.rounds; ++round) {
+    steps.add("baseline", round, stored, false, pooled_rows::distinct, plan.batch);
     // As recommended: the batches as they are, where nothing is; and every feature of users and sequences forced into groups.
-    steps.add("auto", stored, !advice.groups.empty(), pooled_rows::distinct, plan.batch);
-    steps.add("forced", stored, true, pooled_rows::distinct, plan.batch);
+    steps.add("auto", round, stored, !advice.groups.empty(), pooled_rows::distinct, plan.batch);
+    steps.add("forced", round, stored, true, pooled_rows::distinct, plan.batch);
   }
   result.check_losses({"baseline", "auto", "forced"});
   return result;

@@ -27,19 +27,13 @@ namespace examples {
 
 using nlohmann::json;
 
-/// What every run has. One of a kind of data also has
-/// - `train_rows()`, `test_rows()`, `train_fingerprint()`; `features()`: the name of each table's;
-/// - `train_reader()`, `test_reader()`, and `ahead(model)`: what is prepared of a batch that is read ahead;
-/// - `make_model<Model>()`; `save_data(folder)`: what of the data a checkpoint keeps.
+/// What a run has beside its data.
 struct any_job {
   settings const& s;
   tessera::host_exec exec;
   std::optional<tessera::open_checkpoint> start;  // of a run that goes on, or is tested
   metrics_file& metrics;
 };
-
-/// Trains or tests what the settings ask for on Parquet files. In train_ctr/sessions.cpp, where that is built with Apache Arrow.
-void run_sessions(any_job base);
 
 template <class Interaction>
 typename Interaction::options interaction_options(settings const& s) {
@@ -50,6 +44,7 @@ typename Interaction::options interaction_options(settings const& s) {
 
 /// "dim 16", or the least and the most.
 inline std::string dims_of(tessera::local_tables const& tables) {
+  if (tables.table_count() == 0) return "no dim";
   auto least = tables.table(0).dim, most = least;
   for (std::int64_t t = 1; t < tables.table_count(); ++t) {
     least = std::min(least, tables.table(t).dim);
@@ -115,7 +110,7 @@ template <class Job, class Trainer>
 void check_state(Job const& j, Trainer& run, std::int64_t step) {
   using tessera::row_plane;
   auto const parts = run.model().source().parts();
-  auto const features = j.features();
+  auto const& features = j.tables();
   for (std::size_t t = 0; t < parts.size(); ++t) {
     auto const of_table = " of table " + features[t];
     auto const& part = *parts[t];

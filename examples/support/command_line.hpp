@@ -94,9 +94,9 @@ inline void add_widths(CLI::App& app, std::string const& name, std::vector<std::
   app.add_option_function<std::string>(name, read, what)->type_name(width.get_description() + ",...")->default_str(joined(widths));
 }
 
-/// The JSON of --tables: of a file, or, where it begins as an object does, itself.
-inline std::string read_tables(std::string const& given) {
-  return (given.starts_with('{') ? tessera::parse_json(given, "--tables") : tessera::read_json(given)).dump();
+/// The JSON that an option gives: that of a file, or, where it begins as an object does, itself.
+inline std::string read_object(char const* option, std::string const& given) {
+  return (given.starts_with('{') ? tessera::parse_json(given, option) : tessera::read_json(given)).dump();
 }
 
 /// Of every table, or of one feature's.
@@ -133,17 +133,16 @@ inline void declare_table(CLI::App& app, table_settings& s) {
 inline void declare_model(CLI::App& app, settings& s) {
   declare_table(app, s);
   app.add_option_function<std::string>(
-         "--tables", [&s](std::string const& given) { s.tables = read_tables(given); },
+         "--tables", [&s](std::string const& given) { s.tables = read_object("--tables", given); },
          "What features have of their own: {feature: {option: value, …}, …} with the options from --embedding-dim to "
-         "--embedding-weight-decay, as {\"category 1\": {\"row-format\": \"int8\"}}")
+         "--embedding-weight-decay, as {\"item\": {\"row-format\": \"int8\"}}")
       ->type_name("FILE.json|{...}");
   app.add_option("--model", s.model, "Model")->check(CLI::IsMember({"dlrm", "dcn", "deepfm"}))->capture_default_str();
   add_widths(app, "--bottom", s.bottom,
              "Hidden layers of the bottom MLP; the embedding dim is appended. Without numbers in the data there is no such MLP");
   add_widths(app, "--top", s.top, "Hidden layers of the top MLP; 1 is appended");
   auto* const hash = app.add_option("--hash-size", s.hash_size,
-                                    "Hash categories to so many rows a table instead of a vocabulary; ids of Parquet files always, "
-                                    "to 100000 unless this says otherwise")
+                                    "Hash ids to so many rows a table instead of a vocabulary, which takes a pass over the training data")
                          ->transform(integer(std::int64_t{1}, most_rows))
                          ->excludes("--hash-table");
   app.add_option("--min-count", s.min_count, "Values seen fewer times in training share a row")
@@ -156,11 +155,11 @@ inline void declare_model(CLI::App& app, settings& s) {
       ->capture_default_str()
       ->excludes(hash)
       ->excludes("--hash-table");
-  app.add_option("--dense", s.dense, "log: ln(x + 1); standard: mean 0, deviation 1, of TSV alone; stored: as it is, of Parquet alone")
+  app.add_option("--dense", s.dense, "What becomes of numbers; log: ln(x + 1); standard: mean 0, deviation 1; stored: as they are")
       ->check(CLI::IsMember({"log", "standard", "stored"}))
       ->capture_default_str();
-  app.add_option("--dense-as-category", s.dense_as_category, "Integers are categories too")
-      ->check(CLI::IsMember({"on", "off"}))
+  app.add_option("--dense-as-category", s.dense_as_category, "Numbers are ids too; auto: those of Criteo's layout alone")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
   app.add_option("--cross-layers", s.cross_layers, "Cross layers of a DCN")
       ->transform(integer(std::int64_t{0}, most_cross_width))
@@ -199,47 +198,61 @@ inline void declare_training(CLI::App& app, settings& s) {
   app.add_flag("--progressive", s.progressive, "Test each batch before it is trained on; one epoch, samples in the order of the files");
 }
 
-/// Options of Parquet files, which those of TSV files know nothing of.
-inline constexpr char const* parquet_options[] = {"--label-column", "--dense-columns", "--sparse-columns",   "--session-column",
-                                                  "--time-column",  "--pooling",       "--attention-target", "--max-length",
-                                                  "--order",        "--dedup",         "--dedup-sums"};
-/// And the other way round.
-inline constexpr char const* tsv_options[] = {"--min-count", "--vocabulary-limit", "--dense-as-category"};
-
+/// Which columns the files have.
 inline void declare_columns(CLI::App& app, settings& s) {
-  app.add_option("--label-column", s.label_column, "Parquet: the column of labels, 0 or 1")->type_name("NAME")->capture_default_str();
-  app.add_option("--dense-columns", s.dense_columns, "Parquet: columns of numbers")->type_name("NAME,...");
-  app.add_option("--sparse-columns", s.sparse_columns, "Parquet: columns of ids or lists of ids")->type_name("NAME,...");
-  app.add_option("--session-column", s.session_column, "Parquet: an integer that samples of one session share")->type_name("NAME");
-  app.add_option("--time-column", s.time_column, "Parquet: when samples were; in its order --dedup auto looks at sessions")
-      ->type_name("NAME");
+  auto* const columns =
+      app.add_option_function<std::string>(
+             "--columns", [&s](std::string const& given) { s.columns = read_object("--columns", given); },
+             "The columns of the files, what becomes of each and how text files are laid out; docs/training.md has the fields")
+          ->type_name("FILE.json|{...}");
+  auto const add = [&](char const* name, std::string& value, char const* what) {
+    return app.add_option(name, value, what)->type_name("NAME,...")->excludes(columns);
+  };
+  add("--label-column", s.label_column, "The column of labels, 0 or 1")->type_name("NAME")->capture_default_str();
+  add("--dense-columns", s.dense_columns, "Columns of numbers");
+  add("--sparse-columns", s.sparse_columns,
+      "Columns of ids, or of lists of ids: in text files NAME[], with | between the ids; Parquet files say so themselves");
+  add("--session-column", s.session_column, "An integer that samples of one session share")->type_name("NAME");
+  add("--time-column", s.time_column, "When samples were, an integer; in its order --dedup auto looks at sessions")->type_name("NAME");
+}
+
+/// What becomes of columns of ids, and in which order samples are trained on.
+inline void declare_lists(CLI::App& app, settings& s) {
   app.add_option("--pooling", s.pooling,
-                 "Parquet: how lists become a vector: sum (those not named), mean, max, attention (to a target), "
-                 "transformer; A+B=KIND puts the lists of several columns together")
+                 "How lists become a vector: sum (those not named), mean, max, attention (to a target), transformer; A+B=KIND puts the "
+                 "lists of several columns together. None sees the order of ids: see --positions")
       ->type_name("NAME=KIND,...");
-  app.add_option("--attention-target", s.attention_target, "Parquet: the column that attention looks at; the last of those pooled by sum")
+  app.add_option("--attention-target", s.attention_target, "The column that attention looks at; else the last of those pooled by sum")
       ->type_name("NAME");
-  app.add_option("--max-length", s.max_length, "Parquet: lists are cut to their last so many ids")
+  app.add_option("--positions", s.positions,
+                 "Attention and transformer see the order of ids: so many last places of a list have a learned vector each; 0: none")
+      ->transform(integer(std::int64_t{0}, std::int64_t{1} << 20))
+      ->capture_default_str();
+  app.add_option("--share", s.share, "Columns that read the table of another: the same id has the same row in both")
+      ->type_name("NAME=OTHER,...");
+  app.add_option("--max-length", s.max_length, "Lists are cut to their last so many ids")
       ->transform(integer(std::int64_t{1}, tessera::most_counted));
   app.add_option("--order", s.order,
-                 "Parquet: in which order to train, blocks shuffled but for stored; sessions where there is a "
-                 "--session-column, else samples")
+                 "In which order to train, blocks shuffled but for stored; sessions where there is a session column, else samples")
       ->check(CLI::IsMember({"stored", "samples", "sessions"}));
   app.add_option("--dedup", s.dedup,
-                 "Parquet: columns whose repeated lists a batch has once: auto (what the first samples suggest, where "
-                 "there is a --session-column), off, or groups of columns that repeat together")
+                 "Columns whose repeated lists a batch has once: auto (what samples of all training data suggest, where there is a session "
+                 "column), off, or groups of columns that repeat together")
       ->type_name("auto|off|A+B,C,...")
       ->capture_default_str();
-  app.add_option("--dedup-sums", s.dedup_sums,
-                 "Parquet: gradients of repeated lists: merged, or expanded, slower, with the bits of --dedup off")
+  app.add_option("--dedup-sums", s.dedup_sums, "Gradients of repeated lists: merged, or expanded, slower, with the bits of --dedup off")
       ->check(CLI::IsMember({"merged", "expanded"}))
       ->capture_default_str();
 }
 
 inline void declare(CLI::App& app, settings& s) {
-  app.add_option("--train", s.train, "Training data: Criteo-layout TSV files, or Parquet files")->type_name("FILE");
-  app.add_option("--test", s.test, "Test data, in the same layout")->type_name("FILE");
+  app.add_option("--train", s.train,
+                 "Training data: Parquet (.parquet, .pq) or text. Text is Criteo's layout, or has a header line with the names of its "
+                 "columns; .csv has commas, other text has tabs. Folders and patterns stand for the files in them")
+      ->type_name("FILE|DIR|PATTERN");
+  app.add_option("--test", s.test, "Test data, with the same columns")->type_name("FILE|DIR|PATTERN");
   declare_columns(app, s);
+  declare_lists(app, s);
   declare_model(app, s);
   declare_training(app, s);
   app.add_option("--threads", s.threads, "Threads; their number changes no result")->transform(integer(1, 4096))->capture_default_str();
@@ -268,33 +281,12 @@ inline void declare(CLI::App& app, settings& s) {
       ->excludes("--eval-only");
   app.set_version_flag("--version", text("train_ctr %d.%d.%d", TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH),
                        "Print the version");
-  app.footer("Example:\n  train_ctr --train day_0.tsv day_1.tsv --test day_2.tsv --checkpoint run1 --checkpoint-every 10000");
-}
-
-/// Refuses what files of this kind have no use for, and sets defaults that depend on the kind.
-inline void check_kind(CLI::App& app, settings& s) {
-  bool const parquet = s.reads_parquet();
-  for (auto const& path : s.train)
-    if (path.ends_with(".parquet") != parquet)
-      throw CLI::ValidationError("--train", "files that end in .parquet and others do not go together: " + path + " and " + s.test);
-  auto const given = [&](char const* option) { return app.get_option(option)->count() > 0; };
-  auto const refuse = [&](char const* option, std::string const& why) { throw CLI::ValidationError(option, why); };
-  if (!parquet) {
-    for (auto const* const option : parquet_options)
-      if (given(option)) refuse(option, "of Parquet files alone, whose names end in .parquet");
-    if (s.dense == "stored") refuse("--dense", "stored: of Parquet files alone");
-    return;
-  }
-#ifndef TESSERA_TRAIN_PARQUET
-  throw CLI::ValidationError(s.train.empty() ? "--test" : "--train",
-                             "this build reads no Parquet files: it needs Apache Arrow. `sh cmake/bootstrap.sh deps` installs it; then "
-                             "configure with -D TESSERA_PARQUET=ON and build again");
-#endif
-  for (auto const* const option : tsv_options)
-    if (given(option)) refuse(option, "of TSV files alone");
-  if (!given("--dense")) s.dense = "stored";
-  if (s.dense == "standard") refuse("--dense", "standard: of TSV files alone");
-  if (s.model == "deepfm") refuse("--model", "deepfm: of TSV files alone");
+  app.footer(
+      "Further commands, which have a --help of their own:\n  train_ctr profile FILE...             what the columns of a log hold\n"
+      "  train_ctr cluster IN... OUT.parquet   a log in the order of its sessions\n"
+      "Examples:\n  train_ctr --train clicks.csv --test later.csv --label-column click --dense-columns age,price --sparse-columns "
+      "user,item\n"
+      "  train_ctr --train day_0.tsv day_1.tsv --test day_2.tsv --checkpoint run1 --checkpoint-every 10000");
 }
 
 /// Reads what --tables says, once it is known what a checkpoint says, and refuses what no table can be.
@@ -337,13 +329,10 @@ inline void set_own_tables(CLI::App& app, settings& s) {
 /// Settings that the command line does not give become the checkpoint's, checked as if it gave them; those that it gives must agree,
 /// unless they may change, which a run that goes on says.
 inline void adopt(CLI::App& app, nlohmann::json const& kept, settings& s, std::string const& file) {
-  if (kept.contains("sparse-columns") != s.reads_parquet())
-    throw tessera::error(tessera::errc::incompatible, "option --test: the checkpoint is of a run on files of the other kind",
-                         {{"test", s.test}, {"checkpoint", s.reads_parquet() ? "TSV" : "Parquet"}});
-  // Checkpoints from before there were hashed tables have no word of these.
-  nlohmann::json const before{{"tables", ""}, {"hash-table", 0}, {"admit", 1}, {"evict", "lru"}};
+  if (!kept.contains("columns"))
+    throw tessera::error(tessera::errc::incompatible, "the checkpoint is of a version that kept data otherwise", {{"file", file}});
   for_each_kept(s, [&](std::string const& name, auto& value, bool may_change) {
-    auto const& of_checkpoint = tessera::json_field(before.contains(name) && !kept.contains(name) ? before : kept, name, file);
+    auto const& of_checkpoint = tessera::json_field(kept, name, file);
     auto* const option = app.get_option("--" + name);
     if (nlohmann::json(value) == of_checkpoint) return;
     bool const given = option->count() > 0;

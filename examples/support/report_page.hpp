@@ -15,6 +15,7 @@
 #include <tessera/tessera_files.hpp>
 
 #include "any_job.hpp"
+#include "html_page.hpp"
 #include "running_figures.hpp"
 
 namespace examples {
@@ -88,9 +89,10 @@ class report_page {
 
   void write(tessera::calibration_curve const& calibration) const {
     if (!wanted()) return;
-    tessera::html_page page("Training of a " + j_.s.model + ": test AUC " + text("%.4f", last_["auc"].get<double>()));
-    page.table({"test", "AUC", "log loss", "normalised entropy", "predicted / seen clicks", "samples"},
-               {{j_.s.test, figure("auc"), figure("logloss"), figure("ne"), figure("calibration"), std::to_string(j_.test_rows())}});
+    html_page page("Training of a " + j_.s.model + ": test AUC " + text("%.4f", last_["auc"].get<double>()));
+    page.table(
+        {"test", "AUC", "log loss", "normalised entropy", "predicted / seen clicks", "samples"},
+        {{all_of(j_.s.test), figure("auc"), figure("logloss"), figure("ne"), figure("calibration"), std::to_string(j_.test_rows())}});
     page.heading("Curves");
     page.paragraph(
         "Training: before each batch is learned from; the AUC is that of the last 32,768 to 65,536 samples. Test: after each epoch.");
@@ -119,44 +121,49 @@ class report_page {
       x.push_back(static_cast<double>(step));
       y.push_back(value);
     }
-    tessera::chart_series line(char const* name, bool points = false) const { return {name, x, y, points}; }
+    chart_series line(char const* name, bool points = false) const { return {name, x, y, points}; }
   };
 
+  static std::string all_of(std::vector<std::string> const& files) {
+    std::string all;
+    for (auto const& file : files) all += (all.empty() ? "" : ", ") + file;
+    return all;
+  }
   std::string figure(char const* name) const { return last_[name].is_number() ? text("%.4f", last_[name].get<double>()) : "-"; }
 
-  static tessera::line_chart calibration_chart(tessera::calibration_curve const& calibration) {
+  static line_chart calibration_chart(tessera::calibration_curve const& calibration) {
     curve seen;
     for (auto const& bin : calibration.bins()) {
       if (bin.samples == 0) continue;
       seen.x.push_back(bin.mean_predicted());
       seen.y.push_back(bin.mean_clicks());
     }
-    tessera::line_chart chart("Calibration", "predicted probability", "share of clicks",
-                              {seen.line("model", true), {"perfect", {0, 1}, {0, 1}, false, true}});
+    line_chart chart("Calibration", "predicted probability", "share of clicks",
+                     {seen.line("model", true), {"perfect", {0, 1}, {0, 1}, false, true}});
     chart.y_least = 0;
     chart.y_most = 1;
     return chart;
   }
-  static tessera::line_chart histogram(tessera::calibration_curve const& calibration) {
+  static line_chart histogram(tessera::calibration_curve const& calibration) {
     curve share;
     auto const bins = static_cast<double>(calibration.bins().size());
     for (std::size_t b = 0; b < calibration.bins().size(); ++b) {
       share.x.push_back((static_cast<double>(b) + 0.5) / bins);
       share.y.push_back(static_cast<double>(calibration.bins()[b].samples) / static_cast<double>(calibration.samples()));
     }
-    tessera::line_chart chart("Predictions", "predicted probability", "share of samples", {share.line("samples", true)});
+    line_chart chart("Predictions", "predicted probability", "share of samples", {share.line("samples", true)});
     chart.y_least = 0;
     return chart;
   }
 
-  void write_tables(tessera::html_page& page) const {
+  void write_tables(html_page& page) const {
     page.heading("Embedding tables");
     page.paragraph("Share of the reads in training that go to the most read rows, and of the rows that were never read.");
     std::vector<std::vector<std::string>> rows;
-    std::vector<tessera::chart_series> skew;
+    std::vector<chart_series> skew;
     auto const percent = [](double part, double whole) { return whole > 0 ? text("%.1f %%", 100 * part / whole) : std::string("-"); };
     auto const parts = model_.source().parts();
-    auto const features = j_.features();
+    auto const& features = j_.tables();
     for (std::size_t t = 0; t < parts.size(); ++t) {
       auto const& table = *parts[t];
       auto const counts = accesses_->sorted(t);
@@ -184,7 +191,7 @@ class report_page {
     page.charts({{"Access skew (tables of at least 100 rows, the first six)", "share of rows, most read first", "share of reads", skew}});
   }
 
-  static tessera::chart_series skew_line(std::string const& name, std::vector<std::int64_t> const& counts, std::int64_t reads) {
+  static chart_series skew_line(std::string const& name, std::vector<std::int64_t> const& counts, std::int64_t reads) {
     curve line;
     constexpr std::size_t points = 100;
     std::int64_t sum = 0;
@@ -201,10 +208,8 @@ class report_page {
 
   std::vector<std::vector<std::string>> options() const {
     std::vector<std::vector<std::string>> rows;
-    std::string files;
-    for (auto const& file : j_.s.train) files += (files.empty() ? "" : ", ") + file;
-    rows.push_back({"--train", files});
-    rows.push_back({"--test", j_.s.test});
+    rows.push_back({"--train", all_of(j_.s.train)});
+    rows.push_back({"--test", all_of(j_.s.test)});
     for_each_kept(j_.s, [&](char const* name, auto const& value, bool) { rows.push_back({std::string("--") + name, shown(value)}); });
     rows.push_back({"--threads", std::to_string(j_.s.threads)});
     return rows;

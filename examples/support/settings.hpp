@@ -65,14 +65,15 @@ struct settings : table_settings {
   std::int64_t min_count = 1;
   std::int64_t vocabulary_limit = 0;
   std::string dense = "standard";
-  std::string dense_as_category = "on";
+  std::string dense_as_category = "auto";
   std::string tables;  // of --tables, as JSON; what features have of their own
   std::string optimizer = "adam";
   std::int64_t cross_layers = 3;
   std::int64_t cross_rank = 0;
   std::uint64_t seed = 1;
   bool progressive = false;
-  // Of Parquet files. Lists of columns have commas.
+  // Which columns the files have, and what becomes of them. Lists of columns have commas.
+  std::string columns;  // of --columns, as JSON
   std::string label_column = "label";
   std::string dense_columns;
   std::string sparse_columns;
@@ -80,6 +81,8 @@ struct settings : table_settings {
   std::string time_column;
   std::string pooling;
   std::string attention_target;
+  std::string share;
+  std::int64_t positions = 0;
   std::int64_t max_length = 0;
   std::string order;
 
@@ -92,12 +95,12 @@ struct settings : table_settings {
   float clip_norm = 0;
   std::int64_t batch_size = 128;
   std::int64_t epochs = 3;
-  std::string dedup = "auto";  // of Parquet files, as what follows
+  std::string dedup = "auto";
   std::string dedup_sums = "merged";
 
   // What each call says anew.
-  std::vector<std::string> train;
-  std::string test;
+  std::vector<std::string> train;  // files, folders and patterns
+  std::vector<std::string> test;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   std::string checkpoint;
   std::int64_t checkpoint_every = 0;
@@ -110,7 +113,6 @@ struct settings : table_settings {
 
   std::map<std::string, table_settings> own_tables;  // what `tables` says, by feature
 
-  bool reads_parquet() const { return test.ends_with(".parquet"); }
   table_settings const& of_table(std::string const& feature) const {
     auto const own = own_tables.find(feature);
     return own == own_tables.end() ? *this : own->second;
@@ -157,7 +159,7 @@ void for_each_kept(Settings& s, F const& f) {
   f("clip-norm", s.clip_norm, true);
   f("batch-size", s.batch_size, true);
   f("epochs", s.epochs, true);
-  if (!s.reads_parquet()) return;
+  f("columns", s.columns, false);
   f("label-column", s.label_column, false);
   f("dense-columns", s.dense_columns, false);
   f("sparse-columns", s.sparse_columns, false);
@@ -165,6 +167,8 @@ void for_each_kept(Settings& s, F const& f) {
   f("time-column", s.time_column, false);
   f("pooling", s.pooling, false);
   f("attention-target", s.attention_target, false);
+  f("share", s.share, false);
+  f("positions", s.positions, false);
   f("max-length", s.max_length, false);
   f("order", s.order, false);
   f("dedup", s.dedup, true);

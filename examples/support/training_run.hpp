@@ -17,9 +17,9 @@
 #include <tessera/tessera_files.hpp>
 
 #include "any_job.hpp"
-#include "click_job.hpp"
 #include "report_page.hpp"
 #include "running_figures.hpp"
+#include "training_job.hpp"
 
 // Who multiplies; `-D TESSERA_TRAIN_GEMM=…` trains by another policy.
 #ifndef TESSERA_TRAIN_GEMM
@@ -28,10 +28,11 @@
 
 namespace examples {
 
-template <class Job, class Trainer>
-void save(Job const& j, Trainer& run, tessera::reader_position const& p) {
+template <class Trainer>
+void save(training_job const& j, Trainer& run, tessera::reader_position const& p) {
   json options;
   for_each_kept(j.s, [&](char const* name, auto const& value, bool) { options[name] = value; });
+  options["data"] = j.description_json();
   json const position{{"epoch", p.epoch}, {"block", p.block},          {"offset", p.offset},
                       {"batch", p.batch}, {"samples", j.train_rows()}, {"fingerprint", j.train_fingerprint()}};
   tessera::save_checkpoint(j.exec, j.s.checkpoint, run, {p.batch, options, position}, 2,
@@ -39,8 +40,8 @@ void save(Job const& j, Trainer& run, tessera::reader_position const& p) {
 }
 
 /// Goes back to where the checkpoint was saved; the training data must be the same.
-template <class Job, class Trainer, class Reader>
-void resume(Job const& j, Trainer& run, Reader& reader) {
+template <class Trainer, class Reader>
+void resume(training_job const& j, Trainer& run, Reader& reader) {
   auto const saved = [&](char const* name) {
     return tessera::json_count(j.start->state.position, name, j.start->folder + "/manifest.json");
   };
@@ -103,10 +104,9 @@ class training_report {
 };
 
 /// Epochs from where the reader stands; the step of a batch read ahead takes what was sorted for it.
-template <class Model, class Job, class Trainer, class Reader>
-void train_epochs(Job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, Reader& reader) {
+template <class Model, class Trainer, class Reader>
+void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, Reader& reader) {
   training_report report(j);
-  auto const features = j.features();
   report_page page(j, model);
   tessera::calibration_curve calibration;
   json result;
@@ -144,7 +144,7 @@ void train_epochs(Job const& j, tessera::host_exec const& step_exec, Model& mode
     for (tessera::batch_view batch; reader.next(step_exec, batch);) {
       behind = reader.position();
       auto const step = behind.batch;
-      set_learning_rates(j.s, features, run, tessera::step_count{step});
+      set_learning_rates(j.s, j.tables(), run, tessera::step_count{step});
       double loss = 0;
       if constexpr (requires { run.step(step_exec, batch, reader.prepared()); })
         loss = run.step(step_exec, batch, reader.prepared());
@@ -192,23 +192,24 @@ void train_epochs(Job const& j, tessera::host_exec const& step_exec, Model& mode
   print_test(result);
 }
 
-template <class Model, class Job>
-void train(Job const& j) {
+template <class Model>
+void train(training_job const& j) {
   tessera::system_memory memory;
   tessera::arena workspace(memory);
-  auto model = j.template make_model<Model>();
+  auto model = j.make_model<Model>();
   tessera::trainer run(j.exec, model, choose_dense_optimizer(j.s), {.clip_norm = j.s.clip_norm});
   auto reader = j.train_reader();
   if (j.start) resume(j, run, reader);
   if (j.s.threads < 2 || j.s.pipeline == "off") return train_epochs(j, j.exec.with_memory(workspace), model, run, reader);
   tessera::serial_team alone;
   tessera::thread_pool others(j.s.threads - 1);
-  tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), reader, {}, j.ahead(model));
+  tessera::background_thread reading;
+  tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), reading, reader, {}, tessera::sort_ahead(model));
   train_epochs(j, tessera::host_exec(others, workspace), model, run, ahead);
 }
 
-template <class Model, class Job>
-void run_model(Job const& j) {
+template <class Model>
+void run_model(training_job const& j) {
   j.s.eval_only ? evaluate_only<Model>(j) : train<Model>(j);
 }
 

@@ -4,6 +4,7 @@
 
 import functools
 import pathlib
+import typing
 
 import torch
 import torch.utils.cpp_extension
@@ -19,6 +20,30 @@ def extension():
         extra_include_paths=[str(here.parents[1] / "include")],
         extra_cflags=["-std=c++20", "-O3", "-march=native"],
     )
+
+
+class DistinctBatch(typing.NamedTuple):
+    """A batch whose repeated bags are there once (IKJT): what `deduplicate` makes, or tensors of your own in its place. All int64.
+
+    Tables belong to groups: the first keys_per_group[0] tables to group 0, and so on; those behind the last group have a bag a sample.
+    The tables of a group have as many bags each, and sample i has bag inverses[g, i] of every table of group g.
+    """
+
+    ids: torch.Tensor  # (all bags,): table by table
+    offsets: torch.Tensor  # (sum of rows_per_key, plus one,)
+    inverses: torch.Tensor  # (groups, samples)
+    keys_per_group: typing.Sequence[int]
+    rows_per_key: typing.Sequence[int]  # (tables,): bags of each
+
+
+def deduplicate(ids, offsets, tables, keys_per_group):
+    """Keeps the distinct bags of each group: samples that agree in all tables of the group share their bags. Any thread or process may call.
+
+    ids and offsets as in TesseraEmbeddingBags.forward; tables: how many. The tensors of the result are memory of Tessera's, and keep it
+    alive.
+    """
+    ids, offsets, inverses, rows_per_key = extension().deduplicate(ids, offsets, tables, keys_per_group)
+    return DistinctBatch(ids, offsets, inverses, keys_per_group, rows_per_key)
 
 
 class TesseraEmbeddingBags(torch.nn.Module):
@@ -42,13 +67,16 @@ class TesseraEmbeddingBags(torch.nn.Module):
         for k in range(self.count):
             torch.nn.init.normal_(self.weight(k))
 
-    def forward(self, ids, offsets):
+    def forward(self, ids, offsets, inverses=None, keys_per_group=(), rows_per_key=()):
         """Pools every bag: (samples, sum of dims), the tables side by side; an empty bag gives zeros.
 
         ids (all bags,): first the bags of all samples in table 0, then those in table 1, and so on. offsets (tables * samples + 1,): where
         each bag begins, and where the last one ends. Both int64. Any number of results may wait for their backward, each for one.
+
+        `forward(*batch)` takes a DistinctBatch: each distinct bag is looked up once. The result has the bits of the whole batch, and
+        rows are updated as by it, to within rounding.
         """
-        return self.tables.forward(ids, offsets)
+        return self.tables.forward(ids, offsets, inverses, keys_per_group, rows_per_key)
 
     def weight(self, k):
         """The rows of table k, (rows, dim)."""

@@ -4,6 +4,7 @@
 
 import gc
 import io
+import pickle
 import sys
 import unittest
 
@@ -13,7 +14,7 @@ except ModuleNotFoundError:
     print("SKIPPED: PyTorch is not installed for this Python")
     sys.exit(77)
 
-from tessera_embedding import TesseraEmbeddingBags
+from tessera_embedding import DistinctBatch, TesseraEmbeddingBags, deduplicate
 from train_adult import TorchEmbeddingBags, auc
 
 TABLES = [(50, 16), (7, 3), (200, 33), (1, 1)]
@@ -217,6 +218,134 @@ class EmbeddingTest(unittest.TestCase):
             layer.load_state_dict(layer.state_dict(), assign=True)
         self.assertEqual(layer.weight(0).data_ptr(), address)
         self.assertEqual(layer.weight(0).dtype, torch.float32)
+
+
+def as_lists(ids, offsets, rows_per_key):
+    """The bags of each table."""
+    bags = [part.tolist() for part in ids.split(offsets.diff().tolist())]
+    ends = torch.tensor([0, *rows_per_key]).cumsum(0).tolist()
+    return [bags[first:last] for first, last in zip(ends, ends[1:])]
+
+
+def repeated_batch(samples, distinct):
+    """Bags that repeat: those of table k are those of one of `distinct` samples, which are others for the last table."""
+    bags = as_lists(*random_batch(distinct), [distinct] * len(TABLES))
+    chosen = [torch.randint(0, distinct, (samples,)).tolist()] * (len(TABLES) - 1) + [torch.randint(0, distinct, (samples,)).tolist()]
+    bags = [[of[i] for i in rows] for of, rows in zip(bags, chosen)]
+    flat = [torch.tensor(bag, dtype=torch.int64) for of in bags for bag in of]
+    return torch.cat(flat), torch.tensor([0, *map(len, flat)]).cumsum(0)
+
+
+class DeduplicatedTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(8)
+
+    def test_distinct_bags_by_hand(self):
+        # Two tables in a group: samples 0 and 2 agree in both, 1 only in the second. The third table is in none.
+        bags = [[[1, 2], [3], [1, 2]], [[4], [4], [4]], [[5], [5, 6], []]]
+        ids = torch.tensor([id_ for of in bags for bag in of for id_ in bag])
+        offsets = torch.tensor([0] + [len(bag) for of in bags for bag in of]).cumsum(0)
+        batch = deduplicate(ids, offsets, 3, [2])
+        self.assertEqual(as_lists(batch.ids, batch.offsets, batch.rows_per_key), [[[1, 2], [3]], [[4], [4]], bags[2]])
+        self.assertEqual(batch.inverses.tolist(), [[0, 1, 0]])
+        self.assertEqual(batch.rows_per_key, [2, 2, 3])
+        apart = deduplicate(ids, offsets, 3, [1, 1, 1])
+        self.assertEqual(apart.inverses.tolist(), [[0, 1, 0], [0, 0, 0], [0, 1, 2]])
+        self.assertEqual(apart.rows_per_key, [2, 1, 3])
+
+    def test_trains_as_the_whole_batch(self):
+        for optimizer in ("sgd", "adagrad"):
+            for mode in ("sum", "mean"):
+                for groups in ([4], [1, 2], [3], [3, 1], [1, 1, 1, 1], []):
+                    with self.subTest(optimizer=optimizer, mode=mode, groups=groups):
+                        distinct, whole = (pair(mode, optimizer)[0] for _ in range(2))
+                        whole.load_state_dict(distinct.state_dict())
+                        for samples in (1, 40, 300):
+                            given, gradient = repeated_batch(samples, 20), torch.randn(samples, 53)
+                            batch = deduplicate(*given, 4, groups)
+                            a, b = distinct(*batch), whole(*given)
+                            with torch.no_grad():
+                                self.assertTrue(torch.equal(distinct(*batch), a))
+                            torch.testing.assert_close(a, b, **CLOSE)
+                            if samples == 1:
+                                self.assertTrue(torch.equal(a, b))  # later, rows differ by rounding
+                            a.backward(gradient)
+                            b.backward(gradient)
+                        for k in range(4):
+                            torch.testing.assert_close(distinct.weight(k), whole.weight(k), **CLOSE)
+                        given = repeated_batch(50, 10)
+                        whole.load_state_dict(distinct.state_dict())
+                        self.assertTrue(torch.equal(distinct(*deduplicate(*given, 4, groups)), whole(*given)))
+
+    def test_tensors_of_ones_own(self):
+        lists = torch.randint(0, 50, (9, 6))[torch.randint(0, 9, (200,))]
+        rows, inverse = torch.unique(lists, dim=0, return_inverse=True)
+        offsets = 6 * torch.arange(len(rows) + 1)
+        wider = torch.zeros(1, 300, dtype=torch.int64)
+        wider[0, 50:250] = inverse
+        layer, other = TesseraEmbeddingBags([(50, 16)], "sgd", 0.1), torch.nn.EmbeddingBag(50, 16, mode="sum")
+        layer.weight(0).copy_(other.weight.detach())
+        gradient = torch.randn(200, 16)
+        a, b = layer(rows.reshape(-1), offsets, wider[:, 50:250], [1], [len(rows)]), other(lists)
+        torch.testing.assert_close(a, b, **CLOSE)
+        a.backward(gradient)
+        b.backward(gradient)
+        torch.optim.SGD(other.parameters(), 0.1).step()
+        torch.testing.assert_close(layer.weight(0), other.weight.detach(), **CLOSE)
+
+    def test_memory_is_shared(self):
+        layer = TesseraEmbeddingBags([(4, 2)], "sgd", 1.0)
+        layer.weight(0).copy_(torch.arange(8.0).reshape(4, 2))
+        batch = deduplicate(torch.tensor([3, 3]), torch.tensor([0, 1, 2]), 1, [1])
+        addresses = [part.data_ptr() for part in batch[:3]]
+        copied = pickle.loads(pickle.dumps(batch))
+        gc.collect()
+        self.assertEqual(layer(*batch).tolist(), [[6.0, 7.0]] * 2)
+        self.assertEqual(layer(*copied).tolist(), [[6.0, 7.0]] * 2)
+        batch.ids[0] = 1  # what is looked up is this very memory
+        self.assertEqual(layer(*batch).tolist(), [[2.0, 3.0]] * 2)
+        self.assertEqual([part.data_ptr() for part in batch[:3]], addresses)
+        inverses = batch.inverses
+        del batch
+        gc.collect()
+        self.assertEqual(inverses.tolist(), [[0, 0]])
+
+    def test_empty_batch(self):
+        layer = pair("sum")[0]
+        batch = deduplicate(torch.empty(0, dtype=torch.int64), torch.tensor([0]), 4, [2, 1])
+        self.assertEqual(batch.inverses.shape, (2, 0))
+        pooled = layer(*batch)
+        self.assertEqual(pooled.shape, (0, 53))
+        pooled.sum().backward()
+
+    def test_bad_input_is_named(self):
+        layer = TesseraEmbeddingBags([(4, 2), (3, 2)], "sgd")
+        before = layer.weight(0).clone()
+        batch = deduplicate(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 2, 3, 4]), 2, [1])
+        self.assertEqual(batch.rows_per_key, [1, 2])
+        for message, wrong in {
+            "inverses: .*another element type": {"inverses": batch.inverses.int()},
+            "inverses: .*number of dimensions": {"inverses": batch.inverses[0]},
+            "inverses: one a group .inverses 1, groups 2": {"keys_per_group": [1, 1]},
+            "rows_per_key: one number a table.*numbers 1, tables 2": {"rows_per_key": [3]},
+            "rows_per_key: more rows than offsets.*rows 3": {"rows_per_key": [1, 3]},
+            "rows_per_key: more rows than offsets.*rows -1": {"rows_per_key": [-1, 4]},
+            "a key without a group has a row a sample": {"inverses": batch.inverses[:, :1]},
+            "no such row.*row 1, rows 1": {"inverses": batch.inverses + 1},
+            "id out of range .*id 4, rows 4": {"ids": torch.tensor([4, 1, 1])},
+        }.items():
+            for enabled in (True, False):
+                with self.subTest(message), torch.set_grad_enabled(enabled), self.assertRaisesRegex(RuntimeError, message):
+                    layer(*DistinctBatch(**(batch._asdict() | wrong)))
+        with self.assertRaisesRegex(RuntimeError, "groups are one key or more each.*group 1"):
+            deduplicate(torch.tensor([0, 1]), torch.tensor([0, 1, 2]), 2, [1, 2])
+        with self.assertRaisesRegex(RuntimeError, "offsets: tables times samples, plus one"):
+            deduplicate(torch.tensor([0, 1]), torch.tensor([0, 1, 2]), 3, [1])
+        loss = layer(*batch).sum()
+        batch.inverses.zero_()
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            loss.backward()
+        self.assertTrue(torch.equal(layer.weight(0), before))
 
 
 class AucTest(unittest.TestCase):

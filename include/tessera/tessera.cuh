@@ -4,6 +4,8 @@
 
 // Every back end for CUDA, each with its host header. What has none is in <tessera/tessera.hpp>, beside Eigen, which nvcc compiles with many
 // warnings.
+#include <tessera/comm/codec.cuh>
+#include <tessera/comm/error_feedback.cuh>
 #include <tessera/core/check_finite.cuh>
 #include <tessera/core/cub_workspace.cuh>
 #include <tessera/core/cuda_event.cuh>
@@ -41,7 +43,6 @@
 #include <tessera/tensor/deduplicate.cuh>
 #include <tessera/tensor/distinct_rows.cuh>
 #include <tessera/tensor/expand.cuh>
-#include <tessera/tensor/expand_partial.cuh>
 #include <tessera/tensor/expand_rows.cuh>
 #include <tessera/tensor/gather_backward.cuh>
 #include <tessera/tensor/gather_vectors.cuh>
@@ -55,10 +56,13 @@
 #include <tessera/tensor/pool_segments.cuh>
 #include <tessera/tensor/range_tiles.cuh>
 #include <tessera/tensor/row_copies.cuh>
+#include <tessera/tensor/rows_from.cuh>
 #include <tessera/tensor/select_rows.cuh>
 #include <tessera/tensor/select_slices.cuh>
 #include <tessera/tensor/select_vectors.cuh>
 #include <tessera/tensor/slice_rows.cuh>
+#include <tessera/tensor/source_lists.cuh>
+#include <tessera/tensor/sum_by_target.cuh>
 #include <tessera/tensor/transform_ids.cuh>
 #include <tessera/tensor/truncate_rows.cuh>
 #include <tessera/tensor/vector_arithmetic.cuh>

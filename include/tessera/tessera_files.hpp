@@ -3,6 +3,13 @@
 #pragma once
 
 // Files, checkpoints, and everything in <tessera/tessera.hpp>; needs target tessera::files.
+#include <tessera/comm/link_model_file.hpp>
+#include <tessera/comm/topology_file.hpp>
+#include <tessera/data/column_profile_file.hpp>
+#include <tessera/data/columns_file.hpp>
+#include <tessera/data/preprocessing_file.hpp>
+#include <tessera/data/preprocessing_fit_file.hpp>
+#include <tessera/data/rules_file.hpp>
 #include <tessera/embed/table_files.hpp>
 #include <tessera/files/atomic_file.hpp>
 #include <tessera/files/atomic_folder.hpp>
@@ -16,6 +23,6 @@
 #include <tessera/files/safetensors.hpp>
 #include <tessera/files/safetensors_header.hpp>
 #include <tessera/files/step_folders.hpp>
+#include <tessera/shard/sharding_plan_file.hpp>
 #include <tessera/tessera.hpp>
 #include <tessera/train/checkpoint.hpp>
-#include <tessera/train/preprocessing_file.hpp>

@@ -15,6 +15,9 @@ int blas(tessera::host_exec const& exec);
 #ifdef CONSUMER_DNNL
 int dnnl_product(tessera::host_exec const& exec);
 #endif
+#ifdef CONSUMER_MPI
+int mpi_ranks(tessera::host_exec const& exec);
+#endif
 #ifdef CONSUMER_PARQUET
 int parquet_files(tessera::host_exec const& exec);
 #endif
@@ -42,6 +45,9 @@ int main() {
 #endif
 #ifdef CONSUMER_DNNL
   status += dnnl_product(exec);
+#endif
+#ifdef CONSUMER_MPI
+  status += mpi_ranks(exec);
 #endif
 #ifdef CONSUMER_PARQUET
   status += parquet_files(exec);

@@ -5,7 +5,7 @@
 #include <tessera/tessera_parquet.hpp>
 
 int parquet_files(tessera::host_exec const& exec) {
-  tessera::sample_schema const schema("label", {}, {"items"}, "session", "time");
+  tessera::sample_schema const schema{"label", {}, {"items"}, "session", "time"};
   tessera::sample_columns samples(schema);
   samples.resize(exec, 2);
   for (int i = 0; i < 2; ++i) {

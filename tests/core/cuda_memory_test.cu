@@ -44,7 +44,7 @@ TEST_CASE("a GPU's step with memory of every kind") {
     tessera::pinned_memory pinned(exec.device().ordinal());
     tessera::tracked_memory tracked(memory);
     check_step(exec, tracked);
-    CHECK(tracked.pieces() == 0);
+    CHECK(tracked.live_allocations() == 0);
     auto const before = tracked.allocations();
     {
       tessera::arena arena(tracked);

@@ -60,12 +60,12 @@ void memory_adaptors_suite(Exec const& exec, Upstream& upstream) {
     CHECK(memory.current_bytes() == 80);
     CHECK(memory.peak_bytes() == 130);
     CHECK(memory.total_bytes() == 180);
-    CHECK(memory.pieces() == 2);
+    CHECK(memory.live_allocations() == 2);
     CHECK(memory.allocations() == 3);
     memory.deallocate(exec, second, 30, 64);
     memory.deallocate(exec, third, 50, 64);
     CHECK(memory.current_bytes() == 0);
-    CHECK(memory.pieces() == 0);
+    CHECK(memory.live_allocations() == 0);
     CHECK(memory.peak_bytes() == 130);
   }
   SUBCASE("under buffers, one in the other and below an arena") {
@@ -76,10 +76,11 @@ void memory_adaptors_suite(Exec const& exec, Upstream& upstream) {
       auto const inside = exec.with_memory(arena);
       for (int step = 0; step < 5; ++step) {
         tessera::buffer<std::int64_t, Exec> first(inside, 1000), second(inside, 2000);
-        CHECK(first.data() + 1000 <= second.data());
+        bool const apart = first.data() + 1000 <= second.data() || second.data() + 2000 <= first.data();
+        CHECK(apart);
       }
       // The last round's single block.
-      CHECK(tracked.pieces() == 1);
+      CHECK(tracked.live_allocations() == 1);
       CHECK(tracked.current_bytes() == arena.reserved_bytes());
       CHECK(tracked.allocations() == 3);
       CHECK_THROWS_AS((tessera::buffer<std::int64_t, Exec>(inside, 1 << 20)), tessera::error);

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <utility>
 #include <vector>
 
@@ -19,7 +21,19 @@ struct device_radix_sort {
                                                        tessera::radix_bits bits) const {
     auto sorted = tessera_tests::put(exec, keys);
     auto moved = tessera_tests::put(exec, values);
+    auto whole = tessera_tests::put(exec, keys);
+    auto whole_moved = tessera_tests::put(exec, values);
     tessera::radix_sort_pairs(exec, sorted.view(), moved.view(), bits);
+    tessera::radix_sort_pairs(exec, whole, whole_moved, bits);
+    CHECK(tessera_tests::get(exec, whole) == tessera_tests::get(exec, sorted));
+    CHECK(tessera_tests::get(exec, whole_moved) == tessera_tests::get(exec, moved));
+    auto between = tessera_tests::put(exec, keys);
+    auto between_moved = tessera_tests::put(exec, values);
+    tessera::buffer<Key, Exec> other(exec, between.size());
+    tessera::buffer<Value, Exec> other_moved(exec, between.size());
+    auto const ended = tessera::radix_sort_pairs(exec, between.view(), between_moved.view(), other.view(), other_moved.view(), bits);
+    CHECK(tessera_tests::get(exec, ended.first) == tessera_tests::get(exec, sorted));
+    CHECK(tessera_tests::get(exec, ended.second) == tessera_tests::get(exec, moved));
     return {tessera_tests::get(exec, sorted), tessera_tests::get(exec, moved)};
   }
 };

@@ -56,3 +56,16 @@ TEST_CASE("without memory the pairs stay as they were") {
     CHECK(host.memory().live_pieces() == 0);
   }
 }
+
+TEST_CASE("with workspace of the caller's nothing is allocated, and too little is refused") {
+  using ints = tessera::vector_view<int>;
+  tessera_tests::serial_host host;
+  std::vector<int> keys{3, 1, 2}, values{30, 10, 20}, other_keys(3), other_values(3);
+  auto const [sorted_keys, sorted_values] =
+      tessera::radix_sort_pairs(host.exec(), ints(keys), ints(values), ints(other_keys), ints(other_values));
+  CHECK(std::vector<int>(sorted_keys.begin(), sorted_keys.end()) == std::vector{1, 2, 3});
+  CHECK(std::vector<int>(sorted_values.begin(), sorted_values.end()) == std::vector{10, 20, 30});
+  CHECK(host.memory().peak_bytes() == 0);
+  CHECK_THROWS_WITH_AS(tessera::radix_sort_pairs(host.exec(), ints(keys), ints(values), ints(other_keys), ints(other_values.data(), 2)),
+                       "radix_sort_pairs: workspace as large as the pairs (keys 3, other keys 3, other values 2)", tessera::error);
+}

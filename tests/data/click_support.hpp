@@ -5,22 +5,17 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <random>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <stdlib.h>
 
 #include <tessera/core/execution.hpp>
-#include <tessera/data/raw_rows.hpp>
 
 #include "counting_memory.hpp"
 #include "random.hpp"
@@ -48,63 +43,6 @@ struct host {
 
   explicit host(int threads = 1) : pool(threads), exec(pool, memory) {}
 };
-
-/// A sample as the naive parser sees it.
-struct click {
-  float label = 0;
-  std::array<std::int32_t, 13> integers{};
-  std::array<std::int64_t, 26> categories{};
-
-  bool operator==(click const&) const = default;
-};
-
-inline std::vector<click> samples_of(tessera::raw_rows_view rows) {
-  std::vector<click> result(static_cast<std::size_t>(rows.size()));
-  for (std::int64_t i = 0; i < rows.size(); ++i) {
-    auto& s = result[static_cast<std::size_t>(i)];
-    s.label = rows.labels[i];
-    for (std::int64_t c = 0; c < 13; ++c) s.integers[static_cast<std::size_t>(c)] = rows.integers(c, i);
-    for (std::int64_t c = 0; c < 26; ++c) s.categories[static_cast<std::size_t>(c)] = rows.categories(c, i);
-  }
-  return result;
-}
-
-/// What the layout's description says, by streams and strings. Nothing: some line (from 1, in `bad_line`) is refused.
-inline std::optional<std::vector<click>> naive_parse(std::string const& text, std::int64_t& bad_line) {
-  std::vector<click> result;
-  std::istringstream lines(text);
-  bad_line = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++bad_line;
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    std::vector<std::string> fields;
-    std::istringstream split(line + '\t');
-    for (std::string field; std::getline(split, field, '\t');) fields.push_back(field);
-    if (fields.size() != 40) return std::nullopt;
-    click s;
-    if (fields[0] != "0" && fields[0] != "1") return std::nullopt;
-    s.label = fields[0] == "1" ? 1.0F : 0.0F;
-    for (std::size_t i = 0; i < 13; ++i) {
-      auto const& field = fields[1 + i];
-      s.integers[i] = tessera::click_layout::missing_integer;
-      if (field.empty()) continue;
-      auto const digits = field[0] == '-' ? field.substr(1) : field;
-      if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
-      long double const value = std::stold(field);
-      if (value > 2147483647.0L || value < -2147483647.0L) return std::nullopt;
-      s.integers[i] = static_cast<std::int32_t>(value);
-    }
-    for (std::size_t i = 0; i < 26; ++i) {
-      auto const& field = fields[14 + i];
-      s.categories[i] = tessera::click_layout::missing_category;
-      if (field.empty()) continue;
-      if (field.size() > 8 || field.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos) return std::nullopt;
-      s.categories[i] = std::stoll(field, nullptr, 16);
-    }
-    result.push_back(s);
-  }
-  return result;
-}
 
 /// How a random log looks.
 struct log_shape {

@@ -20,8 +20,8 @@
 #include <vector>
 
 #include <tessera/core/thread_team.hpp>
-#include <tessera/data/session_clicks.hpp>
-#include <tessera/data/session_sets.hpp>
+#include <tessera/synth/session_clicks.hpp>
+#include <tessera/synth/session_sets.hpp>
 
 #include "hosts.hpp"
 #include "random.hpp"
@@ -104,7 +104,7 @@ TEST_CASE("measure_batch: the batch of the paper's Figure 5, by columns and by k
 
   std::vector<std::int64_t> const few{1};
   CHECK(error_of([&] { measure_batch(h.exec(), batch.view(), few); }).code() == errc::shape_mismatch);
-  auto const empty = measure_batch(h.exec(), sample_columns(2, 3, true, false).view());
+  auto const empty = measure_batch(h.exec(), sample_columns({.dense = 2, .sparse = 3, .sessions = true}).view());
   CHECK(empty.samples_per_session() == 1);
   CHECK(empty.measured_length(2) == 0);
   CHECK(empty.predicted_length(2) == 0);
@@ -197,6 +197,7 @@ TEST_CASE("recommend_groups: the groups of RM1, users on their own, and no items
       auto const& reason = found.features[f];
       CHECK((reason.group >= 0) == (f < 116));
       CHECK((reason.factor > 1.5) == (f < 116));
+      CHECK((reason.saving > 0) == (f < 116));
       CHECK(std::abs(reason.stays - options.features[f].stays) < 0.02);
       CHECK(reason.factor == doctest::Approx(dedupe_factor(found.samples_per_session, reason.stays)));
       if (reason.group >= 0)
@@ -209,13 +210,95 @@ TEST_CASE("recommend_groups: the groups of RM1, users on their own, and no items
     sample_columns as_logged(log.schema());
     log.next(one.exec(), 1 << 20, as_logged);
     CHECK(recommend_groups(one.exec(), as_logged.view()).groups == expected);
-    // Fewer samples a session are worth less: at 1.5 users fall to 1 / (1 - 0.9 / 3).
+    // Fewer samples a session are worth less: first it is not worth it for users, with lists of 10, then for sequences, with lists of 50.
     recommend_groups_options short_sessions;
     short_sessions.samples_per_session = 1.5;
-    CHECK(recommend_groups(h.exec(), sample.view(), short_sessions).groups.empty());
-    short_sessions.least_factor = 1.44;
+    CHECK(recommend_groups(h.exec(), sample.view(), short_sessions).groups == expected);
+    short_sessions.samples_per_session = 1.2;
     CHECK(recommend_groups(h.exec(), sample.view(), short_sessions).groups.size() == 5);
+    short_sessions.samples_per_session = 1.01;
+    CHECK(recommend_groups(h.exec(), sample.view(), short_sessions).groups.empty());
   }
+}
+
+namespace {
+
+/// Ten sessions of 16 samples; lists of `length` ids, of which `changes` of the 150 that have one before in their session are new.
+std::vector<list> changing_lists(std::int64_t length, std::int64_t changes) {
+  std::vector<list> rows;
+  std::int64_t id = 0, pair = 0;
+  for (std::int64_t i = 0; i < 160; ++i) {
+    bool const is_first = i % 16 == 0;
+    id += is_first || (pair + 1) * changes / 150 != pair * changes / 150;
+    pair += !is_first;
+    rows.emplace_back(length, id);
+  }
+  return rows;
+}
+
+dedupe_recommendation recommended(std::vector<std::vector<list>> const& features, recommend_groups_options const& options = {}) {
+  serial_host h;
+  std::vector<jagged<std::int64_t>> columns;
+  std::vector<jagged_view<std::int64_t const>> views;
+  for (auto const& rows : features) columns.push_back(jagged<std::int64_t>::from_rows(h.exec(), rows));
+  for (auto const& column : columns) views.push_back(column.view());
+  std::vector<std::int64_t> sessions;
+  for (std::int64_t i = 0; i < 160; ++i) sessions.push_back(i / 16);
+  return recommend_groups(h.exec(), views, sessions, options);
+}
+
+}  // namespace
+
+TEST_CASE("recommend_groups: short lists cost more than they save, long ones do not") {
+  constexpr std::int64_t half = 74, few = 22;  // changes that make factors of 1.9 and 5
+  using groups = std::vector<std::vector<std::int64_t>>;
+  auto const short_lists = recommended({changing_lists(1, half)});
+  CHECK(short_lists.groups.empty());
+  CHECK(short_lists.features[0].factor == doctest::Approx(1.9).epsilon(0.01));
+  CHECK(short_lists.features[0].saving < -0.5);
+  auto const long_lists = recommended({changing_lists(50, few)});
+  CHECK(long_lists.groups == groups{{0}});
+  CHECK(long_lists.features[0].factor == doctest::Approx(5).epsilon(0.01));
+  CHECK(long_lists.features[0].saving > 0.5);
+  CHECK(long_lists.features[0].saving < 0.8);
+  // Of one group but for their lengths: the short one would cost the group more than it saves.
+  auto const both = recommended({changing_lists(1, half), changing_lists(50, half), changing_lists(30, half)});
+  CHECK(both.groups == groups{{1, 2}});
+  CHECK(both.features[0].saving < 0);
+  CHECK(both.features[1].saving == both.features[2].saving);
+  CHECK(recommended({changing_lists(0, few), changing_lists(50, 150)}).groups.empty());
+  // On a machine whose groups are free, all that repeats is worth it.
+  recommend_groups_options free;
+  free.costs.dedupe_ns_per_sample = free.costs.dedupe_ns_per_id = free.costs.expand_ns_per_list = free.costs.expand_ns_per_float = 0;
+  CHECK(recommended({changing_lists(1, half), changing_lists(1, 150)}, free).groups == groups{{0}});
+}
+
+TEST_CASE("recommend_groups: the saving by hand, of a group that bears one inverse for all its features") {
+  recommend_groups_options options;
+  options.samples_per_session = 2;
+  options.dim = 8;
+  options.costs = {10, 20, 0.5, 0.25, 30, 1, 4, 2};
+  // Every list stays: factor 2. A list of 2 ids: 10 + 2 (20 + 8 · 0.5) = 58 for the lookup, and 2 · 8 · 0.25 / 2 = 2 for rows from memory;
+  // saved is half of the lookup, added 4 + 8 · 2 + 2 = 22; the group adds 30.
+  auto const features = [](std::size_t count) { return std::vector<std::vector<list>>(count, changing_lists(2, 0)); };
+  auto const four = recommended(features(4), options);
+  CHECK(four.groups.empty());
+  CHECK(four.features[3].factor == doctest::Approx(2));
+  CHECK(four.features[3].saving == doctest::Approx((29.0 - 22 - 30) / 60));
+  auto const five = recommended(features(5), options);
+  CHECK(five.groups == std::vector<std::vector<std::int64_t>>{{0, 1, 2, 3, 4}});
+  for (auto const& feature : five.features) CHECK(feature.saving == doctest::Approx((5 * 7.0 - 30) / 300));
+  options.least_saving = 0.017;
+  CHECK(recommended(features(5), options).groups.empty());
+  options.least_saving = 0.016;
+  CHECK(recommended(features(5), options).groups.size() == 1);
+  // Groups are numbered as they stand, whatever was not worth it before them.
+  auto mixed = features(1);
+  mixed.push_back(changing_lists(60, 20));
+  auto const second = recommended(mixed, options);
+  CHECK(second.groups == std::vector<std::vector<std::int64_t>>{{1}});
+  CHECK(second.features[0].group == -1);
+  CHECK(second.features[1].group == 0);
 }
 
 TEST_CASE("recommend_groups: features join by the samples at which they change, within the share allowed") {
@@ -224,7 +307,7 @@ TEST_CASE("recommend_groups: features join by the samples at which they change, 
   auto const rows_of = [&](std::set<std::int64_t> const& changes) {
     std::vector<list> rows;
     std::int64_t id = 0;
-    for (std::int64_t i = 0; i < 40; ++i) rows.push_back({id += changes.count(i) > 0});
+    for (std::int64_t i = 0; i < 40; ++i) rows.emplace_back(20, id += changes.count(i) > 0);
     return rows;
   };
   std::set<std::int64_t> every;
@@ -251,9 +334,13 @@ TEST_CASE("recommend_groups: features join by the samples at which they change, 
   CHECK(wider.features[0].stays == doctest::Approx(36.0 / 39));
   options.most_disagreement = 0.5;  // c at two of four
   CHECK(recommend_groups(h.exec(), features, sessions, options).groups == groups{{0, 1, 2, 6}, {3, 5}});
-  options.least_factor = 0.5;
   options.most_disagreement = 0;
-  CHECK(recommend_groups(h.exec(), features, sessions, options).groups == groups{{0, 6}, {1}, {2}, {3, 5}, {4}});
+  CHECK(recommend_groups(h.exec(), features, sessions, options).groups == groups{{0, 6}, {1}, {2}, {3, 5}});
+  options.least_saving = 0.84;
+  auto const best = recommend_groups(h.exec(), features, sessions, options);
+  CHECK(best.groups == groups{{3, 5}});
+  CHECK(best.features[6].group == -1);
+  CHECK(best.features[6].saving > 0.7);
 
   // Sessions of one sample: nothing is known to stay.
   std::vector<std::int64_t> apart(40);
@@ -282,10 +369,17 @@ TEST_CASE("recommend_groups: what it refuses, by name") {
     options.*option = value;
     return error_of([&] { recommend_groups(h.exec(), {}, {}, options); });
   };
-  CHECK(refused(&recommend_groups_options::least_factor, -1).value("least_factor") == "-1");
+  CHECK(refused(&recommend_groups_options::least_saving, 1).value("least_saving") == "1");
+  CHECK(refused(&recommend_groups_options::least_saving, std::numeric_limits<double>::quiet_NaN()).code() == errc::invalid_argument);
+  CHECK(refused(&recommend_groups_options::dim, 0).value("dim") == "0");
   CHECK(refused(&recommend_groups_options::samples_per_session, 0.5).value("samples_per_session") == "0.5");
   CHECK(refused(&recommend_groups_options::samples_per_session, std::numeric_limits<double>::infinity()).value("samples_per_session") ==
         "inf");
   CHECK(refused(&recommend_groups_options::samples_per_session, std::numeric_limits<double>::quiet_NaN()).code() == errc::invalid_argument);
   CHECK(refused(&recommend_groups_options::most_disagreement, 1.5).value("most_disagreement") == "1.5");
+  recommend_groups_options options;
+  options.costs.expand_ns_per_list = -1;
+  CHECK(error_of([&] { recommend_groups(h.exec(), {}, {}, options); }).value("expand_ns_per_list") == "-1");
+  options.costs = {.lookup_ns_per_id = std::numeric_limits<double>::infinity()};
+  CHECK(error_of([&] { recommend_groups(h.exec(), {}, {}, options); }).value("lookup_ns_per_id") == "inf");
 }

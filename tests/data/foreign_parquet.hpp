@@ -58,6 +58,13 @@ inline std::vector<number_type> float_types() {
                                                                                          }}};
 }
 
+/// Texts, by a number each, and timestamps of 96 bits, by microseconds since 1970.
+inline std::vector<number_type> text_types() {
+  return {{"text", Type::BYTE_ARRAY, [] { return LogicalType::String(); }}, {"bytes", Type::BYTE_ARRAY}};
+}
+inline number_type int96_type() { return {"int96", Type::INT96}; }
+inline std::string text_of(std::uint64_t number) { return number % 7 == 0 ? std::string() : "text " + std::to_string(number); }
+
 inline NodePtr number_node(std::string const& name, number_type const& type, Repetition::type repetition) {
   return PrimitiveNode::Make(name, repetition, type.logical(), type.physical, type.physical == Type::FIXED_LEN_BYTE_ARRAY ? 2 : -1);
 }
@@ -125,6 +132,22 @@ inline void write_leaf(parquet::ColumnWriter& writer, leaf_values const& leaf) {
                                              convert([](std::uint64_t v) { return static_cast<float>(std::bit_cast<double>(v)); }));
     case Type::DOUBLE:
       return write_typed<parquet::DoubleType>(writer, leaf, convert([](std::uint64_t v) { return std::bit_cast<double>(v); }));
+    case Type::BYTE_ARRAY: {
+      std::vector<std::string> texts;
+      for (auto const v : leaf.values) texts.push_back(text_of(v));
+      std::vector<parquet::ByteArray> values;
+      for (auto const& text : texts) values.emplace_back(std::string_view(text));
+      return write_typed<parquet::ByteArrayType>(writer, leaf, values);
+    }
+    case Type::INT96:
+      return write_typed<parquet::Int96Type>(
+          writer, leaf, convert([](std::uint64_t v) {
+            auto const time = static_cast<std::int64_t>(v), day = std::int64_t{86'400'000'000};
+            auto const days = time / day - (time % day < 0);
+            auto const nanoseconds = static_cast<std::uint64_t>(time - days * day) * 1000 + 999;
+            return parquet::Int96{{static_cast<std::uint32_t>(nanoseconds), static_cast<std::uint32_t>(nanoseconds >> 32),
+                                   static_cast<std::uint32_t>(days + 2'440'588)}};
+          }));
     default: {
       auto const halves = convert([](std::uint64_t v) { return half_of(std::bit_cast<double>(v)); });
       std::vector<parquet::FLBA> values;

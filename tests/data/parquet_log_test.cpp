@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include <tessera/data/hash_text.hpp>
 #include <tessera/data/parquet_writer.hpp>
 
 #include <hosts.hpp>
@@ -45,7 +46,7 @@ struct foreign_file {
   std::vector<sample> expected;
 };
 
-constexpr float missing = -7.5F;
+constexpr float missing = std::numeric_limits<float>::quiet_NaN();
 
 // The bits of a number of this type, and what they are as float and as an integer.
 struct drawn_number {
@@ -56,6 +57,14 @@ struct drawn_number {
 
 drawn_number draw(std::mt19937_64& random, foreign::number_type const& type) {
   using foreign::Type;
+  if (type.physical == Type::BYTE_ARRAY) {
+    auto const number = random() % 60;
+    return {number, 0, tessera::hash_text(foreign::text_of(number))};
+  }
+  if (type.physical == Type::INT96) {
+    auto const time = static_cast<std::int64_t>(random() % 8'000'000'000'000'000) - 4'000'000'000'000'000;
+    return {static_cast<std::uint64_t>(time), 0, time};
+  }
   if (type.physical == Type::INT32 || type.physical == Type::INT64) {
     auto bits = random();
     if (random() % 4 == 0) bits >>= 60;
@@ -85,10 +94,12 @@ foreign_file random_foreign(std::mt19937_64& random, std::vector<std::int64_t> c
   for (auto& s : file.expected) {
     s.dense.resize(static_cast<std::size_t>(shape.dense));
     s.sparse.resize(static_cast<std::size_t>(shape.sparse));
+    s.other_labels.resize(static_cast<std::size_t>(shape.other_labels));
   }
   file.contents.row_groups.resize(row_groups.size());
   auto const pick = [&](std::vector<foreign::number_type> const& types) { return types[random() % types.size()]; };
 
+  auto const ids = joined(foreign::integer_types(), foreign::text_types());
   auto const add_number = [&](std::string const& name, foreign::number_type const& type, bool nulls, auto const& set) {
     bool const optional = nulls || random() % 2 == 0;
     file.contents.fields.push_back(foreign::number_node(name, type, optional ? Repetition::OPTIONAL : Repetition::REQUIRED));
@@ -107,7 +118,7 @@ foreign_file random_foreign(std::mt19937_64& random, std::vector<std::int64_t> c
   };
   auto const add_list = [&](std::size_t column) {
     auto const form = static_cast<foreign::list_form>(random() % 4);
-    auto const type = pick(foreign::integer_types());
+    auto const type = pick(ids);
     bool const three = form == foreign::list_form::three || form == foreign::list_form::three_of_spark;
     bool const optional_list = form != foreign::list_form::one && random() % 2 == 0, optional_element = three && random() % 2 == 0;
     file.contents.fields.push_back(foreign::list_node("s" + std::to_string(column), type, form, optional_list, optional_element));
@@ -142,18 +153,27 @@ foreign_file random_foreign(std::mt19937_64& random, std::vector<std::int64_t> c
     });
   for (std::size_t c = 0; c < static_cast<std::size_t>(shape.sparse); ++c)
     columns.push_back([&, c] {
-      if (random() % 3 != 0) return add_list(c);
-      add_number("s" + std::to_string(c), pick(foreign::integer_types()), random() % 2 == 0, [c](sample& s, drawn_number n, bool null) {
-        if (!null) s.sparse[c].push_back(n.as_integer);
+      bool const single = static_cast<std::int64_t>(c) >= shape.sparse - shape.single;
+      if (!single && random() % 3 != 0) return add_list(c);
+      add_number("s" + std::to_string(c), pick(ids), random() % 2 == 0, [c, single](sample& s, drawn_number n, bool null) {
+        if (!null || single) s.sparse[c].push_back(null ? tessera::missing_id : n.as_integer);
       });
     });
+  columns.push_back([&] { add_number("session", pick(ids), false, [](sample& s, drawn_number n, bool) { s.session = n.as_integer; }); });
   columns.push_back([&] {
-    add_number("session", pick(foreign::integer_types()), false, [](sample& s, drawn_number n, bool) { s.session = n.as_integer; });
-  });
-  columns.push_back([&] {
-    add_number("time", pick(joined(foreign::integer_types(), foreign::time_types())), false,
+    add_number("time", pick(joined(joined(foreign::integer_types(), foreign::time_types()), {foreign::int96_type()})), false,
                [](sample& s, drawn_number n, bool) { s.time = n.as_integer; });
   });
+  if (shape.weights)
+    columns.push_back([&] {
+      add_number("weight", pick(numbers), false,
+                 [](sample& s, drawn_number n, bool) { s.weight = std::bit_cast<std::uint32_t>(n.as_float); });
+    });
+  for (std::size_t c = 0; c < static_cast<std::size_t>(shape.other_labels); ++c)
+    columns.push_back([&, c] {
+      add_number("l" + std::to_string(c), pick(numbers), false,
+                 [c](sample& s, drawn_number n, bool) { s.other_labels[c] = std::bit_cast<std::uint32_t>(n.as_float); });
+    });
   for (int i = 0; i < 3; ++i)  // of no interest to us
     columns.push_back([&, i] { add_number("other" + std::to_string(i), pick(numbers), true, [](sample&, drawn_number, bool) {}); });
   std::shuffle(columns.begin(), columns.end(), random);
@@ -178,7 +198,27 @@ foreign::file_contents with_column(std::string const& name, foreign::NodePtr con
   return file;
 }
 
-tessera::sample_schema const small_schema("label", {"d0"}, {"s0"}, "session", "time");
+// A file in memory that counts the bytes that are read.
+class counted final : public tessera::detail::arrow_source {
+ public:
+  counted(std::string const& text, std::int64_t& bytes) : text_(text), bytes_(bytes) {}
+  arrow::Result<std::int64_t> GetSize() override { return static_cast<std::int64_t>(text_.size()); }
+  arrow::Result<std::int64_t> ReadAt(std::int64_t position, std::int64_t bytes, void* out) override {
+    bytes_ += bytes;
+    return static_cast<std::int64_t>(
+        text_.copy(static_cast<char*>(out), static_cast<std::size_t>(bytes), static_cast<std::size_t>(position)));
+  }
+  tessera::detail::arrow_bytes ReadAt(std::int64_t position, std::int64_t bytes) override {
+    bytes_ += bytes;
+    return arrow::Buffer::FromString(text_.substr(static_cast<std::size_t>(position), static_cast<std::size_t>(bytes)));
+  }
+
+ private:
+  std::string text_;
+  std::int64_t& bytes_;
+};
+
+tessera::sample_schema const small_schema{"label", {"d0"}, {"s0"}, "session", "time"};
 
 }  // namespace
 
@@ -187,9 +227,12 @@ TEST_CASE("parquet_log: files of others, of all types and forms, on any threads"
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   tessera_tests::temporary_folder folder;
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < 25; ++round) {
     CAPTURE(round);
-    table_shape const shape{0, 1 + static_cast<std::int64_t>(random() % 4), 1 + static_cast<std::int64_t>(random() % 5)};
+    table_shape shape{0, static_cast<std::int64_t>(random() % 4), 1 + static_cast<std::int64_t>(random() % 5)};
+    shape.single = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(shape.sparse + 1));
+    shape.weights = random() % 2 == 0;
+    shape.other_labels = static_cast<std::int64_t>(random() % 3);
     std::vector<std::string> files;
     std::vector<sample> expected;
     std::int64_t blocks = 0;
@@ -203,10 +246,27 @@ TEST_CASE("parquet_log: files of others, of all types and forms, on any threads"
       blocks += std::count_if(row_groups.begin(), row_groups.end(), [](std::int64_t n) { return n > 0; });
     }
     tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
-      tessera::parquet_log const log(files, schema_of(shape), {.missing_dense = missing});
+      tessera::parquet_log const log(files, schema_of(shape));
       CHECK(log.block_count() == blocks);
       CHECK(read_all(exec, log) == expected);
     });
+
+    // Parts of row groups: in order, and in any order, several of which are under way.
+    auto const block_rows = static_cast<std::int64_t>(1 + random() % (round % 8 == 0 ? 2000 : 12));
+    tessera::parquet_log const parts(files, schema_of(shape), {.block_rows = block_rows});
+    CHECK(parts.largest_block_rows() <= block_rows);
+    plain_host h;
+    if (round % 2 == 0) CHECK(read_all(h.exec, parts) == expected);
+    tessera::sample_columns out;
+    for (std::int64_t i = 0; i < 40 && parts.block_count() > 0; ++i) {
+      auto const block = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(parts.block_count()));
+      for (auto b = block; b < std::min(block + 2, parts.block_count()); ++b) {
+        parts.read(h.exec, b, out);
+        auto const first = expected.begin() + parts.first_row(b);
+        CHECK(samples_of(out.view()) == std::vector<sample>(first, first + parts.rows(b)));
+      }
+    }
+    CHECK(read_all(h.exec, parts) == expected);
   }
 }
 
@@ -235,6 +295,20 @@ TEST_CASE("parquet_log: reading again takes no memory, and the same object serve
     wrong += samples_of(columns.view()) != std::vector<sample>(samples.begin() + i * 100, samples.begin() + (i + 1) * 100);
   });
   CHECK(wrong == 0);
+
+  // Parts of row groups, where each thread goes its own way.
+  tessera::parquet_log const parts({folder.file("log")}, schema_of(shape), {.block_rows = 17});
+  exec.run(8, [&](std::int64_t i) {
+    plain_host own;
+    tessera::sample_columns columns;
+    for (std::int64_t k = 0; k < 40; ++k) {
+      auto const block = (i * 7 + (i % 2 == 0 ? k : 13 * k)) % parts.block_count();
+      parts.read(own.exec, block, columns);
+      auto const first = samples.begin() + parts.first_row(block);
+      wrong += samples_of(columns.view()) != std::vector<sample>(first, first + parts.rows(block));
+    }
+  });
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("parquet_log: only what the schema names is read, and how is the caller's choice") {
@@ -245,24 +319,6 @@ TEST_CASE("parquet_log: only what the schema names is read, and how is the calle
   auto const samples = random_samples(random, shape);
   auto const path = write_log(h.exec, folder.file("log"), shape, samples, {.row_group_rows = 500, .zstd_level = 0});
 
-  class counted final : public tessera::detail::arrow_source {
-   public:
-    counted(std::string const& text, std::int64_t& bytes) : text_(text), bytes_(bytes) {}
-    arrow::Result<std::int64_t> GetSize() override { return static_cast<std::int64_t>(text_.size()); }
-    arrow::Result<std::int64_t> ReadAt(std::int64_t position, std::int64_t bytes, void* out) override {
-      bytes_ += bytes;
-      return static_cast<std::int64_t>(
-          text_.copy(static_cast<char*>(out), static_cast<std::size_t>(bytes), static_cast<std::size_t>(position)));
-    }
-    tessera::detail::arrow_bytes ReadAt(std::int64_t position, std::int64_t bytes) override {
-      bytes_ += bytes;
-      return arrow::Buffer::FromString(text_.substr(static_cast<std::size_t>(position), static_cast<std::size_t>(bytes)));
-    }
-
-   private:
-    std::string text_;
-    std::int64_t& bytes_;
-  };
   std::int64_t bytes = 0;
   std::string opened;
   tessera::parquet_open const open = [&](std::string const& name) {
@@ -276,7 +332,7 @@ TEST_CASE("parquet_log: only what the schema names is read, and how is the calle
   auto const of_all = bytes;
   CHECK(of_all < all.file_bytes());
 
-  tessera::parquet_log const some({"anything"}, tessera::sample_schema("label", {"d1"}, {"s2"}), {.open = open});
+  tessera::parquet_log const some({"anything"}, tessera::sample_schema{"label", {"d1"}, {"s2"}}, {.open = open});
   bytes = 0;
   auto const read = read_all(h.exec, some);
   CHECK(bytes < of_all / 3);
@@ -297,6 +353,39 @@ TEST_CASE("parquet_log: only what the schema names is read, and how is the calle
   CHECK(thrown.value("reason") == "the store is away");
 }
 
+TEST_CASE("parquet_log: parts of row groups take memory for themselves, and in order each byte is read once") {
+  tessera_tests::temporary_folder folder;
+  std::mt19937_64 random(5);
+  tessera_tests::serial_host writing, h;
+  table_shape const shape{.rows = 30'000, .dense = 0, .sparse = 1, .mean_ids = 16};
+  auto const samples = random_samples(random, shape);
+  auto const path =
+      write_log(writing.exec(), folder.file("log"), shape, samples, {.row_group_rows = 1 << 20, .zstd_level = 0, .page_bytes = 4000});
+  std::int64_t bytes = 0;
+  arrow::ProxyMemoryPool pool(arrow::default_memory_pool());
+  tessera::parquet_log const log(
+      {path}, {"label", {}, {"s0"}},
+      {.block_rows = 500, .open = [&](auto const&) { return std::make_shared<counted>(contents(path), bytes); }, .pool = &pool});
+  CHECK(log.block_count() == 60);
+  CHECK(log.rows(0) == 500);
+  bytes = 0;
+  tessera::sample_columns out;
+  for (std::int64_t b = 0; b < log.block_count(); ++b) log.read(h.exec(), b, out);
+  CHECK(bytes <= log.file_bytes());
+  CHECK(4 * (static_cast<std::int64_t>(h.memory().peak_bytes()) + pool.max_memory()) < log.file_bytes());
+  bytes = 0;  // all pages are known now
+  log.read(h.exec(), 58, out);
+  CHECK(bytes < log.file_bytes() / 6);
+  CHECK(out.view().sparse[0].length(7) == static_cast<std::int64_t>(samples[58 * 500 + 7].sparse[0].size()));
+
+  tessera::parquet_log const by_bytes({folder.file("log")}, schema_of(shape), {.block_bytes = 100'000});
+  CHECK(by_bytes.largest_block_rows() < 1000);
+  CHECK(by_bytes.largest_block_rows() > 500);
+  using options = tessera::parquet_log_options;
+  for (options const& wrong : {options{.block_rows = 0}, options{.block_bytes = 0}})
+    CHECK(error_of([&] { tessera::parquet_log({folder.file("log")}, small_schema, wrong); }).code() == tessera::errc::invalid_argument);
+}
+
 TEST_CASE("parquet_log: columns of another type, or none") {
   tessera_tests::temporary_folder folder;
   auto const integer = foreign::integer_types()[6];
@@ -312,17 +401,17 @@ TEST_CASE("parquet_log: columns of another type, or none") {
   auto const text = foreign::PrimitiveNode::Make("", required, parquet::Type::BYTE_ARRAY, parquet::ConvertedType::UTF8);
   std::vector<wrong_column> const wrong{
       {"label", nullptr, "numbers", "no column of that name"},
-      {"s0", nullptr, "lists of integers, or integers", "no column of that name"},
+      {"s0", nullptr, "integers or texts, or lists of them", "no column of that name"},
       {"d0", foreign::list_node("d0", integer, foreign::list_form::three, true, true), "numbers",
        "optional List of repeated group of optional INT64 Int(bitWidth=64, isSigned=true)"},
       {"d0", foreign::list_node("d0", integer, foreign::list_form::one, true, true), "numbers",
        "repeated INT64 Int(bitWidth=64, isSigned=true)"},
-      {"s0", foreign::number_node("s0", real, required), "lists of integers, or integers", "DOUBLE"},
-      {"s0", foreign::list_node("s0", real, foreign::list_form::three, false, false), "lists of integers, or integers",
+      {"s0", foreign::number_node("s0", real, required), "integers or texts, or lists of them", "DOUBLE"},
+      {"s0", foreign::list_node("s0", real, foreign::list_form::three, false, false), "integers or texts, or lists of them",
        "List of repeated group of DOUBLE"},
-      {"s0", foreign::number_node("s0", foreign::time_types()[2], required), "lists of integers, or integers", "INT32 Date"},
-      {"session", foreign::number_node("session", real, required), "integers", "DOUBLE"},
-      {"session", foreign::list_node("session", integer, foreign::list_form::three, false, false), "integers",
+      {"s0", foreign::number_node("s0", foreign::time_types()[2], required), "integers or texts, or lists of them", "INT32 Date"},
+      {"session", foreign::number_node("session", real, required), "integers or texts", "DOUBLE"},
+      {"session", foreign::list_node("session", integer, foreign::list_form::three, false, false), "integers or texts",
        "List of repeated group of INT64 Int(bitWidth=64, isSigned=true)"},
       {"time", foreign::number_node("time", foreign::float_types()[0], required), "integers or times", "BOOLEAN"},
       {"d0", foreign::PrimitiveNode::Make("d0", required, foreign::LogicalType::Decimal(9, 2), foreign::Type::INT32), "numbers",
@@ -330,7 +419,7 @@ TEST_CASE("parquet_log: columns of another type, or none") {
       {"s0",
        foreign::GroupNode::Make("s0", required, {foreign::list_node("list", integer, foreign::list_form::three, false, false)},
                                 foreign::LogicalType::List()),
-       "lists of integers, or integers", nullptr},
+       "integers or texts, or lists of them", nullptr},
   };
   for (auto const& column : wrong) {
     CAPTURE(column.name);
@@ -424,7 +513,7 @@ TEST_CASE("parquet_log: blocks for processes") {
     for (std::int64_t const ranks : {1, 2, 3, 7, 100}) {
       std::int64_t next = 0;
       for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        auto const blocks = log.blocks_of(rank, ranks);
+        auto const blocks = tessera::part_of(log, rank, ranks);
         CHECK(blocks.first == next);
         std::int64_t rows = 0;
         for (std::int64_t b = blocks.first; b < blocks.first + blocks.count; ++b) rows += log.rows(b);
@@ -434,8 +523,8 @@ TEST_CASE("parquet_log: blocks for processes") {
       }
       CHECK(next == log.block_count());
     }
-    CHECK(error_of([&] { log.blocks_of(2, 2); }).code() == tessera::errc::out_of_range);
-    CHECK(error_of([&] { log.blocks_of(-1, 2); }).value("rank") == "-1");
+    CHECK(error_of([&] { tessera::part_of(log, 2, 2); }).code() == tessera::errc::out_of_range);
+    CHECK(error_of([&] { tessera::part_of(log, -1, 2); }).value("part") == "-1");
     tessera::sample_columns out;
     CHECK(error_of([&] { log.read(h.exec, log.block_count(), out); }).code() == tessera::errc::out_of_range);
     CHECK(error_of([&] { log.read(h.exec, -1, out); }).value("block") == "-1");
@@ -468,7 +557,9 @@ TEST_CASE("parquet_log: what is no Parquet file, or no longer the one that was o
   auto const open = [&](std::vector<std::string> const& files) { return error_of([&] { tessera::parquet_log(files, schema_of({})); }); };
   CHECK(open({}).code() == tessera::errc::invalid_argument);
   auto const path = folder.file("f");
-  for (tessera::sample_schema const& wrong : {tessera::sample_schema("l", {"d", "e", "d"}, {"s"}), {"l", {"e"}, {"d", "d"}}})
+  for (tessera::sample_schema const& wrong :
+       {tessera::sample_schema{"l", {"d", "e", "d"}, {"s"}}, tessera::sample_schema{"l", {"e"}, {"d", "d"}},
+        tessera::sample_schema{"l", {"e"}, {"s"}, "d", "d"}})
     CHECK(std::string(error_of([&] { tessera::parquet_log({path}, wrong); }).what()) == "parquet_log: a column twice (column d)");
   CHECK(open({path}).code() == tessera::errc::io_error);
   CHECK(open({path}).value("file") == path);

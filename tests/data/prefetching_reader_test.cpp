@@ -16,7 +16,7 @@
 #include <vector>
 
 #include <tessera/core/thread_team.hpp>
-#include <tessera/data/planted_reader.hpp>
+#include <tessera/synth/planted_reader.hpp>
 
 #include "counting_memory.hpp"
 #include "random.hpp"
@@ -59,11 +59,12 @@ taken taken_from(batch_view const& b) {
   return t;
 }
 
-/// A team, its memory, and the execution over both, for one thread alone.
+/// A team, its memory, and the execution over both, for one thread alone, and a thread to lend.
 struct place {
   thread_pool pool;
   counting_memory memory;
   host_exec exec;
+  background_thread thread{};
 
   explicit place(int threads = 1) : pool(threads), exec(pool, memory) {}
 };
@@ -168,6 +169,7 @@ TEST_CASE("prefetching_reader: the same batches, positions and ends of epochs as
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   place ahead(2), here;
+  background_thread other_thread;
   auto const clicks = bags(here.exec, seed);
   for (std::int64_t const depth : {1, 2, 7}) {
     CAPTURE(depth);
@@ -175,7 +177,7 @@ TEST_CASE("prefetching_reader: the same batches, positions and ends of epochs as
     CAPTURE(options.batch_size);
     planted_reader plain(clicks, options), wrapped(clicks, options);
     auto const expected = take(here.exec, plain, 60);
-    prefetching_reader reader(ahead.exec, wrapped, {.depth = depth});
+    prefetching_reader reader(ahead.exec, ahead.thread, wrapped, {.depth = depth});
     static_assert(tessera::reader<decltype(reader)>);
     CHECK(reader.position() == reader_position{});
     CHECK(reader.epoch_samples() == 0);
@@ -194,7 +196,7 @@ TEST_CASE("prefetching_reader: the same batches, positions and ends of epochs as
       CHECK(take(here.exec, reader, some) == std::vector<step>(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(some)));
       planted_reader other(clicks, options);
       other.seek(expected[at].after);
-      prefetching_reader resumed(ahead.exec, other, {.depth = depth});
+      prefetching_reader resumed(ahead.exec, other_thread, other, {.depth = depth});
       CHECK(resumed.position() == expected[at].after);
       CHECK(take(here.exec, resumed, some) == std::vector<step>(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(some)));
     }
@@ -207,7 +209,7 @@ TEST_CASE("prefetching_reader: one that is never asked, or only once, stops") {
   for (int asked = 0; asked < 3; ++asked)
     for (int round = 0; round < 20; ++round) {
       planted_reader wrapped(clicks, {.samples = 64, .batch_size = 4});
-      prefetching_reader reader(ahead.exec, wrapped, {.depth = 3});
+      prefetching_reader reader(ahead.exec, ahead.thread, wrapped, {.depth = 3});
       take(here.exec, reader, static_cast<std::size_t>(asked));
     }
   CHECK(ahead.memory.live_pieces() == 0);
@@ -217,7 +219,7 @@ TEST_CASE("prefetching_reader: reads no further than it may") {
   place ahead, here;
   failing_reader wrapped;
   {
-    prefetching_reader reader(ahead.exec, wrapped, {.depth = 2});
+    prefetching_reader reader(ahead.exec, ahead.thread, wrapped, {.depth = 2});
     batch_view batch;
     REQUIRE(reader.next(here.exec, batch));
     REQUIRE(reader.next(here.exec, batch));
@@ -234,7 +236,7 @@ TEST_CASE("prefetching_reader: prepares a state for each batch, on its thread, w
   auto const clicks = bags(here.exec, seed);
   planted_reader wrapped(clicks, {.samples = 90, .batch_size = 20});
   {
-    prefetching_reader reader(ahead.exec, wrapped, {.depth = 2}, sum_ids{});
+    prefetching_reader reader(ahead.exec, ahead.thread, wrapped, {.depth = 2}, sum_ids{});
     CHECK(error_of([&] { reader.prepared(); }).code() == errc::invalid_argument);
     batch_view batch;
     std::int64_t used_again = 0;
@@ -265,7 +267,7 @@ TEST_CASE("prefetching_reader: an exception comes where its batch would have, an
       failing_reader wrapped;
       wrapped.failures = {2, 3, 6};
       wrapped.loses_batch = loses_batch;
-      prefetching_reader reader(ahead.exec, wrapped, {.depth = depth});
+      prefetching_reader reader(ahead.exec, ahead.thread, wrapped, {.depth = depth});
       std::vector<std::string> seen;
       batch_view batch;
       for (int call = 0; call < 10; ++call) {
@@ -285,7 +287,7 @@ TEST_CASE("prefetching_reader: a batch that could not be prepared is read again"
   place ahead, here;
   failing_reader wrapped;
   std::atomic<bool> done{false};
-  prefetching_reader reader(ahead.exec, wrapped, {.depth = 3}, refuse_once{1, &done});
+  prefetching_reader reader(ahead.exec, ahead.thread, wrapped, {.depth = 3}, refuse_once{1, &done});
   batch_view batch;
   REQUIRE(reader.next(here.exec, batch));
   CHECK_THROWS_AS(reader.next(here.exec, batch), std::logic_error);
@@ -307,7 +309,7 @@ TEST_CASE("prefetching_reader: memory that runs out is an exception of its batch
     planted_reader fresh(clicks, {.samples = 40, .batch_size = 8});
     small.memory.fail_after(allowed);
     std::optional<prefetching_reader<planted_reader>> reader;
-    reader.emplace(small.exec, fresh, prefetching_options{.depth = 1});
+    reader.emplace(small.exec, small.thread, fresh, prefetching_options{.depth = 1});
     batch_view batch;
     bool failed = false;
     std::vector<step> steps;
@@ -321,7 +323,7 @@ TEST_CASE("prefetching_reader: memory that runs out is an exception of its batch
         reader.reset();
         small.memory.never_fail();
         fresh.seek(at);
-        reader.emplace(small.exec, fresh, prefetching_options{.depth = 1});
+        reader.emplace(small.exec, small.thread, fresh, prefetching_options{.depth = 1});
       }
     }
     CHECK(failed);
@@ -333,8 +335,9 @@ TEST_CASE("prefetching_reader: what cannot be is named, and a refused position c
   place ahead, here;
   failing_reader wrapped;
   for (std::int64_t const depth : {0, -1})
-    CHECK(error_of([&] { prefetching_reader(ahead.exec, wrapped, {.depth = depth}); }).value("depth") == std::to_string(depth));
-  prefetching_reader reader(ahead.exec, wrapped, {.depth = 2});
+    CHECK(error_of([&] { prefetching_reader(ahead.exec, ahead.thread, wrapped, {.depth = depth}); }).value("depth") ==
+          std::to_string(depth));
+  prefetching_reader reader(ahead.exec, ahead.thread, wrapped, {.depth = 2});
   batch_view batch;
   REQUIRE(reader.next(here.exec, batch));
   CHECK(error_of([&] { reader.seek({0, 7, 0, 0}); }).code() == errc::incompatible);
@@ -385,7 +388,7 @@ TEST_CASE("prefetching_reader: a reader that wraps another goes on from a positi
   for (std::size_t from = 0; from < positions.size(); ++from) {
     CAPTURE(from);
     every_other wrapped;
-    prefetching_reader reader(ahead.exec, wrapped, {.depth = 2});
+    prefetching_reader reader(ahead.exec, ahead.thread, wrapped, {.depth = 2});
     reader.seek(positions[from]);
     for (auto at = from; at < positions.size(); ++at) {
       CHECK(reader.position() == positions[at]);
@@ -397,7 +400,7 @@ TEST_CASE("prefetching_reader: a reader that wraps another goes on from a positi
 TEST_CASE("prefetching_reader: a position refused, and the way back too: the next batch is the one it would have been") {
   place ahead, here;
   failing_reader wrapped;
-  prefetching_reader reader(ahead.exec, wrapped, {.depth = 2});
+  prefetching_reader reader(ahead.exec, ahead.thread, wrapped, {.depth = 2});
   batch_view batch;
   REQUIRE(reader.next(here.exec, batch));
   wrapped.refused_seeks = 2;
@@ -409,6 +412,25 @@ TEST_CASE("prefetching_reader: a position refused, and the way back too: the nex
   reader.seek({0, 0, 2, 0});
   REQUIRE(reader.next(here.exec, batch));
   CHECK(batch.sample_ids[0] == 2);
+}
+
+TEST_CASE("prefetching_reader: a thread works for one reader at a time, and for the next one after it") {
+  place ahead, here;
+  failing_reader first, second;
+  batch_view batch;
+  {
+    prefetching_reader reader(ahead.exec, ahead.thread, first);
+    REQUIRE(reader.next(here.exec, batch));
+    CHECK(error_of([&] { prefetching_reader(ahead.exec, ahead.thread, second); }).code() == errc::invalid_argument);
+    CHECK(second.calls == 0);
+    reader.seek({0, 0, 2, 7});
+    REQUIRE(reader.next(here.exec, batch));
+    CHECK(batch.sample_ids[0] == 2);
+    CHECK(batch.id == 7);
+  }
+  prefetching_reader reader(ahead.exec, ahead.thread, second);
+  REQUIRE(reader.next(here.exec, batch));
+  CHECK(batch.sample_ids[0] == 0);
 }
 
 TEST_CASE("batch_copy: everything a batch shows, offsets from 0") {
@@ -426,6 +448,10 @@ TEST_CASE("batch_copy: everything a batch shows, offsets from 0") {
   batch.id = 3;
   batch.epoch = 2;
   batch.kind = batch_class::hot;
+  std::vector<std::string> names{"a key whose name is no short one", "b"};
+  std::vector<float> const others{1, 0, 0, 1};
+  batch.key_names = names;
+  batch.other_labels = {others.data(), 2, 2};
   batch_copy copy;
   copy.assign(here.exec, batch);
   CHECK(taken_from(copy.view()) == taken_from(batch));
@@ -435,6 +461,11 @@ TEST_CASE("batch_copy: everything a batch shows, offsets from 0") {
   CHECK(copy.view().sparse.weights[0] == 7);
   CHECK(copy.view().dense.data() != dense.data());
   CHECK(copy.view().weights[1] == 0.5F);
+  names = {"of another reader", "c"};
+  CHECK(copy.view().key_names[0] == "a key whose name is no short one");
+  CHECK(copy.view().other_labels(1, 1) == 1);
+  CHECK(copy.view().other_labels.data() != others.data());
+  batch.key_names = {};
   auto const before = here.memory.allocations();
   batch.sparse.weights = nullptr;
   batch.session_ids = {};

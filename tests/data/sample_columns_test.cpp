@@ -23,7 +23,9 @@ TEST_CASE("sample_columns: what was appended, whatever the parts, on any threads
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
     std::mt19937_64 random(seed);
     for (table_shape const& shape :
-         {table_shape{}, table_shape{70, 0, 4}, table_shape{70, 3, 0}, table_shape{30, 0, 0}, table_shape{1, 1, 1, 500}}) {
+         {table_shape{}, table_shape{70, 0, 4}, table_shape{70, 3, 0}, table_shape{30, 0, 0}, table_shape{1, 1, 1, 500},
+          table_shape{.rows = 60, .sparse = 3, .single = 2, .other_labels = 2, .weights = true},
+          table_shape{.rows = 20, .sparse = 2, .single = 2}}) {
       CAPTURE(shape.dense);
       CAPTURE(shape.sparse);
       auto const samples = random_samples(random, shape);
@@ -189,6 +191,10 @@ TEST_CASE("sample_columns: what does not fit is refused, and changes nothing") {
     CHECK(e.value("sparse") == std::to_string(wrong.sparse));
   }
   CHECK(refuse([&] { to.append(exec, without.view(), 0, 1); }, tessera::errc::shape_mismatch).value("sessions") == "0");
+  for (table_shape const& wrong : {table_shape{.rows = 20, .dense = 2, .sparse = 2, .single = 1}}) {  // single ids are no lists
+    fill(exec, schema_of(wrong), random_samples(random, wrong), other);
+    refuse([&] { to.append(exec, other.view(), 0, 1); }, tessera::errc::shape_mismatch);
+  }
 
   // Memory that runs out on the way.
   for (std::int64_t allowed = 0;; ++allowed) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <new>
@@ -40,7 +39,7 @@ static_assert(reader<sample_reader<memory_log>>);
 
 constexpr auto orders = {sample_order::stored, sample_order::samples, sample_order::sessions};
 
-sample_schema const schema("label", {"x", "y"}, {"a", "b", "c", "d"}, "session", "time");
+sample_schema const schema{"label", {"x", "y"}, {"a", "b", "c", "d"}, "session", "time"};
 
 // Session s has s % 7 + 1 samples; b and d change together.
 memory_log make_log(host_exec const& exec, std::uint64_t seed, std::int64_t rows, std::int64_t block_rows) {
@@ -302,7 +301,7 @@ TEST_CASE("a reader knows how many samples of the epoch are behind it") {
   stored_ids const pipeline;
   for (auto const order : orders) {
     auto options = with(30, order);
-    options.first_block = 1;
+    options.blocks = {1, -1};
     sample_reader reader(exec, log, pipeline, options);
     for (int epoch = 0; epoch < 3; ++epoch) {
       std::int64_t samples = 0;
@@ -457,7 +456,8 @@ TEST_CASE("a prefetching reader copies groups and inverses too") {
   stored_ids const pipeline;
   auto const options = with(30, sample_order::stored, {{"b", "d"}});
   sample_reader inner(exec, log, pipeline, options), plain(exec, log, pipeline, options);
-  prefetching_reader ahead(exec, inner);
+  background_thread thread;
+  prefetching_reader ahead(exec, thread, inner);
   batch_view batch;
   std::vector<delivered> all;
   while (ahead.next(exec, batch)) {
@@ -468,28 +468,13 @@ TEST_CASE("a prefetching reader copies groups and inverses too") {
   CHECK(all == epoch_of(exec, plain));
 }
 
-TEST_CASE("dense values may be logarithms") {
-  tessera_tests::serial_host host;
-  auto const exec = host.exec();
-  auto const log = make_log(exec, 3, 20, 64);
-  stored_ids const pipeline;
-  auto options = with(20, sample_order::stored);
-  options.dense = dense_values::log;
-  sample_reader reader(exec, log, pipeline, options);
-  batch_view batch;
-  REQUIRE(reader.next(exec, batch));
-  CHECK(batch.dense(0, 0) == 0);
-  CHECK(batch.dense(10, 0) == doctest::Approx(std::log(8.0)));
-}
-
 TEST_CASE("blocks of a share") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
   auto const log = make_log(exec, 3, 200, 32);  // the last of 7 blocks has 8
   stored_ids const pipeline;
   auto options = with(20, sample_order::stored);
-  options.first_block = 1;
-  options.blocks = 2;
+  options.blocks = {1, 2};
   sample_reader share(exec, log, pipeline, options);
   CHECK(share.rows() == 64);
   auto const all = stored(exec, log, {0, 1, 2, 3});
@@ -500,8 +485,7 @@ TEST_CASE("blocks of a share") {
     sample_reader whole(exec, log, pipeline, options);
     std::vector<std::vector<delivered>> shares;
     for (auto const& [first, count] : {std::pair(0, 3), std::pair(3, 0), std::pair(3, 1), std::pair(4, -1)}) {
-      options.first_block = first;
-      options.blocks = count;
+      options.blocks = {first, count};
       sample_reader rank(exec, log, pipeline, options);
       for (int epoch = 0; epoch < 2; ++epoch) {
         shares.push_back(epoch_of(exec, rank));
@@ -538,10 +522,9 @@ TEST_CASE("options that do not fit") {
   };
   auto const refusal_of_blocks = [&](std::int64_t first, std::int64_t count) {
     auto options = with(20, sample_order::stored);
-    options.first_block = first;
-    options.blocks = count;
+    options.blocks = {first, count};
     auto const message = refusal(options);
-    auto const expected = "sample_reader: no such blocks (first_block " + std::to_string(first) + ", blocks " + std::to_string(count) +
+    auto const expected = "sample_reader: no such blocks (first " + std::to_string(first) + ", count " + std::to_string(count) +
                           ", blocks of the data set 4)";
     CHECK(message == expected);
   };
@@ -559,12 +542,12 @@ TEST_CASE("options that do not fit") {
   CHECK(refusal(with(0, sample_order::stored)) == "sample_reader: option batch_size (batch_size 0, least 1)");
   CHECK(refusal(with(1, static_cast<sample_order>(7))) == "sample_reader: no such order (order 7)");
   auto unknown = with(1, sample_order::stored);
-  unknown.dense = static_cast<dense_values>(7);
-  CHECK(refusal(unknown) == "sample_reader: no such dense (dense 7)");
+  unknown.last_batch = static_cast<short_batch>(7);
+  CHECK(refusal(unknown) == "sample_reader: no such last_batch (last_batch 7)");
   CHECK(refusal(with(1, sample_order::stored, {{"a", "x"}})) == "group_keys: no such key (group 0, key x)");
   CHECK(refusal(with(1, sample_order::stored, {{"a"}, {"a"}})) == "group_keys: a key twice (group 1, key a)");
 
-  sample_schema const nameless("label", {}, {"a"});
+  sample_schema const nameless{"label", {}, {"a"}};
   memory_log const no_sessions(nameless, sample_columns(nameless), 10);
   auto const no_order = error_of([&] { sample_reader(exec, no_sessions, pipeline, with(1, sample_order::sessions)); });
   CHECK(no_order.code() == errc::invalid_argument);
@@ -616,47 +599,4 @@ TEST_CASE("without a pipeline ids are as they are stored; what would be gone bef
   CHECK(!std::is_constructible_v<plain, host_exec const&, log_type, stored_ids const&>);
   CHECK(!std::is_constructible_v<plain, host_exec const&, log_type const&, stored_ids>);
   CHECK(!std::is_constructible_v<plain, host_exec const&, log_type, stored_ids>);
-}
-
-TEST_CASE("memory_log: blocks of given samples") {
-  tessera_tests::serial_host host;
-  auto const exec = host.exec();
-  std::mt19937_64 random(23);
-  sample_tests::table_shape const shape{103};
-  auto const samples = sample_tests::random_samples(random, shape);
-  auto const columns = [&](bool with_session, bool with_time) {
-    sample_columns result;
-    sample_tests::fill(exec, sample_tests::schema_of(shape, with_session, with_time), samples, result);
-    return result;
-  };
-  for (std::int64_t const block_rows : {std::int64_t{1}, std::int64_t{20}, std::int64_t{103}, std::numeric_limits<std::int64_t>::max()}) {
-    memory_log const log(sample_tests::schema_of(shape), columns(true, true), block_rows);
-    CHECK(log.block_count() == divide_up(103, block_rows));
-    CHECK(sample_tests::read_all(exec, log) == samples);
-    sample_columns out;
-    CHECK(error_of([&] { log.read(exec, log.block_count(), out); }).code() == errc::out_of_range);
-    CHECK(error_of([&] { log.read(exec, -1, out); }).value("block") == "-1");
-  }
-  // What the schema does not name stays unread.
-  for (bool const with_session : {false, true})
-    for (bool const with_time : {false, true}) {
-      memory_log const log(sample_tests::schema_of(shape, with_session, with_time), columns(true, true), 50);
-      auto expected = samples;
-      for (auto& s : expected) {
-        if (!with_session) s.session = 0;
-        if (!with_time) s.time = 0;
-      }
-      CHECK(sample_tests::read_all(exec, log) == expected);
-    }
-
-  auto const refusal = [&](sample_schema const& wanted, sample_columns found) {
-    return error_of([&] { memory_log(wanted, std::move(found)); });
-  };
-  auto const whole = sample_tests::schema_of(shape);
-  CHECK(refusal(whole, columns(false, true)).code() == errc::shape_mismatch);
-  CHECK(refusal(whole, columns(false, true)).value("session") == "session");
-  CHECK(refusal(whole, columns(true, false)).value("time") == "time");
-  CHECK(refusal(whole, sample_columns(3, 4, true, false)).value("time") == "time");
-  CHECK(refusal(sample_schema("label", {"x"}, {}), columns(true, true)).value("dense of the schema") == "1");
-  CHECK(error_of([&] { memory_log(whole, columns(true, true), 0); }).value("block_rows") == "0");
 }

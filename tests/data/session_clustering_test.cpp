@@ -9,10 +9,13 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <tessera/data/memory_log.hpp>
 
 #include <hosts.hpp>
 #include <random.hpp>
@@ -84,7 +87,8 @@ TEST_CASE("cluster_by_session: a stable sort by session and time, whatever the m
   tessera_tests::temporary_folder folder;
   auto const path = folder.file("sorted.parquet");
   for (std::int64_t const sessions : {1, 30, 100'000}) {
-    table_shape const shape{400, 2, 3, 4, sessions};
+    table_shape const shape{
+        .rows = 400, .dense = 2, .sparse = 3, .mean_ids = 4, .sessions = sessions, .single = 1, .other_labels = 1, .weights = true};
     sample_list const source(schema_of(shape), random_samples(random, shape), 20);
     auto const expected = naively_clustered(source.samples());
     for (std::int64_t const memory : {1, 30'000, 1 << 30}) {
@@ -132,6 +136,31 @@ TEST_CASE("cluster_by_session: without times the order of the source stays, and 
   for (std::int64_t const memory : {1, 1 << 30}) {
     tessera::cluster_by_session(h.exec, log, folder.file("sorted"), {.memory_bytes = memory});
     CHECK(read_all(h.exec, tessera::parquet_log({folder.file("sorted")}, schema)) == naively_clustered(samples));
+  }
+}
+
+TEST_CASE("cluster_by_session: a source without a fingerprint, and what was gained") {
+  std::mt19937_64 random(9);
+  tessera_tests::temporary_folder folder;
+  plain_host h;
+  table_shape const shape{.rows = 3000, .sessions = 400};
+  auto const samples = random_samples(random, shape);
+  tessera::sample_columns columns;
+  fill(h.exec, schema_of(shape), samples, columns);
+  tessera::memory_log const log(schema_of(shape), std::move(columns), 500);
+  static_assert(!tessera::fingerprinted_source<tessera::memory_log>);
+  for (std::int64_t const memory : {60'000, 1 << 30}) {
+    auto const result = tessera::cluster_by_session(h.exec, log, folder.file("sorted"),
+                                                    {.memory_bytes = memory, .order = {.blocks = 100, .batch_size = 100}});
+    tessera::parquet_log const sorted({folder.file("sorted")}, schema_of(shape));
+    CHECK(read_all(h.exec, sorted) == naively_clustered(samples));
+    CHECK(result.source_bytes == 0);
+    CHECK(result.before == tessera::session_order_of(h.exec, log, {.blocks = 100, .batch_size = 100}));
+    CHECK(result.after == tessera::session_order_of(h.exec, sorted, {.blocks = 100, .batch_size = 100}));
+    CHECK_FALSE(result.before.is_clustered());
+    CHECK(result.after.is_clustered());
+    CHECK(result.after.samples_per_session() > 3);
+    CHECK(names_in(folder.path()) == std::vector<std::string>{"sorted"});
   }
 }
 
@@ -211,8 +240,8 @@ TEST_CASE("cluster_by_session: after a kill at any point the next call comes to 
     CAPTURE(after);
     std::filesystem::remove(path);
     CHECK_FALSE(survives(after, source, path, options));
-    CHECK_FALSE(std::filesystem::exists(path));
-    if (kill % 3 == 0) survives(regions / 5, source, path, options);  // once more on the way
+    if (std::filesystem::exists(path)) CHECK(contents(path) == expected);  // killed while it was measured, or not there
+    if (kill % 3 == 0) survives(regions / 5, source, path, options);       // once more on the way
     auto const result = tessera::cluster_by_session(h.exec, source, path, options);
     CHECK(contents(path) == expected);
     resumed += result.resumed;

@@ -11,7 +11,7 @@
 
 #include <tessera/core/execution.hpp>
 #include <tessera/core/id_map.hpp>
-#include <tessera/data/sample_columns.hpp>
+#include <tessera/data/sample_source.hpp>
 
 #include "sample_support.hpp"
 
@@ -52,7 +52,7 @@ static_assert(tessera::fingerprinted_source<sample_list>);
 class session_log_source {
  public:
   session_log_source(std::int64_t rows, std::int64_t block_rows, std::int64_t sparse, std::int64_t mean_ids, std::int64_t mean_session)
-      : schema_("label", {"d0", "d1"}, names(sparse), "session", "time"),
+      : schema_{"label", {"d0", "d1"}, names(sparse), "session", "time"},
         rows_(rows),
         block_rows_(block_rows),
         mean_ids_(mean_ids),

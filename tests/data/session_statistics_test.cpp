@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include <tessera/data/session_clicks.hpp>
-#include <tessera/data/session_sets.hpp>
+#include <tessera/synth/session_clicks.hpp>
+#include <tessera/synth/session_sets.hpp>
 
 #include "hosts.hpp"
 #include "random.hpp"

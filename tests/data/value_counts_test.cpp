@@ -8,12 +8,13 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include <tessera/core/thread_team.hpp>
-#include <tessera/data/zipf.hpp>
+#include <tessera/synth/zipf.hpp>
 
 #include "hosts.hpp"
 #include "random.hpp"
@@ -67,6 +68,29 @@ std::vector<std::vector<std::int64_t>> streams(std::mt19937_64& random) {
 }
 
 }  // namespace
+
+TEST_CASE("value_counts: of values that came equally often, half stay, and a quarter of those that came once") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  for (std::int64_t const limit : {1, 2, 5, 2000}) {
+    CAPTURE(limit);
+    tessera::value_counts counts(limit);
+    std::vector<std::int64_t> values(static_cast<std::size_t>(limit));
+    std::iota(values.begin(), values.end(), 0);
+    for (int i = 0; i < 20; ++i) counts.add(exec, vector_view<std::int64_t const>(values));
+    std::vector<std::int64_t> const newcomer{-1};
+    counts.add(exec, vector_view<std::int64_t const>(newcomer));
+    CHECK(counts.size() == limit - std::max<std::int64_t>(limit / 2, 1) + 1);
+    CHECK(counts.unheld() == 20);
+    for (std::int64_t i = 0; i + 1 < counts.size(); ++i) CHECK(counts.values()[i] == i);
+
+    tessera::value_counts once(limit);
+    once.add(exec, vector_view<std::int64_t const>(values));
+    once.add(exec, vector_view<std::int64_t const>(newcomer));
+    CHECK(once.size() == limit / 4 + 1);
+    CHECK(once.unheld() == 1);
+  }
+}
 
 TEST_CASE("value_counts: a limit bounds what is held and what is missed, whatever the stream") {
   auto const seed = tessera_tests::draw_seed();
@@ -158,6 +182,36 @@ TEST_CASE("value_counts: peak memory stays below its bound at any limit") {
   }
 }
 
+TEST_CASE("value_counts: parts of a stream merge to the whole, with a limit within its bounds") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera_tests::serial_host h;
+  for (auto const& stream : streams(random))
+    for (std::int64_t const limit : {0, 3, 101, 40'000}) {
+      CAPTURE(limit);
+      vector_view<std::int64_t const> const all(stream);
+      value_counts merged(limit), whole(limit);
+      whole.add(h.exec(), all);
+      for (std::int64_t first = 0, count = 0; first < all.size(); first += count) {
+        count = std::min(all.size() - first, 1 + static_cast<std::int64_t>(random() % 12'000));
+        value_counts part(limit);
+        part.add(h.exec(), all.slice(first, count));
+        merged.merge(h.exec(), value_counts::from_parts(h.exec(), limit, part.values(), part.counts(), part.missed(), part.unheld()));
+        // What is merged goes on counting.
+        if (first == 0 && count < all.size()) {
+          merged.add(h.exec(), all.slice(count, 1));
+          ++count;
+        }
+      }
+      if (limit > 0) check_bounds(merged, stream);
+      if (limit > 0 && limit < 40'000) continue;
+      CHECK(std::equal(whole.values().begin(), whole.values().end(), merged.values().begin(), merged.values().end()));
+      CHECK(std::equal(whole.counts().begin(), whole.counts().end(), merged.counts().begin(), merged.counts().end()));
+      CHECK(merged.unheld() == 0);
+    }
+}
+
 TEST_CASE("value_counts: what cannot be is named") {
   CHECK(tessera_tests::error_of([] { value_counts(-1); }).value("limit") == "-1");
   tessera_tests::serial_host h;
@@ -165,4 +219,16 @@ TEST_CASE("value_counts: what cannot be is named") {
   CHECK(counts.add(h.exec(), vector_view<std::int64_t const>{}, nothing) == 0);
   CHECK(counts.most_frequent(1, 10).empty());
   CHECK(counts.unheld() == 0);
+  CHECK(tessera_tests::error_of([&] { counts.merge(h.exec(), value_counts(6)); }).value("limit of the others") == "6");
+  auto const restored = [&](std::int64_t limit, std::vector<std::int64_t> const& values, std::vector<std::int64_t> const& of,
+                            std::vector<std::int64_t> const& missed, std::int64_t unheld) {
+    return tessera_tests::error_of([&] { value_counts::from_parts(h.exec(), limit, values, of, missed, unheld); });
+  };
+  CHECK(restored(0, {1, 2}, {1}, {}, 0).code() == errc::shape_mismatch);
+  CHECK(restored(0, {1}, {1}, {0}, 0).code() == errc::shape_mismatch);
+  CHECK(restored(1, {1, 2}, {1, 1}, {0, 0}, 0).value("values") == "2");
+  CHECK(restored(0, {1}, {1}, {}, 3).value("unheld") == "3");
+  CHECK(restored(4, {1}, {0}, {0}, 0).value("count") == "0");
+  CHECK(restored(4, {1}, {1}, {2}, 1).value("missed") == "2");
+  CHECK(restored(0, {9, 9}, {1, 1}, {}, 0).value("value") == "9");
 }

@@ -30,8 +30,9 @@
 namespace embed_tests {
 
 template <class Exec>
-tessera::device_tables<Exec> device_source_of(Exec const& exec, source_problem const& problem, tessera::basic_table_list<Exec> tables) {
-  return {exec, std::move(tables), problem.features, {.sums = problem.sums}};
+tessera::device_tables<Exec> device_source_of(Exec const& exec, source_problem const& problem, tessera::basic_table_list<Exec> tables,
+                                              std::int64_t source_ranks = 1) {
+  return {exec, std::move(tables), problem.features, {.sums = problem.sums, .lookup = {.source_ranks = source_ranks}}};
 }
 
 inline tessera::table_options with_rows(tessera::table_options options, std::int64_t rows) {
@@ -184,14 +185,14 @@ inline tessera::local_tables host_source_of_kinds(tessera::host_exec const& exec
   return {std::move(tables), problem.features, {.sums = problem.sums}};
 }
 template <class Exec>
-tessera::device_tables<Exec> device_source_of_kinds(Exec const& exec, source_problem const& problem) {
+tessera::device_tables<Exec> device_source_of_kinds(Exec const& exec, source_problem const& problem, std::int64_t source_ranks = 1) {
   auto tables = tables_of_kinds<tessera::basic_table_list<Exec>>(
       problem,
       [&]<class E>(E, auto const& options, auto const& optimizer) { return tessera::dense_table<E, Exec>(exec, options, optimizer); },
       [&]<class E>(E, auto const& options, auto const& optimizer) {
         return tessera::bucket_table<E, Exec>(exec, with_rows(options, 100), optimizer);
       });
-  return device_source_of(exec, problem, std::move(tables));
+  return device_source_of(exec, problem, std::move(tables), source_ranks);
 }
 
 /// Trained side by side with the host's, outputs and rows of every kind have the same bits; a file goes from one to the other.

@@ -45,39 +45,42 @@ order_batch draw_batch(std::uint64_t seed, std::vector<std::int64_t> const& tabl
   return batch;
 }
 
-// By (sample, key, position), then stably by slot.
-std::vector<named_position> expected_order(order_batch const& batch, std::int64_t table, std::int64_t table_rows) {
+// By (source rank, sample, key, position), then stably by slot.
+std::vector<named_position> expected_order(order_batch const& batch, std::int64_t table, std::int64_t table_rows, std::int64_t ranks) {
   std::vector<named_position> all;
   auto const view = batch.view();
   std::int64_t samples = 0;
   for (std::int64_t key = 0; key < view.keys; ++key) samples = std::max(samples, view.rows(key));
-  for (std::int64_t sample = 0; sample < samples; ++sample)
-    for (std::int64_t key = 0; key < view.keys; ++key) {
-      if (batch.table(key) != table || sample >= view.rows(key)) continue;
-      auto const bags = view.key(key);
-      for (auto p = bags.begin_of(sample); p < bags.end_of(sample); ++p)
-        if (auto const id = batch.ids[static_cast<std::size_t>(p)]; id >= 0 && id < table_rows) all.push_back({id, p});
-    }
+  auto const each = view.keys / ranks;
+  for (std::int64_t rank = 0; rank < ranks; ++rank)
+    for (std::int64_t sample = 0; sample < samples; ++sample)
+      for (auto key = rank * each; key < (rank + 1) * each; ++key) {
+        if (batch.table(key) != table || sample >= view.rows(key)) continue;
+        auto const bags = view.key(key);
+        for (auto p = bags.begin_of(sample); p < bags.end_of(sample); ++p)
+          if (auto const id = batch.ids[static_cast<std::size_t>(p)]; id >= 0 && id < table_rows) all.push_back({id, p});
+      }
   std::stable_sort(all.begin(), all.end(), [](auto const& a, auto const& b) { return a.slot < b.slot; });
   return all;
 }
 
 void check_order(std::uint64_t seed, std::vector<std::int64_t> const& table_of_key, std::vector<std::int64_t> const& rows,
-                 double mean_length, std::int64_t table_rows) {
+                 double mean_length, std::int64_t table_rows, std::int64_t ranks = 1) {
   CAPTURE(seed);
+  CAPTURE(ranks);
   auto const batch = draw_batch(seed, table_of_key, rows, mean_length, table_rows);
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
     std::vector<std::int64_t> const bounds(3, table_rows);
     std::vector<std::int64_t const*> const slots_of_key(batch.table_of_key.size(), batch.ids.data());
     tessera::row_order order;
-    order.sort(exec, {batch.view(), batch.table_of_key, bounds, slots_of_key});
+    order.sort(exec, {batch.view(), batch.table_of_key, bounds, slots_of_key, ranks});
     CHECK(order.values() == static_cast<std::int64_t>(batch.ids.size()));
     order.visit([&](auto const& sorted) {
       for (std::int64_t t = 0; t < 3; ++t) {
         std::vector<named_position> found;
         for (std::int64_t i = 0; i < sorted.tables[t].count; ++i)
           found.push_back({static_cast<std::int64_t>(sorted.tables[t].slots[i]), static_cast<std::int64_t>(sorted.tables[t].positions[i])});
-        CHECK((found == expected_order(batch, t, table_rows)));
+        CHECK((found == expected_order(batch, t, table_rows, ranks)));
       }
     });
   });
@@ -91,4 +94,14 @@ TEST_CASE("row_order: sorted by row, those of a row by (sample, key, position), 
   check_order(seed + 1, {2, 0, 2, 2}, {4000, 900, 2500, 5000}, 4, 900);  // a table's keys collected in several pieces
   check_order(seed + 2, {1}, {0}, 1, 5);                                 // an empty batch
   check_order(seed + 3, {0, 1}, {300, 10}, 600, 70'000);                 // a table that is cut over the threads
+}
+
+TEST_CASE("row_order: the positions of a source rank come before those of the next") {
+  auto const seed = tessera_tests::draw_seed();
+  check_order(seed, {0, 0, 1, 0, 0, 1}, {50, 70, 31, 20, 0, 90}, 3, 40, 2);  // of each rank two keys of a table, and one
+  check_order(seed + 1, {0, 1, 0, 1, 0, 1, 0, 1}, {3000, 10, 0, 0, 5000, 1, 4000, 0}, 4, 900, 4);  // one; a rank without samples
+  check_order(seed + 2, {2, 0, 2, 2, 0, 2}, {4000, 900, 2500, 5000, 800, 3000}, 4, 900, 2);        // in several pieces
+  check_order(seed + 3, {1, 1, 1}, {300, 200, 100}, 600, 70'000, 3);                               // a table that is cut over the threads
+  check_order(seed + 4, {0, 0}, {0, 0}, 1, 5, 2);                                                  // an empty batch
+  check_order(seed + 5, {}, {}, 1, 5, 7);                                                          // without a key
 }

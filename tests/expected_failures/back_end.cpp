@@ -27,9 +27,12 @@
 #include <tessera/tensor/padded_vectors.hpp>
 #include <tessera/tensor/permute_keys.hpp>
 #include <tessera/tensor/pool_segments.hpp>
+#include <tessera/tensor/rows_from.hpp>
 #include <tessera/tensor/select_rows.hpp>
 #include <tessera/tensor/select_vectors.hpp>
 #include <tessera/tensor/slice_rows.hpp>
+#include <tessera/tensor/source_lists.hpp>
+#include <tessera/tensor/sum_by_target.hpp>
 #include <tessera/tensor/transform_ids.hpp>
 #include <tessera/tensor/truncate_rows.hpp>
 #include <tessera/tensor/vector_arithmetic.hpp>
@@ -130,13 +133,19 @@ void use(my_exec const& exec) {
   tessera::pool_segments(exec, any<vectors>(), tessera::segment_pooling::sum, any<matrix>());
   // CASE == 2 says: back_end<[a-z_:]*select_rows_tag, my_exec>
   tessera::select_rows(exec, any<rows>(), any<ids>());
+  // CASE == 2 says: back_end<[a-z_:]*rows_from_tag, my_exec>
+  tessera::rows_from(exec, any<rows>(), 1, [](std::int64_t) { return tessera::value_range<>{}; });
+  // CASE == 2 says: back_end<[a-z_:]*source_lists_tag, my_exec>
+  tessera::source_lists(exec, any<ids>(), 1);
+  // CASE == 2 says: back_end<[a-z_:]*sum_by_target_tag, my_exec>
+  tessera::sum_by_target(exec, any<tessera::source_pairs_view>(), any<constants>(), any<floats>());
   // CASE == 2 says: back_end<[a-z_:]*select_vectors_tag, my_exec>
   tessera::select_vectors(exec, any<vectors>(), any<ids>(), any<vectors>());
   // CASE == 2 says: back_end<[a-z_:]*slice_rows_tag, my_exec>
   tessera::slice_rows(exec, any<batch>(), 0, 1);
   // CASE == 2 says: back_end<[a-z_:]*transform_ids_tag, my_exec>
   tessera::transform_ids(exec, any<tessera::keyed_jagged_view<std::int64_t>>(), next_id{});
-  // CASE == 2 says: back_end<[a-z_:]*truncate_rows_tag, my_exec>
+  // CASE == 2 says: back_end<[a-z_:]*rows_from_tag, my_exec>
   tessera::truncate_rows(exec, any<rows>(), 1, tessera::kept_values::first);
   // CASE == 2 says: back_end<[a-z_:]*combine_vectors_tag, my_exec>
   tessera::add_vectors(exec, any<vectors>(), any<matrix>(), any<vectors>());

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-optimize: -O2
+#include <numeric>
+
 #include "loss_suite.hpp"
 
 namespace {
@@ -49,3 +51,33 @@ TEST_CASE("losses: one element") {
 }
 
 }  // namespace
+
+TEST_CASE("bce_of_part: parts of a batch, by the weight of the whole, give its gradient and its loss") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  constexpr std::int64_t n = 700;
+  auto const logits = tessera_tests::random_floats(random, n);
+  std::vector<float> labels(n), weights(n);
+  for (auto& label : labels) label = static_cast<float>(random() % 2);
+  for (auto& weight : weights) weight = static_cast<float>(random() % 5);
+  std::vector<float> whole(n), parts(n);
+  auto const loss = tessera::bce_with_logits(exec, logits, labels, whole, weights);
+  auto const total = tessera::bce_weight(exec, labels, weights);
+  CHECK(total == std::accumulate(weights.begin(), weights.end(), 0.0));
+  CHECK(tessera::bce_weight(exec, labels, {}) == n);
+  double sum = 0;
+  for (std::int64_t first = 0, size = 0; first < n; first += size) {
+    size = std::min<std::int64_t>(static_cast<std::int64_t>(random() % 300), n - first);
+    auto const part = [&](auto& of) { return tessera::vector_view<std::remove_reference_t<decltype(*of.data())>>(of).slice(first, size); };
+    sum += tessera::bce_of_part(exec, part(logits), part(labels), part(parts), part(weights), total);
+  }
+  CHECK(parts == whole);
+  CHECK(std::fabs(sum - loss) < 1e-12);
+  CHECK_THROWS_AS(tessera::bce_of_part(exec, logits, labels, parts, weights, 1e-40), tessera::error);
+  CHECK_THROWS_AS(tessera::bce_of_part(exec, logits, labels, parts, weights, -1), tessera::error);
+  CHECK_THROWS_AS(tessera::bce_of_part(exec, logits, labels, parts, weights, std::nan("")), tessera::error);
+  CHECK(parts == whole);
+}

@@ -109,25 +109,21 @@ void batches(Harness const& harness) {
 
 template <class Harness>
 void by_hand(Harness const& harness) {
-  tessera_tests::serial_host host;
-  auto const given = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{5, 0, 9}, {}}}, {"b", {{4, 6}}}});
-  auto const& batch = harness.put(given);
+  auto const batch = batch_in(harness, {{"a", {{5, 0, 9}, {}}}, {"b", {{4, 6}}}});
   auto positions = harness.numbers(ids(5));
   CHECK(text(harness.get(tessera::bucketize(harness.exec, batch, 2, block_buckets{.block_size = 5}, positions))) ==
         "{0: [[0], []], 1: [[4]], 2: [[0, 4], []], 3: [[1]]}");
   CHECK(harness.get(positions) == ids{2, 0, 3, 1, 4});
-  auto const small = tessera::keyed_jagged<std::int32_t>::from_rows(host.exec(), {{"a", {{1, 2, 3}}}});
-  CHECK(text(harness.get(tessera::bucketize(harness.exec, harness.put(small), 2, by_parity{}))) == "{0: [[-2]], 1: [[-1, -3]]}");
+  auto const small = batch_in<std::int32_t>(harness, {{"a", {{1, 2, 3}}}});
+  CHECK(text(harness.get(tessera::bucketize(harness.exec, small, 2, by_parity{}))) == "{0: [[-2]], 1: [[-1, -3]]}");
 }
 
 template <class Harness>
 void outside_of_blocks(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
   for (std::int64_t const wrong : {std::int64_t{20}, std::int64_t{21}, std::int64_t{-1}, INT64_MIN, INT64_MAX}) {
     CAPTURE(wrong);
-    auto const given = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1}, {2}}}, {"b", {{}, {3, 19, wrong}, {wrong}}}});
-    auto const& batch = harness.put(given);
+    auto const batch = batch_in(harness, {{"a", {{1}, {2}}}, {"b", {{}, {3, 19, wrong}, {wrong}}}});
     auto e = refusal(harness, [&] { return tessera::bucketize(exec, batch.view(), 2, block_buckets{.block_size = 10}); });
     CHECK(std::string(e.what()) == "bucketize: no bucket for an id (key 1, row 1, position 2, id " + std::to_string(wrong) +
                                        ", buckets 2, id in the bucket " + std::to_string(wrong) + ")");
@@ -136,9 +132,9 @@ void outside_of_blocks(Harness const& harness) {
     CHECK(e.value("row") == "1");
     auto const spread = harness.get(tessera::bucketize(exec, batch, 2, block_buckets{.block_size = 10, .outside = outside_blocks::spread}));
     auto const bits = static_cast<std::uint64_t>(wrong);
-    auto const there = spread.view().slice_keys(bits % 2 == 0 ? 0 : 2, 2).key(1);
-    CHECK(there.row(2)[0] == static_cast<std::int64_t>(bits / 2));
-    CHECK(there.row(2)[0] >= 10);
+    auto const spread_key = spread.view().slice_keys(bits % 2 == 0 ? 0 : 2, 2).key(1);
+    CHECK(spread_key.row(2)[0] == static_cast<std::int64_t>(bits / 2));
+    CHECK(spread_key.row(2)[0] >= 10);
     CHECK(harness.get(tessera::bucketize(exec, batch, 2, hashed_buckets{})).view().size() == 6);
   }
 }
@@ -149,7 +145,6 @@ void blocks_of_any_size(Harness const& harness) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  tessera_tests::serial_host host;
   std::vector<std::int64_t> sizes{1, 2, 3, 64, 1000, std::int64_t{1} << 40, (std::int64_t{1} << 62) - 1, std::int64_t{1} << 62, INT64_MAX};
   for (int i = 0; i < 20; ++i) sizes.push_back(static_cast<std::int64_t>(random() >> (1 + random() % 60)) | 1);
   for (auto const size : sizes)
@@ -165,16 +160,14 @@ void blocks_of_any_size(Harness const& harness) {
                                                          : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(last + 1)));
       }
       model const keys{rows};
-      auto const given = batch_of<std::int64_t>(host.exec(), keys);
-      auto const& batch = harness.put(given);
+      auto const batch = harness.put(batch_of<std::int64_t>(harness.on_host(), keys));
       check_batch(harness.get(tessera::bucketize(exec, batch, buckets, block_buckets{.block_size = size})),
                   bucketized(keys, buckets, [&](std::size_t, std::int64_t id) {
                     return place{id / size, id % size};
                   }));
       for (std::int64_t const negative : {INT64_MIN, INT64_MIN + 1, std::int64_t{-1}}) {
-        auto const one = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{negative}}}});
-        auto const& there = harness.put(one);
-        CHECK(refusal(harness, [&] { return tessera::bucketize(exec, there, buckets, block_buckets{.block_size = size}); }).value("id") ==
+        auto const one = batch_in(harness, {{"a", {{negative}}}});
+        CHECK(refusal(harness, [&] { return tessera::bucketize(exec, one, buckets, block_buckets{.block_size = size}); }).value("id") ==
               std::to_string(negative));
         CHECK(block_buckets{.block_size = size}.place(0, negative, buckets).bucket < 0);
       }
@@ -184,14 +177,12 @@ void blocks_of_any_size(Harness const& harness) {
 // Of the ids without a bucket, and of those that do not fit, the first is named, wherever it stands.
 template <class T, class Harness>
 void first_wrong(Harness const& harness) {
-  tessera_tests::serial_host host;
   for (std::size_t length = 1; length < 140; length += length < 20 ? 1 : 17)
     for (std::size_t wrong = 0; wrong < length; wrong += length < 20 ? 1 : 5) {
       std::vector<T> values(length, 1);
       values[wrong] = 20;
       values.back() = wrong + 1 < length ? 21 : 20;
-      auto const given = tessera::keyed_jagged<T>::from_rows(host.exec(), {{"a", {{1}, values}}});
-      auto const& batch = harness.put(given);
+      auto const batch = batch_in<T>(harness, {{"a", {{1}, values}}});
       auto const e = refusal(harness, [&] { return tessera::bucketize(harness.exec, batch, 2, block_buckets{.block_size = 10}); });
       CHECK(e.value("row") == "1");
       CHECK(e.value("position") == std::to_string(wrong));
@@ -202,45 +193,35 @@ void first_wrong(Harness const& harness) {
 template <class Harness>
 void unfit_ids(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
   // Of 2^64 - 1, a third: its lower 32 bits alone are an id that a large block holds.
   block_buckets const policy{.block_size = 1'500'000'000, .outside = outside_blocks::spread};
-  auto const narrow = tessera::keyed_jagged<std::int32_t>::from_rows(host.exec(), {{"a", {{7}, {2'000'000'000, -1}}}});
-  auto const& ids_of_32_bits = harness.put(narrow);
-  auto const e = refusal(harness, [&] { return tessera::bucketize(exec, ids_of_32_bits.view(), 3, policy); });
-  CHECK(std::string(e.what()) ==
+  auto const ids_of_32_bits = batch_in<std::int32_t>(harness, {{"a", {{7}, {2'000'000'000, -1}}}});
+  CHECK(refusal_of(harness, [&] { return tessera::bucketize(exec, ids_of_32_bits.view(), 3, policy); }) ==
         "bucketize: what an id is called in its bucket does not fit its type (key 0, row 1, position 1, id -1, buckets 3, id in the bucket "
         "6148914691236517205)");
   // Ids past the blocks that are not negative fit as they are.
   block_buckets const small{.block_size = 10, .outside = outside_blocks::spread};
-  auto const past = tessera::keyed_jagged<std::int32_t>::from_rows(host.exec(), {{"a", {{41, 2'000'000'001}}}});
-  CHECK(text(harness.get(tessera::bucketize(exec, harness.put(past), 2, small))) == "{0: [[]], 1: [[20, 1000000000]]}");
+  auto const past = batch_in<std::int32_t>(harness, {{"a", {{41, 2'000'000'001}}}});
+  CHECK(text(harness.get(tessera::bucketize(exec, past, 2, small))) == "{0: [[]], 1: [[20, 1000000000]]}");
   // A policy of one's own, too.
-  auto const bytes = tessera::keyed_jagged<std::uint8_t>::from_rows(host.exec(), {{"a", {{0, 1}}}});
-  auto const& bytes_there = harness.put(bytes);
-  CHECK(refusal(harness, [&] { return tessera::bucketize(exec, bytes_there, 1, shifted{}); }).value("id in the bucket") == "256");
-  auto const four = tessera::keyed_jagged<std::int32_t>::from_rows(host.exec(), {{"a", {{1, 4, 3}}}});
-  auto const& four_there = harness.put(four);
-  CHECK(refusal(harness, [&] { return tessera::bucketize(exec, four_there, 2, by_parity{}); }).value("id") == "4");
+  auto const bytes = batch_in<std::uint8_t>(harness, {{"a", {{0, 1}}}});
+  CHECK(refusal(harness, [&] { return tessera::bucketize(exec, bytes, 1, shifted{}); }).value("id in the bucket") == "256");
+  auto const four = batch_in<std::int32_t>(harness, {{"a", {{1, 4, 3}}}});
+  CHECK(refusal(harness, [&] { return tessera::bucketize(exec, four, 2, by_parity{}); }).value("id") == "4");
 }
 
 template <class Harness>
 void rooms(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
-  auto const given = named_batch(host.exec());
-  auto const& batch = harness.put(given);
+  auto const batch = named_batch_in(harness);
   auto const view = batch.view();
   auto few = harness.numbers(ids(6));
-  CHECK(std::string(refusal(harness, [&] { return tessera::bucketize(exec, view, 2, hashed_buckets{}, few); }).what()) ==
+  CHECK(refusal_of(harness, [&] { return tessera::bucketize(exec, view, 2, hashed_buckets{}, few); }) ==
         "bucketize: one position a value (values 7, positions 6)");
-  for (std::int64_t const told : {0, 1, 6})
-    CHECK(std::string(
-              refusal(harness, [&] { return tessera::bucketize(exec, view, 2, hashed_buckets{}, {}, {.most_values = told}); }).what()) ==
-          "bucketize: more values than the result was given room for (values 7, room " + std::to_string(told) + ")");
-  auto const expected = harness.get(tessera::bucketize(exec, view, 2, hashed_buckets{}));
-  CHECK(equal(harness.get(tessera::bucketize(exec, view, 2, hashed_buckets{}, {}, {.most_values = 1000})).view(), expected.view()));
-  CHECK(equal(harness.get(tessera::bucketize(exec, without_room(view), 2, hashed_buckets{})).view(), expected.view()));
+  check_room(harness, "bucketize", 7,
+             [&](tessera::result_room room) { return tessera::bucketize(exec, view, 2, hashed_buckets{}, {}, room); });
+  CHECK(equal(harness.get(tessera::bucketize(exec, without_room(view), 2, hashed_buckets{})).view(),
+              harness.get(tessera::bucketize(exec, view, 2, hashed_buckets{})).view()));
   CHECK(waits_of(harness, 0, [&] { tessera::bucketize(exec, view, 2, hashed_buckets{}); }) == 0);
   CHECK(waits_of(harness, 0, [&] { tessera::bucketize(exec, without_room(view), 2, hashed_buckets{}, {}, {.most_values = 7}); }) == 0);
 }

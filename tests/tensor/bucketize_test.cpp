@@ -10,16 +10,8 @@ using namespace tensor_tests;
 using tessera::block_buckets;
 using tessera::hashed_buckets;
 
-TEST_CASE("bucketize on one thread") {
-  tessera_tests::serial_host host;
-  bucketize_suite(rows_on_host{host.exec()});
-}
-TEST_CASE("bucketize on 2 threads") {
-  tessera_tests::pool_host<2> host;
-  bucketize_suite(rows_on_host{host.exec()});
-}
-TEST_CASE("bucketize on 4 threads") {
-  tessera_tests::pool_host<4> host;
+TEST_CASE_TEMPLATE("bucketize", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+  Host host;
   bucketize_suite(rows_on_host{host.exec()});
 }
 

@@ -75,8 +75,7 @@ void split(Harness const& harness) {
   auto const& exec = harness.exec;
   for_each_batch_of(harness, [&](auto, auto host_view, model const& keys, std::mt19937_64& random) {
     using offset = std::remove_cvref_t<decltype(host_view.offsets[0])>;
-    tessera_tests::serial_host host;
-    auto const given = batch_of<offset>(host.exec(), keys, names_of(keys.size()));
+    auto const given = batch_of<offset>(harness.on_host(), keys, names_of(keys.size()));
     auto const& whole = harness.put(given);
     ids counts{0};
     for (std::size_t left = keys.size(); left > 0; left -= static_cast<std::size_t>(counts.back()))
@@ -98,13 +97,9 @@ void split(Harness const& harness) {
 template <class Harness>
 void key_names(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
-  auto const a_given = named_batch(host.exec());
-  auto const b_given = keyed_jagged<>::from_rows(host.exec(), {{"ad", {{8}}, {{8}}}});
-  auto const empty_given = keyed_jagged<>::from_rows(host.exec(), {{"nothing", {{}}}});
-  auto const unnamed_given = keyed_jagged<>::from_lengths(host.exec(), {}, ids{9}, ids{1}, ids{1}, floats{9});
-  auto const &a = harness.put(a_given), &b = harness.put(b_given), &empty = harness.put(empty_given), &unnamed = harness.put(unnamed_given);
-  using inputs = std::vector<std::remove_cvref_t<decltype(a)> const*>;
+  auto const a = named_batch_in(harness), b = batch_in(harness, {{"ad", {{8}}, {{8}}}}), empty = batch_in(harness, {{"nothing", {{}}}});
+  auto const unnamed = harness.put(keyed_jagged<>::from_lengths(harness.on_host(), {}, ids{9}, ids{1}, ids{1}, floats{9}));
+  using inputs = std::vector<decltype(&a)>;
   CHECK(tessera::concat_keys(exec, inputs{&a, &b}).keys() == names{"user", "item", "ad"});
   CHECK(text(harness.get(tessera::concat_keys(exec, inputs{&b, &empty}))) == "{ad: [[8]] weights [[8]], nothing: [[]] weights [[]]}");
   CHECK(tessera::concat_keys(exec, inputs{&a, &unnamed}).keys().empty());
@@ -125,11 +120,8 @@ void key_names(Harness const& harness) {
 template <class Harness>
 void refusals(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
-  auto const weighted_given = keyed_jagged<>::from_rows(host.exec(), {{"a", {{1}}, {{1}}}});
-  auto const plain_given = keyed_jagged<>::from_rows(host.exec(), {{"b", {{1}}}});
-  auto const two_given = keyed_jagged<>::from_rows(host.exec(), {{"a", {{1}}}, {"b", {{1}}}});
-  auto const &weighted = harness.put(weighted_given), &plain = harness.put(plain_given), &two = harness.put(two_given);
+  auto const weighted = batch_in(harness, {{"a", {{1}}, {{1}}}}), plain = batch_in(harness, {{"b", {{1}}}});
+  auto const two = batch_in(harness, {{"a", {{1}}}, {"b", {{1}}}});
   using views = std::vector<tessera::keyed_jagged_view<std::int64_t const>>;
   for (int rows = 0; rows < 2; ++rows) {
     auto const e = error_of([&] {
@@ -153,12 +145,9 @@ void refusals(Harness const& harness) {
   CHECK(error_of([&] { tessera::split_keys(exec, two, ids{1, -1, 2}); }).value("part") == "1");
   views const both{two.view(), two.view()};
   std::vector<tessera::jagged_view<std::int64_t const>> const features{two.view().flat(), two.view().flat()};
-  auto const too_many = [](std::string const& call) {
-    return call + ": more values than the result was given room for (values 4, room 3)";
-  };
-  CHECK(refusal(harness, [&] { return tessera::concat_keys(exec, both, {.most_values = 3}); }).what() == too_many("concat_keys"));
-  CHECK(refusal(harness, [&] { return tessera::concat_rows(exec, both, {.most_values = 3}); }).what() == too_many("concat_rows"));
-  CHECK(refusal(harness, [&] { return tessera::concat_rows(exec, features, {.most_values = 3}); }).what() == too_many("concat_rows"));
+  check_room(harness, "concat_keys", 4, [&](tessera::result_room room) { return tessera::concat_keys(exec, both, room); });
+  check_room(harness, "concat_rows", 4, [&](tessera::result_room room) { return tessera::concat_rows(exec, both, room); });
+  check_room(harness, "concat_rows", 4, [&](tessera::result_room room) { return tessera::concat_rows(exec, features, room); });
   views const unsaid{without_room(two.view()), two.view()};
   CHECK(waits_of(harness, 0, [&] { tessera::concat_keys(exec, both); }) == 0);
   CHECK(waits_of(harness, 0, [&] { tessera::concat_rows(exec, both); }) == 0);

@@ -5,19 +5,9 @@
 #include <string>
 #include <vector>
 
-using tensor_tests::rows_on_host;
-
-TEST_CASE("concat on one thread") {
-  tessera_tests::serial_host host;
-  concat_suite(rows_on_host{host.exec()});
-}
-TEST_CASE("concat on 2 threads") {
-  tessera_tests::pool_host<2> host;
-  concat_suite(rows_on_host{host.exec()});
-}
-TEST_CASE("concat on 4 threads") {
-  tessera_tests::pool_host<4> host;
-  concat_suite(rows_on_host{host.exec()});
+TEST_CASE_TEMPLATE("concat", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+  Host host;
+  concat_suite(tensor_tests::rows_on_host{host.exec()});
 }
 
 TEST_CASE("a checked build refuses offsets that decrease, and names the input") {

@@ -13,11 +13,9 @@
 #include <tessera/core/error.hpp>
 #include <tessera/tensor/bucketize.hpp>
 #include <tessera/tensor/expand.hpp>
-#include <tessera/tensor/expand_partial.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
-#include <tessera/tensor/partial_inverse_keyed_jagged.hpp>
 
 #include "../support/hosts.hpp"
 #include "../support/skip.hpp"
@@ -48,7 +46,7 @@ TEST_CASE("rows, keys and values that no memory has are refused by name") {
   }
 }
 
-TEST_CASE("samples whose inverses or slices cannot be counted are refused by name") {
+TEST_CASE("samples whose inverses cannot be counted are refused by name") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
   auto const batch = [&] { return tessera::keyed_jagged<>::from_rows(exec, {{"a", {{1}}}, {"b", {{2}}}, {"c", {{3}}}}); };
@@ -58,19 +56,12 @@ TEST_CASE("samples whose inverses or slices cannot be counted are refused by nam
         error_of([&] { tessera::inverse_keyed_jagged<>::from_parts(batch(), groups, tessera::buffer<std::int64_t>(exec, 3), samples); });
     CHECK(inverse.code() == tessera::errc::shape_mismatch);
     CHECK(inverse.value("samples") == std::to_string(samples));
-    auto const partial = error_of(
-        [&] { tessera::partial_inverse_keyed_jagged<>::from_parts(batch(), tessera::buffer<tessera::run_slice<>>(exec, 3), samples); });
-    CHECK(partial.code() == tessera::errc::shape_mismatch);
-    CHECK(partial.value("samples") == std::to_string(samples));
 
     auto const owner = batch();
     std::int64_t const row = 0;
     tessera::row_group const group{0, 3, &row};
-    tessera::run_slice<> const slice{};
     tessera::inverse_keyed_jagged_view<std::int64_t const> const shared{owner.view(), {&group, 1}, samples};
     CHECK(error_of([&] { tessera::expand(exec, shared); }).value("samples") == std::to_string(samples));
-    tessera::partial_inverse_keyed_jagged_view<std::int64_t const> const sliced{owner.view(), &slice, samples};
-    CHECK(error_of([&] { tessera::expand_partial(exec, sliced); }).value("samples") == std::to_string(samples));
   }
 }
 

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/tensor/expand.cuh>
+
 #include "../support/emulated_verbs.hpp"
-#include "inverse_device.hpp"
+#include "inverse_suite.hpp"
 
 TEST_CASE("expand on an emulated device") {
   tessera_tests::emulated_device device;
-  tensor_tests::expand_on_device(tensor_tests::rows_on_device(device.exec()));
+  expand_suite(tensor_tests::rows_on_device(device.exec()), 400);
 }

@@ -31,23 +31,21 @@ void batches(Harness const& harness) {
         ++next;
       }
     }
-    auto const there = harness.numbers(repeats), ones = harness.numbers(ids(repeats.size(), 1)),
+    auto const placed = harness.numbers(repeats), ones = harness.numbers(ids(repeats.size(), 1)),
                zeros = harness.numbers(ids(repeats.size(), 0));
-    auto const result = harness.get(tessera::expand_rows(exec, view, there));
+    auto const result = harness.get(tessera::expand_rows(exec, view, placed));
     check_batch(result, expected);
-    check_batch(harness.get(tessera::expand_rows(exec, view, there, {.most_values = result.view().size()})), expected);
-    CHECK(model_of(harness.get(tessera::expand_rows(exec, view.flat(), there)).view()) == flat);
+    check_batch(harness.get(tessera::expand_rows(exec, view, placed, {.most_values = result.view().size()})), expected);
+    CHECK(model_of(harness.get(tessera::expand_rows(exec, view.flat(), placed)).view()) == flat);
     check_batch(harness.get(tessera::expand_rows(exec, view, ones)), keys);
     check_batch(harness.get(tessera::expand_rows(exec, view, zeros)), model(keys.size()));
-    check_bytes(harness, view, host_view, [&](auto in) { return tessera::expand_rows(exec, in, there); });
+    check_bytes(harness, view, host_view, [&](auto in) { return tessera::expand_rows(exec, in, placed); });
   });
 }
 
 template <class Harness>
 void often(Harness const& harness) {
-  tessera_tests::serial_host host;
-  auto const given = tessera::jagged<std::int64_t>::from_rows(host.exec(), {{1}, {2, 3, 4}, {}});
-  auto const& rows = harness.put(given);
+  auto const rows = rows_in(harness, {{1}, {2, 3, 4}, {}});
   auto const expanded = harness.get(tessera::expand_rows(harness.exec, rows.view(), harness.numbers(ids{0, 50000, 3})));
   tessera::validate(expanded.view(), 150000);
   REQUIRE(expanded.rows() == 50003);
@@ -59,13 +57,11 @@ void often(Harness const& harness) {
 template <class Harness>
 void refusals(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
-  auto const given = named_batch(host.exec());
-  auto const& batch = harness.put(given);
+  auto const batch = named_batch_in(harness);
   auto const view = batch.view();
-  auto const refused = [&](auto const& in, ids const& repeats, tessera::result_room room = {}) {
-    auto const there = harness.numbers(repeats);
-    return std::string(refusal(harness, [&] { return tessera::expand_rows(exec, in, there, room); }).what());
+  auto const refused = [&](auto const& in, ids const& repeats) {
+    auto const placed = harness.numbers(repeats);
+    return refusal_of(harness, [&] { return tessera::expand_rows(exec, in, placed); });
   };
   CHECK(refused(batch, ids{1, 1, 1}) ==
         "expand_rows: one repeat a row of all keys, or of each key (rows of all keys 5, key item, rows 2, repeats 3)");
@@ -74,18 +70,11 @@ void refusals(Harness const& harness) {
   CHECK(refused(view.flat(), ids{1}) == "expand_rows: one repeat a row (rows 5, repeats 1)");
   CHECK(refused(view, ids{INT64_MAX, 1, 0, 0, 0}) ==
         "lengths_to_offsets: the sum does not fit into an offset (row 1, length 1, largest offset 9223372036854775807)");
-  CHECK(refused(view, ids{2, 0, 0, 1, 0}, {.most_values = 7}) ==
-        "expand_rows: more values than the result was given room for (values 8, room 7)");
-  // A row as long as half of what its offsets count.
-  auto const offsets = harness.numbers(std::vector<std::int32_t>{0, 1 << 30});
-  auto const values = harness.numbers(floats{0});
-  tessera::jagged_view<float const, std::int32_t> const rows{values.data(), offsets.data(), 1};
-  CHECK(refused(rows, ids{3}) ==
-        "lengths_to_offsets: the sum does not fit into an offset (row 1, length 1073741824, largest offset 2147483647)");
-  CHECK(waits_of(harness, 1, [&] { tessera::expand_rows(exec, view, harness.numbers(ids{1, 0, 2, 1, 1})); }) == 1);
-  CHECK(waits_of(harness, 1, [&] {
-          tessera::expand_rows(exec, view.flat(), harness.numbers(ids{1, 0, 2, 1, 1}), {.most_values = 11});
-        }) == 1);
+  auto const thrice = harness.numbers(ids{3}), repeats = harness.numbers(ids{2, 0, 0, 1, 0});
+  check_outgrown(harness, [&](auto rows) { return tessera::expand_rows(exec, rows, thrice); });
+  check_room(harness, "expand_rows", 8, [&](auto room) { return tessera::expand_rows(exec, view, repeats, room); });
+  CHECK(waits_of(harness, 1, [&] { tessera::expand_rows(exec, view, repeats); }) == 1);
+  CHECK(waits_of(harness, 1, [&] { tessera::expand_rows(exec, view.flat(), repeats, {.most_values = 11}); }) == 1);
 }
 
 }  // namespace expand_rows_tests
@@ -97,9 +86,7 @@ void expand_rows_suite(Harness const& harness) {
   SUBCASE("each row as often as it is told") { batches(harness); }
   SUBCASE("one row very often") { often(harness); }
   SUBCASE("the same repeats for every key") {
-    tessera_tests::serial_host host;
-    auto const given = tessera::keyed_jagged<>::from_rows(host.exec(), {{"user", {{1, 2}, {}, {4}}}, {"item", {{5}, {6}, {7}}}});
-    auto const& batch = harness.put(given);
+    auto const batch = batch_in(harness, {{"user", {{1, 2}, {}, {4}}}, {"item", {{5}, {6}, {7}}}});
     CHECK(text(harness.get(tessera::expand_rows(harness.exec, batch, harness.numbers(ids{2, 0, 1})))) ==
           "{user: [[1, 2], [1, 2], [4]], item: [[5], [5], [7]]}");
     CHECK(text(harness.get(tessera::expand_rows(harness.exec, batch, harness.numbers(ids{2, 0, 1, 1, 0, 0})))) ==

@@ -16,29 +16,9 @@
 #include "../support/device_arrays.hpp"
 #include "../support/hosts.hpp"
 #include "inverse_support.hpp"
+#include "side_by_side.hpp"
 
 namespace tensor_tests {
-
-/// Matrices in one array, side by side in rows wider than they are by `gap` a matrix, as views of any memory.
-struct side_by_side {
-  std::int64_t rows, gap, width = 0;
-  ids dims;
-
-  side_by_side(std::int64_t rows, ids const& dims, std::int64_t gap) : rows(rows), gap(gap), dims(dims) {
-    for (auto const dim : dims) width += dim + gap;
-  }
-  std::size_t floats_in_all() const { return static_cast<std::size_t>(rows * width); }
-  template <class T>
-  std::vector<tessera::matrix_view<T>> views(T* values) const {
-    std::vector<tessera::matrix_view<T>> result;
-    std::int64_t first = 0;
-    for (auto const dim : dims) {
-      result.emplace_back(values ? values + first : nullptr, rows, dim, width);
-      first += dim + gap;
-    }
-    return result;
-  }
-};
 
 /// The bits of two arrays.
 inline bool same_floats(floats const& a, floats const& b) {
@@ -51,18 +31,17 @@ void gather_like_host(Exec const& exec, std::mt19937_64& random, std::int64_t ro
   tessera_tests::serial_host host;
   auto const n = static_cast<std::int64_t>(indices.size());
   side_by_side const of_rows(rows, dims, gap), of_indices(n, dims, gap);
-  auto const in = tessera_tests::random_floats(random, of_rows.floats_in_all());
-  auto const gradient = tessera_tests::random_floats(random, of_indices.floats_in_all());
+  auto const in = of_rows.random(random), gradient = of_indices.random(random);
   floats out(gradient.size(), 5.0F), sums(in.size(), 6.0F);
-  auto const in_there = tessera_tests::put(exec, in), gradient_there = tessera_tests::put(exec, gradient);
-  auto out_there = tessera_tests::put(exec, out), sums_there = tessera_tests::put(exec, sums);
-  auto const indices_there = tessera_tests::put(exec, indices);
+  auto const device_in = tessera_tests::put(exec, in), device_gradient = tessera_tests::put(exec, gradient);
+  auto device_out = tessera_tests::put(exec, out), device_sums = tessera_tests::put(exec, sums);
+  auto const device_indices = tessera_tests::put(exec, indices);
   tessera::gather_vectors(host.exec(), of_rows.views(in.data()), indices, of_indices.views(out.data()));
-  tessera::gather_vectors(exec, of_rows.views(in_there.data()), indices_there, of_indices.views(out_there.data()));
-  CHECK(same_floats(tessera_tests::get(exec, out_there), out));
+  tessera::gather_vectors(exec, of_rows.views(device_in.data()), device_indices, of_indices.views(device_out.data()));
+  CHECK(same_floats(tessera_tests::get(exec, device_out), out));
   tessera::gather_vectors_backward(host.exec(), of_indices.views(gradient.data()), indices, of_rows.views(sums.data()));
-  tessera::gather_vectors_backward(exec, of_indices.views(gradient_there.data()), indices_there, of_rows.views(sums_there.data()));
-  CHECK(same_floats(tessera_tests::get(exec, sums_there), sums));
+  tessera::gather_vectors_backward(exec, of_indices.views(device_gradient.data()), device_indices, of_rows.views(device_sums.data()));
+  CHECK(same_floats(tessera_tests::get(exec, device_sums), sums));
 }
 
 template <class Exec>

@@ -6,42 +6,35 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tessera/tensor/gather_vectors.hpp>
 
 #include "inverse_support.hpp"
 #include "sanitizers.hpp"
+#include "side_by_side.hpp"
 
 using namespace tensor_tests;
 
 namespace {
 
-// Matrices of some rows and several dims, side by side in rows wider than they are.
-struct matrices {
-  std::int64_t rows, width = 0;
-  std::vector<std::int64_t> dims;
-  floats values;
-
-  matrices(std::mt19937_64& random, std::int64_t rows, std::vector<std::int64_t> const& dims) : rows(rows), dims(dims) {
-    for (auto const dim : dims) width += dim + 3;
-    values = tessera_tests::random_floats(random, static_cast<std::size_t>(rows * width));
-  }
-  std::vector<tessera::matrix_view<float>> views() {
-    std::vector<tessera::matrix_view<float>> result;
-    std::int64_t first = 0;
-    for (auto const dim : dims) {
-      result.emplace_back(values.empty() ? nullptr : values.data() + first, rows, dim, width);
-      first += dim + 3;
+// What a loop over the indices writes into `out` and `sums`.
+void gather_naively(side_by_side const& of_rows, side_by_side const& of_indices, ids const& indices, floats const& in,
+                    floats const& gradient, floats& out, floats& sums) {
+  auto const from = of_rows.views(in.data()), more = of_indices.views(gradient.data());
+  auto const to = of_indices.views(out.data()), sum = of_rows.views(sums.data());
+  for (std::size_t m = 0; m < from.size(); ++m)
+    for (std::int64_t c = 0; c < from[m].columns(); ++c) {
+      sums_in_order<float> of_column(static_cast<std::size_t>(of_rows.rows));
+      for (std::int64_t i = 0; i < of_indices.rows; ++i) {
+        auto const row = indices[static_cast<std::size_t>(i)];
+        to[m](i, c) = from[m](row, c);
+        of_column.add(row, more[m](i, c));
+      }
+      for (std::int64_t r = 0; r < of_rows.rows; ++r) sum[m](r, c) = of_column.values[static_cast<std::size_t>(r)];
     }
-    return result;
-  }
-  std::vector<tessera::matrix_view<float const>> views() const {
-    std::vector<tessera::matrix_view<float const>> result;
-    for (auto const view : const_cast<matrices*>(this)->views()) result.push_back(view);
-    return result;
-  }
-};
+}
 
 }  // namespace
 
@@ -54,37 +47,17 @@ TEST_CASE("gathered rows and summed gradients are those of a naive loop, whateve
         CAPTURE(rows);
         CAPTURE(n);
         std::mt19937_64 random(seed);
-        matrices const in(random, rows, dims), gradient(random, n, dims);
+        side_by_side const of_rows(rows, dims, 3), of_indices(n, dims, 3);
+        auto const in = of_rows.random(random), gradient = of_indices.random(random);
         auto const indices = tessera_tests::random_integers<std::int64_t>(random, static_cast<std::size_t>(n), 0, rows - 1);
-        floats first_out, first_sums;
         tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
-          matrices out(random, n, dims), sums(random, rows, dims);
-          auto const before = out.values, sums_before = sums.values;
-          tessera::gather_vectors(exec, in.views(), indices, out.views());
-          tessera::gather_vectors_backward(exec, gradient.views(), indices, sums.views());
-          auto expected_out = before, expected_sums = sums_before;
-          std::int64_t column = 0;
-          for (auto const dim : dims) {
-            for (std::int64_t c = column; c < column + dim; ++c) {
-              for (std::int64_t r = 0; r < rows; ++r) {
-                float sum = 0;
-                bool is_first = true;
-                for (std::int64_t i = 0; i < n; ++i) {
-                  if (indices[static_cast<std::size_t>(i)] != r) continue;
-                  auto const more = gradient.values[static_cast<std::size_t>(i * gradient.width + c)];
-                  sum = is_first ? more : sum + more;
-                  is_first = false;
-                }
-                expected_sums[static_cast<std::size_t>(r * sums.width + c)] = sum;
-              }
-              for (std::int64_t i = 0; i < n; ++i)
-                expected_out[static_cast<std::size_t>(i * out.width + c)] =
-                    in.values[static_cast<std::size_t>(indices[static_cast<std::size_t>(i)] * in.width + c)];
-            }
-            column += dim + 3;
-          }
-          CHECK(out.values == expected_out);
-          CHECK(sums.values == expected_sums);
+          auto out = of_indices.random(random), sums = of_rows.random(random);
+          auto expected_out = out, expected_sums = sums;
+          tessera::gather_vectors(exec, of_rows.views(in.data()), indices, of_indices.views(out.data()));
+          tessera::gather_vectors_backward(exec, of_indices.views(gradient.data()), indices, of_rows.views(sums.data()));
+          gather_naively(of_rows, of_indices, indices, in, gradient, expected_out, expected_sums);
+          CHECK(out == expected_out);
+          CHECK(sums == expected_sums);
         });
       }
 }
@@ -126,7 +99,6 @@ TEST_CASE("indices and shapes that do not fit are refused, and nothing is writte
 TEST_CASE("groups gathered and summed at once are those of a naive loop, sorted by one thread each or by many") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
-  using gather = tessera::detail::back_end<tessera::detail::gather_vectors_tag, tessera::host_exec>;
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
     for (std::int64_t const n : {0, 3, 4097, 70'000})
       for (std::int64_t const many : {11, 66'000}) {  // rows of one group
@@ -138,52 +110,32 @@ TEST_CASE("groups gathered and summed at once are those of a naive loop, sorted 
         std::vector<std::vector<std::int64_t>> const dims{{2}, {1, 3}, {4}};
         std::vector<ids> inverses;
         std::vector<tessera::row_group> groups;
-        std::vector<matrices> in, gradient, out, sums;
+        std::vector<side_by_side> of_rows, of_indices;
+        std::vector<floats> in, gradient, out, sums;
         for (std::size_t g = 0; g < rows.size(); ++g) {
           inverses.push_back(tessera_tests::random_integers<std::int64_t>(random, static_cast<std::size_t>(n), 0, rows[g] - 1));
-          in.emplace_back(random, rows[g], dims[g]);
-          gradient.emplace_back(random, n, dims[g]);
-          out.emplace_back(random, n, dims[g]);
-          sums.emplace_back(random, rows[g], dims[g]);
+          of_rows.emplace_back(rows[g], dims[g], 3);
+          of_indices.emplace_back(n, dims[g], 3);
+          for (auto* const values : {&in, &sums}) values->push_back(of_rows[g].random(random));
+          for (auto* const values : {&gradient, &out}) values->push_back(of_indices[g].random(random));
         }
-        auto const together = [](std::vector<matrices>& all) {
-          std::vector<tessera::matrix_view<float>> views;
-          for (auto& some : all)
-            for (auto const view : some.views()) views.push_back(view);
+        auto const together = [](std::vector<side_by_side> const& of, auto& all) {
+          decltype(of[0].views(all[0].data())) views;
+          for (std::size_t g = 0; g < all.size(); ++g)
+            for (auto const view : of[g].views(all[g].data())) views.push_back(view);
           return views;
-        };
-        auto const to_read = [&](std::vector<matrices>& all) {
-          auto const views = together(all);
-          return std::vector<tessera::matrix_view<float const>>(views.begin(), views.end());
         };
         for (std::size_t g = 0; g < rows.size(); ++g) {
           auto const first = groups.empty() ? 0 : groups.back().first_key + groups.back().keys;
           groups.push_back({first, static_cast<std::int64_t>(dims[g].size()), inverses[g].data()});
         }
         auto expected_out = out, expected_sums = sums;
-        gather::forward(exec, groups, n, to_read(in), together(out));
-        gather::backward(exec, groups, n, to_read(gradient), together(sums));
+        tessera::gather_vectors(exec, groups, n, together(of_rows, std::as_const(in)), together(of_indices, out));
+        tessera::gather_vectors_backward(exec, groups, n, together(of_indices, std::as_const(gradient)), together(of_rows, sums));
         for (std::size_t g = 0; g < rows.size(); ++g) {
-          std::int64_t column = 0;
-          for (auto const dim : dims[g]) {
-            for (std::int64_t c = column; c < column + dim; ++c) {
-              auto const& to = inverses[g];
-              std::vector<char> named(static_cast<std::size_t>(rows[g]));
-              for (std::int64_t r = 0; r < rows[g]; ++r) expected_sums[g].values[static_cast<std::size_t>(r * sums[g].width + c)] = 0;
-              for (std::int64_t i = 0; i < n; ++i) {
-                auto const row = to[static_cast<std::size_t>(i)];
-                auto const more = gradient[g].values[static_cast<std::size_t>(i * gradient[g].width + c)];
-                auto& sum = expected_sums[g].values[static_cast<std::size_t>(row * sums[g].width + c)];
-                sum = named[static_cast<std::size_t>(row)] ? sum + more : more;
-                named[static_cast<std::size_t>(row)] = true;
-                expected_out[g].values[static_cast<std::size_t>(i * out[g].width + c)] =
-                    in[g].values[static_cast<std::size_t>(row * in[g].width + c)];
-              }
-            }
-            column += dim + 3;
-          }
-          CHECK(out[g].values == expected_out[g].values);
-          CHECK(sums[g].values == expected_sums[g].values);
+          gather_naively(of_rows[g], of_indices[g], inverses[g], in[g], gradient[g], expected_out[g], expected_sums[g]);
+          CHECK(out[g] == expected_out[g]);
+          CHECK(sums[g] == expected_sums[g]);
         }
       }
   });
@@ -194,15 +146,14 @@ TEST_CASE("of groups, too, nothing is summed where one has an index that names n
   auto const exec = host.exec();
   for (std::int64_t const rows : {3, 70'000}) {  // sorted by one thread, or by all
     CAPTURE(rows);
-    ids const sound{0, 2, 1}, unsound{0, rows, 1};
-    std::vector<tessera::row_group> const groups{{0, 1, sound.data()}, {1, 1, unsound.data()}};
+    ids const valid{0, 2, 1}, invalid{0, rows, 1};
+    std::vector<tessera::row_group> const groups{{0, 1, valid.data()}, {1, 1, invalid.data()}};
     floats const gradient(3, 1.0F);
     floats sums(static_cast<std::size_t>(2 * rows), 7.0F);
     std::vector<tessera::matrix_view<float const>> const from(2, {gradient.data(), 3, 1});
     std::vector<tessera::matrix_view<float>> const to{{sums.data(), rows, 1}, {sums.data() + rows, rows, 1}};
-    CHECK(refusal_of([&] {
-            tessera::detail::back_end<tessera::detail::gather_vectors_tag, tessera::host_exec>::backward(exec, groups, 3, from, to);
-          }) == "gather_vectors_backward: no such row (position 1, index " + std::to_string(rows) + ", rows " + std::to_string(rows) + ")");
+    CHECK(refusal_of([&] { tessera::gather_vectors_backward(exec, groups, 3, from, to); }) ==
+          "gather_vectors_backward: no such row (position 1, index " + std::to_string(rows) + ", rows " + std::to_string(rows) + ")");
     CHECK(sums == floats(static_cast<std::size_t>(2 * rows), 7.0F));
   }
 }

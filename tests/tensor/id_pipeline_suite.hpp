@@ -47,10 +47,8 @@ inline model cut(model batch, std::size_t key, std::size_t most) {
 /// One key with these ids, through one step.
 template <class Harness, class Step>
 ids through(Harness const& harness, ids const& given, Step const& step) {
-  tessera_tests::serial_host host;
-  auto const batch = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {given}}});
   tessera::id_pipeline const pipeline(harness.exec, names{"a"}, step);
-  return model_of(harness.get(pipeline(harness.exec, harness.put(batch))).view())[0][0].values;
+  return model_of(harness.get(pipeline(harness.exec, batch_in(harness, {{"a", {given}}}))).view())[0][0].values;
 }
 
 template <class Harness>
@@ -72,12 +70,10 @@ void transforms_by_hand(Harness const& harness) {
 // Each of some rows is met about as often as any other, and the key's name and the seed decide which ids fall together.
 template <class Harness>
 void hashes(Harness const& harness) {
-  tessera_tests::serial_host host;
   auto const& exec = harness.exec;
   ids many(20000);
   for (std::size_t i = 0; i < many.size(); ++i) many[i] = static_cast<std::int64_t>(i) - 10000;
-  auto const given = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {many}}, {"b", {many}}, {"c", {many}}});
-  auto const& batch = harness.put(given);
+  auto const batch = batch_in(harness, {{"a", {many}}, {"b", {many}}, {"c", {many}}});
   tessera::id_pipeline const pipeline(exec, names{"a", "b", "c"}, tessera::hash_ids{.size_per_key = {10, 10, 1}});
   auto const out = model_of(harness.get(pipeline(exec, batch)).view());
   for (std::size_t key = 0; key < 3; ++key) {
@@ -122,8 +118,7 @@ void hashes_stay(Harness const& harness) {
 template <class Harness>
 void pipelines(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
-  for_each_session_model([&](model const& content, ids const& keys_per_group, std::mt19937_64&) {
+  for_each_session_model(400, [&](model const& content, ids const& keys_per_group, std::mt19937_64&) {
     if (content.empty()) return;
     auto const keys = names_of(content.size());
     auto const last = keys.size() - 1;
@@ -139,7 +134,7 @@ void pipelines(Harness const& harness) {
       });
       return cut(one, last, 1);
     };
-    auto const given = batch_of<std::int32_t>(host.exec(), content, keys);
+    auto const given = batch_of<std::int32_t>(harness.on_host(), content, keys);
     {
       auto const& batch = harness.put(given);
       check_batch(harness.get(pipeline(exec, batch.view())), expect(content));
@@ -152,12 +147,12 @@ void pipelines(Harness const& harness) {
       CHECK(model_of(moved.view()) == expect(content));
       CHECK(model_of(harness.get(pipeline(exec, batch)).view()) == expect(content));  // it is as it was
     }
-    auto const inverse = tessera::deduplicate(host.exec(), given, keys_per_group);
-    auto const& there = put_inverse(harness, inverse);
+    auto const inverse = tessera::deduplicate(harness.on_host(), given, keys_per_group);
+    auto const& placed = harness.put(inverse);
     auto expected = naive_deduplicate(content, keys_per_group);
     expected.distinct = expect(expected.distinct);
-    CHECK(get_inverse(harness, pipeline(exec, there.view())) == expected);
-    auto const named = pipeline(exec, put_inverse(harness, inverse));
+    CHECK(get_inverse(harness, pipeline(exec, placed.view())) == expected);
+    auto const named = pipeline(exec, harness.put(inverse));
     CHECK(get_inverse(harness, named) == expected);
   });
 }
@@ -166,8 +161,7 @@ void pipelines(Harness const& harness) {
 template <class Harness>
 void in_place(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
-  auto const given = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1, 2}, {1, 2}, {3}}}, {"b", {{4}, {}, {5, 6}}}});
+  auto const given = tessera::keyed_jagged<>::from_rows(harness.on_host(), {{"a", {{1, 2}, {1, 2}, {3}}}, {"b", {{4}, {}, {5, 6}}}});
   tessera::id_pipeline const pipeline(exec, names{"a", "b"}, tessera::on_keys({"b"}, plus_one{}), tessera::clip_ids{.most = 5});
   auto own = tessera::concat_keys(exec, std::vector{harness.put(given).view()}).named({"a", "b"});
   auto const* const memory = own.view().values;
@@ -175,9 +169,9 @@ void in_place(Harness const& harness) {
   CHECK(out.view().values == memory);
   CHECK(text(harness.get(pipeline(exec, harness.put(given)))) == "{a: [[1, 2], [1, 2], [3]], b: [[5], [], [5, 5]]}");
 
-  auto const inverse = tessera::deduplicate(host.exec(), given, ids{1});
+  auto const inverse = tessera::deduplicate(harness.on_host(), given, ids{1});
   tessera::id_pipeline const none(exec, names{"a", "b"});
-  auto copy = none(exec, put_inverse(harness, inverse).view());
+  auto copy = none(exec, harness.put(inverse).view());
   CHECK(get_inverse(harness, copy) == model_of(inverse.view()));
   auto const* const values = copy.view().distinct.values;
   auto const* const numbers = copy.view().groups[0].inverse;
@@ -194,22 +188,19 @@ void in_place(Harness const& harness) {
 template <class Harness>
 void rows_that_become_equal(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
-  auto const given = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1, 2}, {3, 4}, {1, 2}}}});
-  auto const inverse = tessera::deduplicate(host.exec(), given, ids{1});
+  auto const given = tessera::keyed_jagged<>::from_rows(harness.on_host(), {{"a", {{1, 2}, {3, 4}, {1, 2}}}});
+  auto const inverse = tessera::deduplicate(harness.on_host(), given, ids{1});
   tessera::id_pipeline const pipeline(exec, names{"a"}, tessera::modulo_ids{.size = 2});
-  CHECK(get_inverse(harness, pipeline(exec, put_inverse(harness, inverse))) == inverse_model{{{{{1, 0}, {}}, {{1, 0}, {}}}}, {{0, 1, 0}}});
+  CHECK(get_inverse(harness, pipeline(exec, harness.put(inverse))) == inverse_model{{{{{1, 0}, {}}, {{1, 0}, {}}}}, {{0, 1, 0}}});
 }
 
 template <class Harness>
 void narrow_ids(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
-  auto const given = tessera::keyed_jagged<std::int8_t>::from_rows(host.exec(), {{"a", {{1, 2}}}, {"b", {{}, {126, 127, 5}}}});
-  auto const& batch = harness.put(given);
+  auto const batch = batch_in<std::int8_t>(harness, {{"a", {{1, 2}}}, {"b", {{}, {126, 127, 5}}}});
   tessera::id_pipeline const pipeline(exec, names{"a", "b"}, plus_one{});
-  auto const e = refusal(harness, [&] { return pipeline(exec, batch); });
-  CHECK(std::string(e.what()) == "transform_ids: what becomes of an id does not fit its type (key 1, id 127, result 128)");
+  CHECK(refusal_of(harness, [&] { return pipeline(exec, batch); }) ==
+        "transform_ids: what becomes of an id does not fit its type (key 1, id 127, result 128)");
   tessera::id_pipeline const hashed(exec, names{"a", "b"}, tessera::hash_ids{.size = 128});
   CHECK(harness.get(hashed(exec, batch)).view().size() == 5);
 }
@@ -218,27 +209,24 @@ void narrow_ids(Harness const& harness) {
 template <class Harness>
 void unsigned_ids(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
   auto const least_of = [&](auto id, std::int64_t least) {
     using value = decltype(id);
-    auto const given = tessera::keyed_jagged<value>::from_rows(host.exec(), {{"a", {{id}, {}}}});
-    auto const& batch = harness.put(given);
+    auto const batch = batch_in<value>(harness, {{"a", {{id}, {}}}});
     tessera::id_pipeline const clipped(exec, names{"a"}, tessera::clip_ids{.least = least, .most = least});
-    return std::string(refusal(harness, [&] { return clipped(exec, batch); }).what());
+    return refusal_of(harness, [&] { return clipped(exec, batch); });
   };
   auto const refused = std::string("transform_ids: what becomes of an id does not fit its type (key 0, id 3, result -1)");
   CHECK(least_of(std::uint64_t{3}, -1) == refused);
   CHECK(least_of(std::uint32_t{3}, -1) == refused);
-  auto const given = tessera::keyed_jagged<std::uint64_t>::from_rows(host.exec(), {{"a", {{7}, {std::uint64_t{1} << 63}}}});
+  auto const batch = batch_in<std::uint64_t>(harness, {{"a", {{7}, {std::uint64_t{1} << 63}}}});
   tessera::id_pipeline const hashed(exec, names{"a"}, tessera::hash_ids{.size = 100});
-  auto const out = harness.get(hashed(exec, harness.put(given)));
+  auto const out = harness.get(hashed(exec, batch));
   for (auto const id : tessera::vector_view(out.view().values, 2)) CHECK(id < 100);
 }
 
 template <class Harness>
 void refusals(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
   auto const refused = [&](auto const& step) { return refusal_of([&] { tessera::id_pipeline(exec, names{"a", "b"}, step); }); };
   CHECK(refused(tessera::on_keys({"c"}, plus_one{})) == "id_pipeline: no such key (key c)");
   CHECK(refused(tessera::except_keys({"a", "a"}, plus_one{})) == "id_pipeline: a key twice (key a)");
@@ -252,8 +240,7 @@ void refusals(Harness const& harness) {
   CHECK(refused(tessera::hash_ids{.as_key = "c"}) == "hash_ids: size (key 0, size 0, least 1)");
   CHECK(refused(tessera::truncate_ids{.most = -1}) == "truncate_ids: most (key 0, most -1, least 0)");
 
-  auto const given = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1}, {2}}}, {"b", {{1}, {2}}}});
-  auto const& batch = harness.put(given);
+  auto const batch = batch_in(harness, {{"a", {{1}, {2}}}, {"b", {{1}, {2}}}});
   tessera::id_pipeline const swapped(exec, names{"b", "a"}, plus_one{}), one(exec, names{"a"}, plus_one{});
   CHECK(refusal_of([&] { swapped(exec, batch); }) == "id_pipeline: a batch of other keys (key a, key of the pipeline b)");
   CHECK(refusal_of([&] { one(exec, batch.view()); }) == "id_pipeline: a batch of other keys (keys 2, keys of the pipeline 1)");

@@ -10,12 +10,8 @@
 
 using namespace tensor_tests;
 
-TEST_CASE("id_pipeline on one thread") {
-  tessera_tests::serial_host host;
-  id_pipeline_suite(rows_on_host{host.exec()});
-}
-TEST_CASE("id_pipeline on 4 threads") {
-  tessera_tests::pool_host<4> host;
+TEST_CASE_TEMPLATE("id_pipeline", Host, tessera_tests::serial_host, tessera_tests::pool_host<4>) {
+  Host host;
   id_pipeline_suite(rows_on_host{host.exec()});
 }
 
@@ -45,13 +41,15 @@ TEST_CASE("a function is called once for each id of the distinct rows") {
 }
 
 TEST_CASE("transform_ids: functions of ids, and of keys and ids, on every kind of batch") {
-  for_each_batch([](tessera::host_exec const& exec, auto view, model const& content, auto&) {
-    auto batch = tessera::concat_keys(exec, std::vector{view});
-    tessera::transform_ids(exec, batch.view(), [](std::int64_t key, std::int64_t id) { return 7 * id + key; });
-    tessera::transform_ids(exec, batch.view(), id_pipeline_tests::plus_one{});
-    CHECK(model_of(batch.view()) == id_pipeline_tests::replaced(content, [](std::size_t key, std::int64_t id) {
-            return 7 * id + static_cast<std::int64_t>(key) + 1;
-          }));
+  tessera_tests::for_each_host([](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
+    for_each_batch_of(rows_on_host{exec}, [&](auto view, auto, model const& content, auto&) {
+      auto batch = tessera::concat_keys(exec, std::vector{view});
+      tessera::transform_ids(exec, batch.view(), [](std::int64_t key, std::int64_t id) { return 7 * id + key; });
+      tessera::transform_ids(exec, batch.view(), id_pipeline_tests::plus_one{});
+      CHECK(model_of(batch.view()) == id_pipeline_tests::replaced(content, [](std::size_t key, std::int64_t id) {
+              return 7 * id + static_cast<std::int64_t>(key) + 1;
+            }));
+    });
   });
 }
 

@@ -80,32 +80,9 @@ TEST_CASE("moving an IKJT keeps its views' memory") {
   CHECK(moved.bytes() >= 2 * 8 + 8);
 }
 
-TEST_CASE("selected samples keep the rows that they have, distinct again, in the order of their first sample") {
-  for_each_session_batch([](tessera::host_exec const& exec, model const& content, ids const& keys_per_group, auto& random) {
-    auto const samples = content.empty() ? std::size_t{0} : content[0].size();
-    auto const made = tessera::deduplicate(exec, batch_of<std::int64_t>(exec, content).view(), keys_per_group);
-    for (std::size_t const count : {std::size_t{0}, samples / 3, 2 * samples}) {
-      ids indices;
-      for (std::size_t i = 0; i < count; ++i) indices.push_back(static_cast<std::int64_t>(random() % samples));
-      if (content.empty()) continue;
-      model picked(content.size());
-      for (std::size_t key = 0; key < content.size(); ++key)
-        for (auto const i : indices) picked[key].push_back(content[key][static_cast<std::size_t>(i)]);
-      auto const selected = tessera::select_rows(exec, made.view(), indices);
-      tessera::validate(selected.view(), selected.view().distinct.size());
-      CHECK(model_of(selected.view()) == naive_deduplicate(picked, keys_per_group));
-    }
-  });
-}
-
-TEST_CASE("samples that are not there are refused") {
+TEST_CASE("a sample that is not there is named by the key's name") {
   tessera_tests::serial_host host;
   auto const batch = tessera::keyed_jagged<>::from_rows(host.exec(), {{"a", {{1}, {1}}}, {"b", {{}, {3}}}});
-  auto const made = tessera::deduplicate(host.exec(), batch, ids{1});
-  CHECK(tessera::select_rows(host.exec(), made, ids{1}).keys() == names{"a", "b"});
-  CHECK(refusal_of([&] {
-          tessera::select_rows(host.exec(), made, ids{1, 2});
-        }) == "select_rows: no such sample (position 1, index 2, samples 2)");
   auto const plain = tessera::deduplicate(host.exec(), batch, ids{});
   CHECK(refusal_of([&] { tessera::select_rows(host.exec(), plain, ids{-1}); }) ==
         "select_rows: no such row (key a, position 0, index -1, rows 2)");

@@ -6,26 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
-#include <string>
 #include <vector>
 
-#include <tessera/core/error.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 
 #include "keyed_support.hpp"
 
 namespace tensor_tests {
-
-/// What a call throws, as text; empty where it throws nothing.
-template <class F>
-std::string refusal_of(F const& call) {
-  try {
-    call();
-  } catch (tessera::error const& e) {
-    return e.what();
-  }
-  return {};
-}
 
 /// An IKJT as plain lists, made the slow way: each sample's rows of a group are looked for among all that came before.
 struct inverse_model {
@@ -88,23 +75,29 @@ inline model random_sessions(std::mt19937_64& random, ids const& keys_per_group,
   return result;
 }
 
-/// Calls f(exec, batch model, keys per group, random) for batches of every kind on 1, 2 and 4 threads.
+/// Calls f(batch model, keys per group, random) for batches of every kind, of up to so many samples.
 template <class F>
-void for_each_session_batch(F const& f) {
+void for_each_session_model(std::size_t most_samples, F const& f) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
+  for (bool const weighted : {false, true})
+    for (auto const& keys_per_group : std::vector<ids>{{}, {1}, {3}, {2, 1, 3}, {1, 1, 1, 1, 1, 1, 1}})
+      for (std::size_t const samples : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{30}, most_samples}) {
+        std::size_t keys = random() % 3;
+        for (auto const count : keys_per_group) keys += static_cast<std::size_t>(count);
+        CAPTURE(keys);
+        CAPTURE(samples);
+        CAPTURE(weighted);
+        f(random_sessions(random, keys_per_group, keys, samples, weighted), keys_per_group, random);
+      }
+}
+
+/// Calls f(exec, batch model, keys per group, random) for the same on 1, 2 and 4 threads.
+template <class F>
+void for_each_session_batch(F const& f) {
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
-    for (bool const weighted : {false, true})
-      for (auto const& keys_per_group : std::vector<ids>{{}, {1}, {3}, {2, 1, 3}, {1, 1, 1, 1, 1, 1, 1}})
-        for (std::size_t const samples : {0U, 1U, 2U, 30U, 1000U}) {
-          std::size_t keys = random() % 3;
-          for (auto const count : keys_per_group) keys += static_cast<std::size_t>(count);
-          CAPTURE(keys);
-          CAPTURE(samples);
-          CAPTURE(weighted);
-          f(exec, random_sessions(random, keys_per_group, keys, samples, weighted), keys_per_group, random);
-        }
+    for_each_session_model(1000, [&](auto&&... session) { f(exec, session...); });
   });
 }
 

@@ -30,19 +30,14 @@ void jagged_softmax_on_device(Exec const& exec) {
   }
   SUBCASE("offsets that are wrong are faults, and nothing is written") {
     vectors_device<Exec> harness(exec);
-    auto const untouched = nested_of({1, 0, 3}, 2, 5.0);
-    for_each_unsound(harness, "jagged_softmax", [&](auto const& bad, auto const& refused) {
-      auto rows = harness.place(untouched, 2);
-      refused("in", [&] { tessera::jagged_softmax(exec, bad, rows.jagged()); });
-      refused("out", [&] { tessera::jagged_softmax(exec, rows.jagged(), bad); });
-      CHECK(rows.values() == untouched);
+    for_each_invalid(harness, "jagged_softmax", [&](auto bad, auto rows, auto, auto const& refused) {
+      refused("in", [&] { tessera::jagged_softmax(exec, bad, rows); });
+      refused("out", [&] { tessera::jagged_softmax(exec, rows, bad); });
     });
-    for_each_unsound(harness, "jagged_softmax_backward", [&](auto const& bad, auto const& refused) {
-      auto rows = harness.place(untouched, 2);
-      refused("out", [&] { tessera::jagged_softmax_backward(exec, bad, rows.jagged(), rows.jagged()); });
-      refused("gradient", [&] { tessera::jagged_softmax_backward(exec, rows.jagged(), bad, rows.jagged()); });
-      refused("in_gradient", [&] { tessera::jagged_softmax_backward(exec, rows.jagged(), rows.jagged(), bad); });
-      CHECK(rows.values() == untouched);
+    for_each_invalid(harness, "jagged_softmax_backward", [&](auto bad, auto rows, auto, auto const& refused) {
+      refused("out", [&] { tessera::jagged_softmax_backward(exec, bad, rows, rows); });
+      refused("gradient", [&] { tessera::jagged_softmax_backward(exec, rows, bad, rows); });
+      refused("in_gradient", [&] { tessera::jagged_softmax_backward(exec, rows, rows, bad); });
     });
     other_lengths_are_refused(harness, "out", [&](auto rows, auto others) { tessera::jagged_softmax(exec, rows, others); });
   }

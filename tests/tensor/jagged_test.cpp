@@ -33,18 +33,7 @@ static_assert(!std::is_copy_constructible_v<jagged<float>> && std::is_nothrow_mo
 
 namespace {
 
-using tensor_tests::text;
-using tessera_tests::error_of;
-
-using ids = std::vector<std::int64_t>;
-using rows_of_ids = std::vector<ids>;
-
-rows_of_ids random_rows(std::mt19937_64& random, std::size_t count) {
-  rows_of_ids rows;
-  for (auto const length : tessera_tests::random_lengths(random, count, 3))
-    rows.push_back(tessera_tests::random_integers<std::int64_t>(random, static_cast<std::size_t>(length), -50, 50));
-  return rows;
-}
+using namespace tensor_tests;
 
 template <class Offset>
 void check_round_trip(tessera::host_exec const& exec, rows_of_ids const& rows) {
@@ -88,6 +77,24 @@ TEST_CASE("rows, lengths and offsets build the same") {
     check_round_trip<std::int64_t>(host.exec(), rows);
     check_round_trip<std::int32_t>(host.exec(), rows);
   }
+}
+
+TEST_CASE("buffers are taken over where they lie, and offsets that do not fit the values are refused") {
+  tessera_tests::serial_host host;
+  auto const made = [&](std::int64_t values, ids const& offsets) {
+    tessera::buffer<std::int64_t> v(host.exec(), values), o(host.exec(), static_cast<std::int64_t>(offsets.size()));
+    std::fill(v.begin(), v.end(), 7);
+    std::copy(offsets.begin(), offsets.end(), o.begin());
+    auto const* const place = v.data();
+    auto rows = jagged<std::int64_t>::from_buffers(std::move(v), std::move(o));
+    CHECK(std::as_const(rows).view().values == place);
+    return rows;
+  };
+  CHECK(equal(made(3, {0, 2, 2, 3}).view(), jagged<std::int64_t>::from_rows(host.exec(), {{7, 7}, {}, {7}}).view()));
+  CHECK(made(0, {0}).rows() == 0);
+  for (auto const& wrong : {ids{}, ids{1, 3}, ids{0, 2}, ids{0, 4}})
+    CHECK(error_of([&] { made(3, wrong); }).code() == tessera::errc::shape_mismatch);
+  CHECK(error_of([&] { made(3, {0, 2}); }).value("last offset") == "2");
 }
 
 TEST_CASE("an owner without rows") {
@@ -171,24 +178,16 @@ TEST_CASE("lengths that disagree with the values are refused before anything tha
 
 TEST_CASE("offsets that cannot be are refused by name") {
   serial_host host;
-  auto const from_offsets = [&](ids const& values, ids const& offsets) {
-    return error_of([&] { jagged<std::int64_t>::from_offsets(host.exec(), values, offsets); });
+  auto const check = [&](ids const& values, ids const& offsets, errc code, char const* what) {
+    auto const e = error_of([&] { jagged<std::int64_t>::from_offsets(host.exec(), values, offsets); });
+    CHECK(e.code() == code);
+    CHECK(std::string(e.what()) == what);
   };
-  auto e = from_offsets({}, {});
-  CHECK(e.code() == errc::shape_mismatch);
-  CHECK(e.value("offsets") == "0");
-  e = from_offsets({1}, {1, 1});
-  CHECK(e.code() == errc::invalid_argument);
-  CHECK(std::string(e.what()) == "jagged: the first offset is not 0 (offset 1)");
-  e = from_offsets({1, 2}, {0, 2, 1, 2});
-  CHECK(e.code() == errc::invalid_argument);
-  CHECK(std::string(e.what()) == "jagged: offsets decrease (row 1, offset 2, next offset 1)");
-  e = from_offsets({1, 2}, {0, 3});
-  CHECK(e.code() == errc::out_of_range);
-  CHECK(std::string(e.what()) == "jagged: offsets reach past the values (last offset 3, values 2)");
-  e = from_offsets({1, 2}, {0, 1});
-  CHECK(e.code() == errc::shape_mismatch);
-  CHECK(std::string(e.what()) == "jagged: more values than the offsets reach (last offset 1, values 2)");
+  check({}, {}, errc::shape_mismatch, "jagged: offsets need one element more than rows (offsets 0)");
+  check({1}, {1, 1}, errc::invalid_argument, "jagged: the first offset is not 0 (offset 1)");
+  check({1, 2}, {0, 2, 1, 2}, errc::invalid_argument, "jagged: offsets decrease (row 1, offset 2, next offset 1)");
+  check({1, 2}, {0, 3}, errc::out_of_range, "jagged: offsets reach past the values (last offset 3, values 2)");
+  check({1, 2}, {0, 1}, errc::shape_mismatch, "jagged: more values than the offsets reach (last offset 1, values 2)");
 }
 
 TEST_CASE("validate names what is wrong with a view") {

@@ -33,12 +33,7 @@ static_assert(!std::is_copy_constructible_v<keyed_jagged<>> && std::is_nothrow_m
 
 namespace {
 
-using tensor_tests::text;
-using tessera_tests::error_of;
-
-using ids = std::vector<std::int64_t>;
-using floats = std::vector<float>;
-using names = std::vector<std::string>;
+using namespace tensor_tests;
 using features = std::vector<tessera::feature_rows<std::int64_t>>;
 
 features const three_keys{{"user", {{1, 2}, {}}}, {"nobody", {}}, {"item", {{3}, {4, 5}, {}}}};

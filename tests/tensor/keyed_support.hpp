@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/tensor/jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
@@ -28,6 +29,32 @@ using ids = std::vector<std::int64_t>;
 using floats = std::vector<float>;
 using names = std::vector<std::string>;
 using tessera_tests::error_of;
+
+/// What a call throws, as text; empty where it throws nothing.
+template <class F>
+std::string refusal_of(F const& call) {
+  try {
+    call();
+  } catch (tessera::error const& e) {
+    return e.what();
+  }
+  return {};
+}
+
+/// Sums of what comes one after the other: each begins with its first summand, of -0.0 too. They are `before` where nothing comes.
+template <class T>
+struct sums_in_order {
+  std::vector<T> values;
+  std::vector<char> begun = std::vector<char>(values.size());
+
+  explicit sums_in_order(std::vector<T> before) : values(std::move(before)) {}
+  explicit sums_in_order(std::size_t count) : values(count) {}
+  void add(std::int64_t at, T x) {
+    auto const i = static_cast<std::size_t>(at);
+    values[i] = begun[i] ? values[i] + x : x;
+    begun[i] = 1;
+  }
+};
 
 /// One row of a batch: its values, and its weights where the batch has any.
 struct model_row {
@@ -92,6 +119,14 @@ inline model random_model(std::mt19937_64& random, std::size_t keys, std::size_t
   return result;
 }
 
+using rows_of_ids = std::vector<ids>;
+inline rows_of_ids random_rows(std::mt19937_64& random, std::size_t count) {
+  rows_of_ids rows;
+  for (auto const length : tessera_tests::random_lengths(random, count, 3))
+    rows.push_back(tessera_tests::random_integers<std::int64_t>(random, static_cast<std::size_t>(length), -50, 50));
+  return rows;
+}
+
 inline names names_of(std::size_t keys) {
   names result;
   for (std::size_t key = 0; key < keys; ++key) result.push_back("key " + std::to_string(key));
@@ -102,43 +137,6 @@ inline std::size_t rows_of(model const& keys) {
   std::size_t rows = 0;
   for (auto const& key : keys) rows += key.size();
   return rows;
-}
-
-/// Calls f(exec, view, model, random) for batches of every kind, as a whole and as some keys of a larger batch, with wide and narrow
-/// offsets, on 1, 2 and 4 threads.
-template <class F>
-void for_each_batch(F const& f) {
-  auto const seed = tessera_tests::draw_seed();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  auto const check = [&]<class Offset>(Offset, tessera::host_exec const& exec, std::size_t keys, std::size_t most_rows, bool weighted,
-                                       bool part) {
-    CAPTURE(keys);
-    CAPTURE(most_rows);
-    CAPTURE(weighted);
-    CAPTURE(part);
-    auto const content = random_model(random, keys, most_rows, weighted);
-    auto around = content;
-    if (part) {
-      around.insert(around.begin(), {random_row(random, 3, weighted), random_row(random, 0, weighted)});
-      around.insert(around.begin(), model_rows{});
-      around.push_back({random_row(random, 5, weighted)});
-    }
-    auto const batch = batch_of<Offset>(exec, around);
-    auto const view = part ? batch.view().slice_keys(2, static_cast<std::int64_t>(keys)) : batch.view();
-    f(exec, view, content, random);
-  };
-  tessera_tests::for_each_host([&](tessera::host_exec const& exec, tessera_tests::counting_memory&) {
-    for (bool const weighted : {false, true})
-      for (bool const part : {false, true}) {
-        check(std::int64_t{}, exec, 0, 0, weighted, part);
-        check(std::int64_t{}, exec, 1, 5, weighted, part);
-        check(std::int32_t{}, exec, 2, 0, weighted, part);
-        check(std::int32_t{}, exec, 7, 20, weighted, part);
-        check(std::int64_t{}, exec, 7, 20, weighted, part);
-      }
-    check(std::int64_t{}, exec, 5, 20000, true, true);
-  });
 }
 
 /// Fails unless `batch` is unnamed, valid and says what `expected` does.
@@ -170,20 +168,6 @@ struct three_bytes {
 };
 inline three_bytes bytes_of(std::int64_t id) {
   return {static_cast<unsigned char>(id), static_cast<unsigned char>(id >> 8), static_cast<unsigned char>(~id)};
-}
-
-/// `apply(view) -> jagged | keyed_jagged` moves three-byte values as it moves ids.
-template <class View, class Apply>
-void check_any_type(View view, Apply const& apply) {
-  std::vector<three_bytes> values;
-  for (auto const id : tessera::vector_view<std::int64_t const>(view.values, view.first_value() + view.size()))
-    values.push_back(bytes_of(id));
-  auto const moved = apply(view);
-  auto const bytes = apply(view.with_values(values.data()));
-  REQUIRE(moved.view().size() == bytes.view().size());
-  bool same = true;
-  for (std::int64_t i = 0; i < moved.view().size(); ++i) same = same && bytes.view().values[i] == bytes_of(moved.view().values[i]);
-  CHECK(same);
 }
 
 }  // namespace tensor_tests

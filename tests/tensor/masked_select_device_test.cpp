@@ -21,8 +21,8 @@ TEST_CASE("a mask longer than the values, at any address") {
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(first), 1);
     bytes.insert(bytes.end(), {0, 1, 1, 0, 0, 1, 2});
     bytes.resize(5000, 9);
-    auto const there = harness.numbers(bytes);
-    auto const mask = tessera::vector_view<std::uint8_t const>(there.data() + first, there.size() - first);
+    auto const device_bytes = harness.numbers(bytes);
+    auto const mask = tessera::vector_view<std::uint8_t const>(device_bytes.data() + first, device_bytes.size() - first);
     CHECK(text(harness.get(tessera::masked_select(harness.exec, batch, mask))) ==
           "{user: [[2, 3], [], []] weights [[2, 3], [], []], item: [[6], [7]] weights [[6], [7]]}");
   }

@@ -39,13 +39,13 @@ void batches(Harness const& harness) {
           row = kept;
           flat.push_back({kept.values, {}});
         }
-      auto const there = harness.numbers(mask);
-      auto const result = harness.get(tessera::masked_select(exec, view, there));
+      auto const placed_mask = harness.numbers(mask);
+      auto const result = harness.get(tessera::masked_select(exec, view, placed_mask));
       check_batch(result, expected);
-      check_batch(harness.get(tessera::masked_select(exec, view, there, {.most_values = result.view().size()})), expected);
-      CHECK(model_of(harness.get(tessera::masked_select(exec, view.flat(), there)).view()) == flat);
+      check_batch(harness.get(tessera::masked_select(exec, view, placed_mask, {.most_values = result.view().size()})), expected);
+      CHECK(model_of(harness.get(tessera::masked_select(exec, view.flat(), placed_mask)).view()) == flat);
       if (percent == 100) CHECK(expected == keys);
-      check_bytes(harness, view, host_view, [&](auto in) { return tessera::masked_select(exec, in, there); });
+      check_bytes(harness, view, host_view, [&](auto in) { return tessera::masked_select(exec, in, placed_mask); });
     }
   });
 }
@@ -53,18 +53,15 @@ void batches(Harness const& harness) {
 template <class Harness>
 void refusals(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
-  auto const given = named_batch(host.exec());
-  auto const& batch = harness.put(given);
+  auto const batch = named_batch_in(harness);
   for (std::size_t const bytes : {0U, 1U, 6U}) {
     auto const mask = harness.numbers(mask_of_bytes(bytes, 1));
-    CHECK(std::string(refusal(harness, [&] { return tessera::masked_select(exec, batch.view(), mask); }).what()) ==
+    CHECK(refusal_of(harness, [&] { return tessera::masked_select(exec, batch.view(), mask); }) ==
           "masked_select: one byte of mask a value (values 7, mask " + std::to_string(bytes) + ")");
   }
   auto const mask = harness.numbers(mask_of_bytes{0, 1, 1, 0, 0, 1, 2});
-  for (std::int64_t const told : {0, 3})
-    CHECK(std::string(refusal(harness, [&] { return tessera::masked_select(exec, batch.view(), mask, {.most_values = told}); }).what()) ==
-          "masked_select: more values than the result was given room for (values 4, room " + std::to_string(told) + ")");
+  check_room(harness, "masked_select", 4,
+             [&](tessera::result_room room) { return tessera::masked_select(exec, batch.view(), mask, room); });
   CHECK(waits_of(harness, 0, [&] {
           tessera::masked_select(exec, batch, mask);
           tessera::masked_select(exec, without_room(batch.view().flat()), mask);
@@ -79,9 +76,7 @@ void masked_select_suite(Harness const& harness) {
   using namespace masked_select_tests;
   SUBCASE("values whose mask is not 0, in their rows") { batches(harness); }
   SUBCASE("names stay") {
-    tessera_tests::serial_host host;
-    auto const given = named_batch(host.exec());
-    auto const& batch = harness.put(given);
+    auto const batch = named_batch_in(harness);
     CHECK(text(harness.get(tessera::masked_select(harness.exec, batch, harness.numbers(mask_of_bytes{0, 1, 1, 0, 0, 1, 2})))) ==
           "{user: [[2, 3], [], []] weights [[2, 3], [], []], item: [[6], [7]] weights [[6], [7]]}");
   }

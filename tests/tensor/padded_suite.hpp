@@ -45,7 +45,7 @@ void batches(Harness const& harness) {
       lengths.push_back(static_cast<offset>(host_view.flat().length(row)));
       longest = std::max(longest, host_view.flat().length(row));
     }
-    auto const lengths_there = harness.numbers(lengths);
+    auto const row_lengths = harness.numbers(lengths);
     if (longest > 1000) longest = 1000;  // of a matrix; the rest is cut
     for (auto const columns : {std::int64_t{0}, std::int64_t{1}, std::int64_t{3}, longest, longest + 2})
       for (std::int64_t const behind : {0, 1})
@@ -57,7 +57,7 @@ void batches(Harness const& harness) {
           tessera::to_padded(harness.exec, flat, matrix, -1, kept);
           CHECK(harness.get(memory) == padded(keys, columns, stride, kept, -7));
           if (columns < longest || longest == 1000) continue;
-          auto back = tessera::from_padded(harness.exec, matrix, lengths_there);
+          auto back = tessera::from_padded(harness.exec, matrix, row_lengths);
           static_assert(std::is_same_v<std::remove_cvref_t<decltype(harness.get(std::move(back)))>, tessera::jagged<std::int64_t, offset>>);
           auto const rows = harness.get(std::move(back));
           tessera::validate(rows.view(), rows.size());
@@ -70,13 +70,12 @@ void batches(Harness const& harness) {
 template <class T, class Harness>
 void values_of(Harness const& harness) {
   CAPTURE(sizeof(T));
-  tessera_tests::serial_host host;
   std::vector<std::vector<T>> rows;
   for (std::size_t length : {5U, 0U, 33U, 16U, 1U, 300U, 32U}) {
     rows.emplace_back();
     for (std::size_t i = 0; i < length; ++i) rows.back().push_back(static_cast<T>(rows.size() + i % 100));
   }
-  auto const given = tessera::jagged<T>::from_rows(host.exec(), rows);
+  auto const given = tessera::jagged<T>::from_rows(harness.on_host(), rows);
   auto const& in = harness.put(given);
   for (std::int64_t const columns : {1, 15, 16, 31, 48, 299, 300, 4096})
     for (std::int64_t const offset : {0, 1}) {
@@ -98,13 +97,9 @@ void values_of(Harness const& harness) {
 template <class Harness>
 void refusals(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
   auto memory = harness.numbers(ids(6, 5));
   matrix_view<std::int64_t> const matrix(memory.data(), 2, 3);
-  auto const three = tessera::jagged<std::int64_t>::from_rows(host.exec(), {{1}, {2}, {3}});
-  auto const two = tessera::jagged<std::int64_t>::from_rows(host.exec(), {{1}, {2}});
-  auto const& rows = harness.put(three);
-  auto const& fitting = harness.put(two);
+  auto const rows = rows_in(harness, {{1}, {2}, {3}}), fitting = rows_in(harness, {{1}, {2}});
   auto e = error_of([&] { tessera::to_padded(exec, rows.view(), matrix, 0); });
   CHECK(e.code() == tessera::errc::shape_mismatch);
   CHECK(e.value("rows of the matrix") == "2");
@@ -116,12 +111,11 @@ void refusals(Harness const& harness) {
   CHECK(e.code() == tessera::errc::shape_mismatch);
   for (std::int64_t const wrong : {std::int64_t{-1}, std::int64_t{4}, INT64_MAX, INT64_MIN}) {
     auto const lengths = harness.numbers(ids{3, wrong});
-    e = refusal(harness, [&] { return tessera::from_padded(exec, matrix, lengths); });
-    CHECK(std::string(e.what()) == "from_padded: no such length (row 1, length " + std::to_string(wrong) + ", columns 3)");
+    CHECK(refusal_of(harness, [&] { return tessera::from_padded(exec, matrix, lengths); }) ==
+          "from_padded: no such length (row 1, length " + std::to_string(wrong) + ", columns 3)");
   }
   auto const lengths = harness.numbers(ids{3, 2});
-  e = refusal(harness, [&] { return tessera::from_padded(exec, matrix, lengths, {.most_values = 4}); });
-  CHECK(std::string(e.what()) == "from_padded: more values than the result was given room for (values 5, room 4)");
+  check_room(harness, "from_padded", 5, [&](tessera::result_room room) { return tessera::from_padded(exec, matrix, lengths, room); });
   CHECK(waits_of(harness, 0, [&] {
           tessera::from_padded(exec, matrix, lengths);
           tessera::to_padded(exec, fitting.view(), matrix, 0);

@@ -7,16 +7,8 @@
 using namespace tensor_tests;
 using tessera::matrix_view;
 
-TEST_CASE("padded on one thread") {
-  tessera_tests::serial_host host;
-  padded_suite(rows_on_host{host.exec()});
-}
-TEST_CASE("padded on 2 threads") {
-  tessera_tests::pool_host<2> host;
-  padded_suite(rows_on_host{host.exec()});
-}
-TEST_CASE("padded on 4 threads") {
-  tessera_tests::pool_host<4> host;
+TEST_CASE_TEMPLATE("padded", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+  Host host;
   padded_suite(rows_on_host{host.exec()});
 }
 

@@ -27,14 +27,11 @@ void padded_vectors_on_device(Exec const& exec) {
   }
   SUBCASE("offsets that are wrong are faults, and nothing is written") {
     vectors_device<Exec> harness(exec);
-    for_each_unsound(harness, "to_padded_vectors", [&](auto const& bad, auto const& refused) {
-      auto dense = harness.place(nested_of(3, 2, 2, 5.0), 2);
-      refused("in", [&] { tessera::to_padded_vectors(exec, bad, dense.matrix()); });
-      CHECK(dense.values() == nested_of(3, 2, 2, 5.0));
+    for_each_invalid(harness, "to_padded_vectors", [&](auto bad, auto, auto dense, auto const& refused) {
+      refused("in", [&] { tessera::to_padded_vectors(exec, bad, dense); });
     });
-    for_each_unsound(harness, "from_padded_vectors", [&](auto const& bad, auto const& refused) {
-      auto dense = harness.place(nested_of(3, 2, 2, 5.0), 2);
-      refused("out", [&] { tessera::from_padded_vectors(exec, dense.matrix(), bad); });
+    for_each_invalid(harness, "from_padded_vectors", [&](auto bad, auto, auto dense, auto const& refused) {
+      refused("out", [&] { tessera::from_padded_vectors(exec, dense, bad); });
     });
   }
 }

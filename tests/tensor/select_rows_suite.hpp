@@ -20,15 +20,7 @@
 
 namespace select_rows_tests {
 
-using ids = std::vector<std::int64_t>;
-using rows_of_ids = std::vector<ids>;
-
-inline rows_of_ids random_rows(std::mt19937_64& random, std::size_t count) {
-  rows_of_ids rows;
-  for (auto const length : tessera_tests::random_lengths(random, count, 3))
-    rows.push_back(tessera_tests::random_integers<std::int64_t>(random, static_cast<std::size_t>(length), -50, 50));
-  return rows;
-}
+using namespace tensor_tests;
 
 template <class Row>
 std::vector<Row> naive(std::vector<Row> const& rows, ids const& indices) {
@@ -39,14 +31,12 @@ std::vector<Row> naive(std::vector<Row> const& rows, ids const& indices) {
 
 template <class Harness>
 rows_of_ids select(Harness const& harness, rows_of_ids const& rows, ids const& indices) {
-  tessera_tests::serial_host host;
-  auto const given = tessera::jagged<std::int64_t>::from_rows(host.exec(), rows);
-  auto const& in = harness.put(given);
+  auto const in = rows_in(harness, rows);
   auto const numbers = harness.numbers(indices);
   auto const out = harness.get(tessera::select_rows(harness.exec, in.view(), numbers));
   tessera::validate(out.view(), out.size());
   rows_of_ids result;
-  for (auto const& row : tensor_tests::model_of(out.view())) result.push_back(row.values);
+  for (auto const& row : model_of(out.view())) result.push_back(row.values);
   return result;
 }
 
@@ -90,40 +80,32 @@ void refusals(Harness const& harness) {
     ids indices(2000, 1);
     indices[700] = wrong;
     indices[1800] = 5;
-    auto const e = tensor_tests::error_of([&] { select(harness, rows_of_ids{{1}, {2}, {3}}, indices); });
+    auto const e = error_of([&] { select(harness, rows_of_ids{{1}, {2}, {3}}, indices); });
     CHECK(e.code() == tessera::errc::out_of_range);
     CHECK(e.value("position") == "700");
     CHECK(e.value("index") == std::to_string(wrong));
     CHECK(e.value("rows") == "3");
   }
-  // A row as long as half of what its offsets count.
-  auto const offsets = harness.numbers(std::vector<std::int32_t>{0, 1 << 30});
-  auto const values = harness.numbers(std::vector<float>{0});
   auto const indices = harness.numbers(ids{0, 0});
-  tessera::jagged_view<float const, std::int32_t> const rows{values.data(), offsets.data(), 1};
-  for (auto const room : {tessera::result_room{}, tessera::result_room{.most_values = 0}}) {
-    auto const e = tensor_tests::refusal(harness, [&] { return tessera::select_rows(harness.exec, rows, indices, room); });
-    CHECK(std::string(e.what()) ==
-          "lengths_to_offsets: the sum does not fit into an offset (row 1, length 1073741824, largest offset 2147483647)");
-  }
+  for (auto const room : {tessera::result_room{}, tessera::result_room{.most_values = 0}})
+    check_outgrown(harness, [&](auto rows) { return tessera::select_rows(harness.exec, rows, indices, room); });
 }
 
 template <class Harness>
 void batches(Harness const& harness) {
-  using namespace tensor_tests;
   auto const& exec = harness.exec;
   for_each_batch_of(harness, [&](auto view, auto host_view, model const& keys, std::mt19937_64& random) {
     std::size_t least = keys.empty() ? 4 : keys[0].size();
     for (auto const& rows : keys) least = std::min(least, rows.size());
     auto const indices =
         tessera_tests::random_integers<std::int64_t>(random, least == 0 ? 0 : 50, 0, static_cast<std::int64_t>(least) - (least > 0));
-    auto const there = harness.numbers(indices);
+    auto const placed = harness.numbers(indices);
     model expected;
     for (auto const& rows : keys) expected.push_back(naive(rows, indices));
-    auto const result = harness.get(tessera::select_rows(exec, view, there));
+    auto const result = harness.get(tessera::select_rows(exec, view, placed));
     check_batch(result, expected);
-    check_batch(harness.get(tessera::select_rows(exec, view, there, {.most_values = result.view().size()})), expected);
-    check_bytes(harness, view, host_view, [&](auto in) { return tessera::select_rows(exec, in, there); });
+    check_batch(harness.get(tessera::select_rows(exec, view, placed, {.most_values = result.view().size()})), expected);
+    check_bytes(harness, view, host_view, [&](auto in) { return tessera::select_rows(exec, in, placed); });
     ids every(static_cast<std::size_t>(view.rows()));
     std::iota(every.begin(), every.end(), 0);
     auto const all = harness.numbers(every);
@@ -133,30 +115,23 @@ void batches(Harness const& harness) {
 
 template <class Harness>
 void named_batches(Harness const& harness) {
-  using namespace tensor_tests;
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
-  auto const given = tessera::keyed_jagged<>::from_rows(
-      host.exec(), {{"user", {{1, 2}, {}, {3}}, {{0.5F, 1}, {}, {2}}}, {"item", {{4}, {5, 6}, {7}, {8}}, {{4}, {5, 6}, {7}, {8}}}});
-  auto const& batch = harness.put(given);
+  auto const batch =
+      batch_in(harness, {{"user", {{1, 2}, {}, {3}}, {{0.5F, 1}, {}, {2}}}, {"item", {{4}, {5, 6}, {7}, {8}}, {{4}, {5, 6}, {7}, {8}}}});
   auto const select = [&](auto const& in, ids const& indices, tessera::result_room room = {}) {
-    auto const there = harness.numbers(indices);
-    return harness.get(tessera::select_rows(exec, in, there, room));
+    auto const placed = harness.numbers(indices);
+    return harness.get(tessera::select_rows(exec, in, placed, room));
   };
   CHECK(text(select(batch, ids{2, 0, 2})) ==
         "{user: [[3], [1, 2], [3]] weights [[2], [0.5, 1], [2]], item: [[7], [4], [7]] weights [[7], [4], [7]]}");
   CHECK(text(select(batch, ids{})) == "{user: [], item: []}");
-  auto const none = tessera::keyed_jagged<>();
-  CHECK(text(select(harness.put(none), ids{})) == "{}");
-  auto e = error_of([&] { select(batch.view(), ids{0, 3}); });
-  CHECK(std::string(e.what()) == "select_rows: no such row (key 0, position 1, index 3, rows 3)");
-  e = error_of([&] { select(batch.view().slice_keys(1, 1), ids{0, -4}); });
-  CHECK(std::string(e.what()) == "select_rows: no such row (key 0, position 1, index -4, rows 4)");
-  for (std::int64_t const told : {0, 3, 8})
-    CHECK(std::string(error_of([&] {
-                        select(batch.view(), ids{0, 0, 1, 1}, {.most_values = told});
-                      }).what()) ==
-          "select_rows: more values than the result was given room for (values 10, room " + std::to_string(told) + ")");
+  CHECK(text(select(harness.put(tessera::keyed_jagged<>()), ids{})) == "{}");
+  CHECK(refusal_of([&] { select(batch.view(), ids{0, 3}); }) == "select_rows: no such row (key 0, position 1, index 3, rows 3)");
+  CHECK(refusal_of([&] {
+          select(batch.view().slice_keys(1, 1), ids{0, -4});
+        }) == "select_rows: no such row (key 0, position 1, index -4, rows 4)");
+  auto const repeated = harness.numbers(ids{0, 0, 1, 1});
+  check_room(harness, "select_rows", 10, [&](auto room) { return tessera::select_rows(exec, batch.view(), repeated, room); });
   auto const twice = harness.numbers(ids{1, 1});
   CHECK(waits_of(harness, 1, [&] { tessera::select_rows(exec, batch, twice); }) == 1);
   CHECK(waits_of(harness, 0, [&] { tessera::select_rows(exec, batch, twice, {.most_values = 4}); }) == 0);

@@ -8,22 +8,21 @@
 #include <string>
 #include <vector>
 
-using select_rows_tests::ids;
+#include "inverse_suite.hpp"
+
+using namespace tensor_tests;
 using tessera::jagged;
 using tessera::keyed_jagged;
 using tessera_tests::serial_host;
 
-TEST_CASE("select_rows on one thread") {
-  serial_host host;
-  select_rows_suite(tensor_tests::rows_on_host{host.exec()});
+TEST_CASE_TEMPLATE("select_rows", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+  Host host;
+  select_rows_suite(rows_on_host{host.exec()});
 }
-TEST_CASE("select_rows on 2 threads") {
-  tessera_tests::pool_host<2> host;
-  select_rows_suite(tensor_tests::rows_on_host{host.exec()});
-}
-TEST_CASE("select_rows on 4 threads") {
-  tessera_tests::pool_host<4> host;
-  select_rows_suite(tensor_tests::rows_on_host{host.exec()});
+
+TEST_CASE_TEMPLATE("samples of an IKJT", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+  Host host;
+  select_samples_suite(rows_on_host{host.exec()}, 1000);
 }
 
 TEST_CASE("rows are selected from a slice, and with narrow offsets") {
@@ -50,7 +49,7 @@ TEST_CASE("random batches, row by row") {
   std::vector<tessera::feature_rows<std::int64_t>> features, expected;
   auto const indices = tessera_tests::random_integers<std::int64_t>(random, 700, 0, 99);
   for (int key = 0; key < 7; ++key) {
-    auto const rows = select_rows_tests::random_rows(random, 100);
+    auto const rows = random_rows(random, 100);
     std::vector<std::vector<float>> weights;
     for (auto const& row : rows) weights.push_back(tessera_tests::random_floats(random, row.size()));
     features.push_back({std::to_string(key), rows, weights});

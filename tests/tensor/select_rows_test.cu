@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+#include <tessera/tensor/expand.cuh>
 #include <tessera/tensor/select_rows.cuh>
 
 #include "../support/cuda_device.cuh"
-#include "inverse_device.hpp"
+#include "inverse_suite.hpp"
 #include "select_rows_suite.hpp"
 
 TEST_CASE("select_rows on a GPU") {
@@ -11,6 +12,5 @@ TEST_CASE("select_rows on a GPU") {
 }
 
 TEST_CASE("samples of an IKJT on a GPU") {
-  tessera_tests::on_cuda(
-      [](tessera::cuda_exec const& exec) { tensor_tests::select_samples_on_device(tensor_tests::rows_on_device(exec)); });
+  tessera_tests::on_cuda([](tessera::cuda_exec const& exec) { select_samples_suite(tensor_tests::rows_on_device(exec), 400); });
 }

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest-cost: 40
 // ctest-optimize: -Og
+#include "select_slices_device.hpp"
 #include "../support/emulated_verbs.hpp"
-#include "partial_device.hpp"
 
 TEST_CASE("select_slices on an emulated device") {
   tessera_tests::emulated_device device;

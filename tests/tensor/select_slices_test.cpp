@@ -7,14 +7,12 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
-#include <tessera/tensor/deduplicate_partial.hpp>
 #include <tessera/tensor/select_slices.hpp>
 
-#include "partial_support.hpp"
+#include "inverse_support.hpp"
 #include "slices_support.hpp"
 #include "vectors_harness.hpp"
 
@@ -80,35 +78,6 @@ TEST_CASE("slices of vectors, and the sums of their gradients in the order of th
   }
 }
 
-TEST_CASE("the vectors of a partial IKJT's runs become those of its samples") {
-  auto const seed = tessera_tests::draw_seed();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  tessera_tests::serial_host host;
-  std::vector<std::vector<model_row>> sessions;
-  for (int s = 0; s < 20; ++s) sessions.push_back(session_lists(random, list_change::append, 15, 20, 3, false));
-  auto const mix = mixed(random, sessions, false);
-  auto const batch = batch_of<std::int64_t>(host.exec(), {mix.rows, mix.rows});
-  auto const made = tessera::deduplicate_partial(host.exec(), batch.view(), mix.sessions);
-  auto const runs = made.view().runs.key(1);
-  floats vectors;  // of id x: x, -x
-  for (auto const id : runs.all_values()) {
-    vectors.push_back(static_cast<float>(id));
-    vectors.push_back(static_cast<float>(-id));
-  }
-  auto const expected = batch.view().key(1);
-  floats out(static_cast<std::size_t>(2 * expected.size()));
-  std::vector<std::int64_t> offsets(static_cast<std::size_t>(made.samples()) + 1);
-  tessera::select_slices_offsets(host.exec(), made.view().slices_of(1), tessera::vector_view<std::int64_t>(offsets));
-  tessera::select_slices(host.exec(), {vectors.data(), runs.size(), 2}, made.view().slices_of(1),
-                         tessera::jagged_vectors_view<float>{{out.data(), expected.size(), 2}, offsets.data(), made.samples()},
-                         runs.first_value());
-  std::int64_t wrong = 0;
-  for (std::int64_t i = 0; i < expected.size(); ++i)
-    wrong += out[static_cast<std::size_t>(2 * i + 1)] != static_cast<float>(-expected.all_values()[i]);
-  CHECK(wrong == 0);
-}
-
 TEST_CASE("slices that do not fit are refused by name, and nothing is written") {
   tessera_tests::serial_host host;
   auto const refused = [&](std::vector<slice> const& slices, std::vector<std::int64_t> const& offsets, std::int64_t dim = 1) {
@@ -124,19 +93,7 @@ TEST_CASE("slices that do not fit are refused by name, and nothing is written") 
     if (dim == 1 && slices.size() + 1 == offsets.size()) CHECK(back.substr(23) == text.substr(14));
     return text;
   };
-  CHECK(refused({{10, 4}, {12, 3}}, {0, 4, 7}) ==
-        "select_slices: a slice that reaches past the vectors (slice 1, begin 12, length 3, first value 10, vectors 4)");
-  CHECK(refused({{9, 1}}, {0, 1}).find("begin 9") != std::string::npos);
-  CHECK(refused({{10, -1}}, {0, 0}).find("length -1") != std::string::npos);
-  constexpr auto least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
-  CHECK(refused({{least, 1}}, {0, 1}).find("begin " + std::to_string(least)) != std::string::npos);
-  CHECK(refused({{most, 1}}, {0, 1}).find("begin " + std::to_string(most)) != std::string::npos);
-  CHECK(refused({{10, most}}, {0, 1}).find("length " + std::to_string(most)) != std::string::npos);
-  CHECK(refused({{least, 0}, {9, 1}}, {0, 0, 1}).find("slice 1") != std::string::npos);  // an empty one begins anywhere
-  CHECK(refused({{10, 4}, {12, 2}}, {0, 4, 5}) ==
-        "select_slices: a row of another length than its slice (slice 1, length 1, length expected 2)");
-  CHECK(refused({{10, 3}, {9, 1}}, {0, 2, 3}) ==
-        "select_slices: a row of another length than its slice (slice 0, length 2, length expected 3)");
+  check_refused_slices([&](auto const& slices, auto const& offsets) { return refused(slices, offsets); });
   CHECK(refused({{10, 4}}, {0, 4, 5}) == "select_slices: rows of the result (rows of the result 2, expected 1)");
   CHECK(refused({{10, 4}}, {0, 4}, 2) == "select_slices: dim (dim 2, expected 1)");
 

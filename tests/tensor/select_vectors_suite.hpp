@@ -33,16 +33,16 @@ inline nested reference_add(nested const& rows, nested const& gradient, indices 
 template <class Harness>
 nested selected(Harness& harness, nested const& rows, indices const& which, std::int64_t dim) {
   auto in = harness.place(rows, dim);
-  auto const there = harness.put(which);
+  auto const placed_indices = harness.put(which);
   auto offsets = harness.put(indices(which.size() + 1, -1));
-  tessera::select_vectors_offsets(harness.exec(), in.jagged(), there, offsets);
+  tessera::select_vectors_offsets(harness.exec(), in.jagged(), placed_indices, offsets);
   std::vector<std::int64_t> lengths;
   auto const written = harness.get(offsets);
   CHECK(written[0] == 0);
   for (std::size_t i = 0; i < which.size(); ++i) lengths.push_back(written[i + 1] - written[i]);
   REQUIRE(lengths == lengths_of(reference_select(rows, which)));
   auto out = harness.place_for(nested_of(lengths, dim), dim);
-  tessera::select_vectors(harness.exec(), in.jagged(), there, out.jagged());
+  tessera::select_vectors(harness.exec(), in.jagged(), placed_indices, out.jagged());
   return out.values();
 }
 
@@ -117,7 +117,7 @@ void select_vectors_suite(Arguments const&... arguments) {
       indices which(20000, 1);
       which[7000] = wrong;
       which[18000] = -5;
-      auto const there = harness.put(which);
+      auto const placed_indices = harness.put(which);
       auto offsets = harness.put(indices(which.size() + 1));
       auto const untouched = nested_of(which.size(), 1, 2, 4.0);
       auto out = harness.place(untouched, 2);
@@ -128,9 +128,9 @@ void select_vectors_suite(Arguments const&... arguments) {
         CHECK(e.value("index") == std::to_string(wrong));
         CHECK(e.value("rows") == "3");
       };
-      named([&] { tessera::select_vectors_offsets(exec, in.jagged(), there, offsets); });
-      named([&] { tessera::select_vectors(exec, in.jagged(), there, out.jagged()); });
-      named([&] { tessera::select_vectors_backward(exec, out.jagged(), there, in.jagged()); });
+      named([&] { tessera::select_vectors_offsets(exec, in.jagged(), placed_indices, offsets); });
+      named([&] { tessera::select_vectors(exec, in.jagged(), placed_indices, out.jagged()); });
+      named([&] { tessera::select_vectors_backward(exec, out.jagged(), placed_indices, in.jagged()); });
       CHECK(out.values() == untouched);
       CHECK(in.values() == nested_of(3, 1, 2, 1.0));
     }

@@ -2,18 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
-#include <tessera/tensor/partial_inverse_keyed_jagged.hpp>
+#include <tessera/tensor/jagged.hpp>
 
 /// Slices of vectors, which overlap.
 namespace tensor_tests {
 
-using slice = tessera::run_slice<>;
+using slice = tessera::value_range<>;
 
 struct slices_case {
   std::int64_t vectors, dim, first_value;
@@ -50,5 +54,25 @@ inline std::vector<slices_shape> const slices_shapes{{0, 3, 0, 1},
                                                      {40, 1028, 30, 12},
                                                      {3000, 17, 6000, 40},
                                                      {5, 0, 4, 5}};
+
+/// `refuse(slices, offsets)`: what is said of slices of 4 vectors, the first of which is number 10, as rows with these offsets.
+template <class Refused>
+void check_refused_slices(Refused const& refuse) {
+  auto const refused = [&](std::vector<slice> const& slices, std::vector<std::int64_t> const& offsets) { return refuse(slices, offsets); };
+  CHECK(refused({{10, 4}, {12, 3}}, {0, 4, 7}) ==
+        "select_slices: a slice that reaches past the vectors (slice 1, begin 12, length 3, first value 10, vectors 4)");
+  CHECK(refused({{9, 1}}, {0, 1}).find("begin 9") != std::string::npos);
+  CHECK(refused({{10, -1}}, {0, 0}).find("length -1") != std::string::npos);
+  constexpr auto least = std::numeric_limits<std::int64_t>::min(), most = std::numeric_limits<std::int64_t>::max();
+  CHECK(refused({{least, 1}}, {0, 1}).find("begin " + std::to_string(least)) != std::string::npos);
+  CHECK(refused({{most, 1}}, {0, 1}).find("begin " + std::to_string(most)) != std::string::npos);
+  CHECK(refused({{10, most}}, {0, 1}).find("length " + std::to_string(most)) != std::string::npos);
+  CHECK(refused({{least, 0}, {9, 1}}, {0, 0, 1}).find("slice 1") != std::string::npos);  // an empty one begins anywhere
+  CHECK(refused({{10, 4}, {12, 2}}, {0, 4, 5}) ==
+        "select_slices: a row of another length than its slice (slice 1, length 1, length expected 2)");
+  CHECK(refused({{10, 3}, {9, 1}}, {0, 2, 3}) ==
+        "select_slices: a row of another length than its slice (slice 0, length 2, length expected 3)");
+  CHECK(refused({{9, 1}, {10, 3}}, {0, 1, 2}).find("slice 0, begin 9") != std::string::npos);
+}
 
 }  // namespace tensor_tests

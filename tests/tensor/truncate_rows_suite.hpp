@@ -59,27 +59,24 @@ void batches(Harness const& harness) {
 template <class Harness>
 void by_hand(Harness const& harness) {
   auto const& exec = harness.exec;
-  tessera_tests::serial_host host;
-  auto const given = named_batch(host.exec());
-  auto const& batch = harness.put(given);
+  auto const batch = named_batch_in(harness);
   CHECK(text(harness.get(tessera::truncate_rows(exec, batch, 1, kept_values::last))) ==
         "{user: [[3], [], [4]] weights [[3], [], [4]], item: [[6], [7]] weights [[6], [7]]}");
   CHECK(text(harness.get(tessera::truncate_rows(exec, batch, ids{2, 0}, kept_values::first))) ==
         "{user: [[1, 2], [], [4]] weights [[1, 2], [], [4]], item: [[], []] weights [[], []]}");
-  auto e = error_of([&] { tessera::truncate_rows(exec, batch, -1, kept_values::first); });
+  auto const e = error_of([&] { tessera::truncate_rows(exec, batch, -1, kept_values::first); });
   CHECK(e.code() == tessera::errc::invalid_argument);
   CHECK(e.value("most") == "-1");
-  e = error_of([&] { tessera::truncate_rows(exec, batch, ids{2, -3}, kept_values::first); });
-  CHECK(std::string(e.what()) == "truncate_rows: negative number of values (key item, most -3)");
-  e = error_of([&] { tessera::truncate_rows(exec, batch.view().flat(), -1, kept_values::first); });
-  CHECK(e.code() == tessera::errc::invalid_argument);
-  e = error_of([&] { tessera::truncate_rows(exec, batch, ids{2}, kept_values::first); });
-  CHECK(e.code() == tessera::errc::shape_mismatch);
+  CHECK(refusal_of([&] {
+          tessera::truncate_rows(exec, batch, ids{2, -3}, kept_values::first);
+        }) == "truncate_rows: negative number of values (key item, most -3)");
+  CHECK(error_of([&] { tessera::truncate_rows(exec, batch.view().flat(), -1, kept_values::first); }).code() ==
+        tessera::errc::invalid_argument);
+  CHECK(error_of([&] { tessera::truncate_rows(exec, batch, ids{2}, kept_values::first); }).code() == tessera::errc::shape_mismatch);
   auto const few = [&](auto const& in, tessera::result_room room = {}) {
     return tessera::truncate_rows(exec, in, 2, kept_values::last, room);
   };
-  CHECK(std::string(refusal(harness, [&] { return few(batch.view(), {.most_values = 5}); }).what()) ==
-        "truncate_rows: more values than the result was given room for (values 6, room 5)");
+  check_room(harness, "truncate_rows", 6, [&](auto room) { return few(batch.view(), room); });
   CHECK(waits_of(harness, 0, [&] { few(batch); }) == 0);
   CHECK(waits_of(harness, 0, [&] { few(batch.view().flat()); }) == 0);
   CHECK(waits_of(harness, 1, [&] { few(without_room(batch.view())); }) == 1);

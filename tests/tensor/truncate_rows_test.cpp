@@ -2,17 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "truncate_rows_suite.hpp"
 
-using tensor_tests::rows_on_host;
-
-TEST_CASE("truncate_rows on one thread") {
-  tessera_tests::serial_host host;
-  truncate_rows_suite(rows_on_host{host.exec()});
-}
-TEST_CASE("truncate_rows on 2 threads") {
-  tessera_tests::pool_host<2> host;
-  truncate_rows_suite(rows_on_host{host.exec()});
-}
-TEST_CASE("truncate_rows on 4 threads") {
-  tessera_tests::pool_host<4> host;
-  truncate_rows_suite(rows_on_host{host.exec()});
+TEST_CASE_TEMPLATE("truncate_rows", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+  Host host;
+  truncate_rows_suite(tensor_tests::rows_on_host{host.exec()});
 }

@@ -65,17 +65,19 @@ bool near_host(Exec const& exec, std::uint64_t seed, F const& f) {
 #endif
 }
 
-/// Runs f(bad, refused) for rows of vectors (3 rows, 8 vectors of dim 2) with offsets that are wrong in one way each.
-/// `refused(argument, call)`: by the time that it is done, the call has thrown what is wrong with this argument.
+/// Runs f(bad, rows, dense, refused) for rows of vectors (3 rows, 8 vectors of dim 2) with offsets that are wrong in one way each, beside rows
+/// and a matrix (3 * 2, 2) that are right. `refused(argument, call)`: by the time that it is done, the call has thrown what is wrong with this
+/// argument. Nothing of all that may be written.
 template <class Exec, class F>
-void for_each_unsound(vectors_device<Exec>& harness, std::string const& caller, F const& f) {
-  struct unsound {
+void for_each_invalid(vectors_device<Exec>& harness, std::string const& caller, F const& f) {
+  struct invalid {
     std::vector<std::int64_t> offsets;
     char const* sentence;
     char const* name;
     char const* value;
   };
-  for (auto const& u : std::vector<unsound>{{{0, 3, 2, 4}, "jagged: offsets decrease", "row", "1"},
+  auto const untouched = nested_of({1, 0, 3}, 2, 5.0), dense_untouched = nested_of(3, 2, 2, 5.0);
+  for (auto const& u : std::vector<invalid>{{{0, 3, 2, 4}, "jagged: offsets decrease", "row", "1"},
                                             {{-1, 3, 3, 4}, "offsets reach past the values", "first offset", "-1"},
                                             {{INT64_MIN, 0, 3, 4}, "offsets reach past the values", "first offset", "-9223372036854775808"},
                                             {{0, 3, 3, 9}, "offsets reach past the values", "last offset", "9"},
@@ -86,14 +88,17 @@ void for_each_unsound(vectors_device<Exec>& harness, std::string const& caller, 
     auto const offsets = harness.put(u.offsets);
     auto values = harness.put(std::vector<float>(16, 4.0F));
     tessera::jagged_vectors_view<float> const bad{{values.data(), 8, 2}, offsets.data(), 3};
+    auto rows = harness.place(untouched, 2), dense = harness.place(dense_untouched, 2);
     bool const with_caller = u.sentence[0] != 'j';
-    f(bad, [&](char const* argument, auto const& call) {
+    f(bad, rows.jagged(), dense.matrix(), [&](char const* argument, auto const& call) {
       auto const e = harness.thrown_by(call);
       CHECK(e.sentence() == (with_caller ? caller + ": " : "") + u.sentence);
       CHECK(e.value(u.name) == u.value);
       if (with_caller) CHECK(e.value("argument") == argument);
     });
     CHECK(harness.get(values) == std::vector<float>(16, 4.0F));
+    CHECK(rows.values() == untouched);
+    CHECK(dense.values() == dense_untouched);
   }
 }
 

@@ -14,9 +14,7 @@
 #include <tessera/tensor/concat.hpp>
 #include <tessera/tensor/concat_vectors.hpp>
 #include <tessera/tensor/deduplicate.hpp>
-#include <tessera/tensor/deduplicate_partial.hpp>
 #include <tessera/tensor/expand.hpp>
-#include <tessera/tensor/expand_partial.hpp>
 #include <tessera/tensor/expand_rows.hpp>
 #include <tessera/tensor/id_pipeline.hpp>
 #include <tessera/tensor/id_transforms.hpp>
@@ -91,7 +89,6 @@ void for_each_operation_on_keys(host_exec const& exec, cut_batch const& batch, b
   f("expand_rows", [&] { expand_rows(exec, in, batch.ones); });
   f("bucketize", [&] { bucketize(exec, in, 2, hashed_buckets{}); });
   f("deduplicate", [&] { deduplicate(exec, in, std::vector<std::int64_t>{1}); });
-  f("deduplicate_partial", [&] { deduplicate_partial(exec, in, batch.zeros); });
   f("concat_keys", [&] { concat_keys(exec, std::vector{in}); });
   f("concat_rows", [&] { concat_rows(exec, std::vector{in, in}); });
   f("transform_ids", [&] { transform_ids(exec, view, same_id); });
@@ -107,11 +104,6 @@ void for_each_operation_on_keys(host_exec const& exec, cut_batch const& batch, b
   f("select_rows of an IKJT", [&] { select_rows(exec, shared, batch.zeros); });
   f("transform_ids of an IKJT", [&] { transform_ids(exec, inverse, same_id); });
   f("id_pipeline of an IKJT", [&] { id_pipeline(exec, names, same_id)(exec, shared); });
-
-  std::vector<run_slice<>> const slices(static_cast<std::size_t>(batch.keys * batch.samples));
-  f("expand_partial", [&] {
-    expand_partial(exec, partial_inverse_keyed_jagged_view<std::int64_t const>{in, slices.data(), batch.samples});
-  });
 }
 
 template <class F>

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <tessera/train/evaluation.hpp>
@@ -142,4 +143,20 @@ TEST_CASE("a data set of one label has no AUC, and an empty one no figures") {
   CHECK(std::isnan(none.auc.value(exec)));
   CHECK(std::isnan(none.clicks.normalised_entropy()));
   CHECK(std::isfinite(none.clicks.log_loss()));
+}
+
+TEST_CASE("samples that are refused leave an evaluation as it was") {
+  serial_host host;
+  auto const exec = host.exec();
+  evaluation found;
+  found.add(exec, std::vector<float>{1, -2}, std::vector<float>{1, 0});
+  auto const loss = found.clicks.log_loss();
+  std::vector<std::pair<std::vector<float>, std::vector<float>>> const refused{
+      {{1, std::numeric_limits<float>::infinity()}, {0, 1}}, {{1, std::nanf("")}, {0, 1}}, {{1, 2}, {0, 0.5F}}, {{1, 2}, {0}}};
+  for (auto const& [logits, labels] : refused) {
+    CHECK_THROWS_AS(found.add(exec, logits, labels), error);
+    CHECK(found.samples() == 2);
+    CHECK(found.auc.samples() == 2);
+    CHECK(found.clicks.log_loss() == loss);
+  }
 }

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include <tessera/core/thread_team.hpp>
-#include <tessera/data/planted_clicks.hpp>
-#include <tessera/data/planted_reader.hpp>
 #include <tessera/data/prefetching_reader.hpp>
+#include <tessera/synth/planted_clicks.hpp>
+#include <tessera/synth/planted_reader.hpp>
 #include <tessera/train/sort_ahead.hpp>
 
 #include "../support/type_lists.hpp"
@@ -57,7 +57,8 @@ TEST_CASE_TEMPLATE("sort_ahead: reading, sorting and training at once give the b
     tessera::planted_reader behind(clicks, options);
     tessera::serial_team alone;
     tessera::system_memory memory;
-    tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), behind, {.depth = 3}, tessera::sort_ahead(piped.model));
+    tessera::background_thread thread;
+    tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), thread, behind, {.depth = 3}, tessera::sort_ahead(piped.model));
     bool sorted = true;
     for (int epoch = 0; epoch < 2; ++epoch)
       for (tessera::batch_view batch; ahead.next(exec, batch);) {

@@ -119,10 +119,9 @@ TEST_CASE("optimizer states that are no numbers end training, though every predi
                                    {"--embedding-lr", "1e14", "--lr", "1e-30"}}) {
     auto with = options;
     with.insert(with.end(), {"--embedding-weight-decay", "1e6", "--epochs", "1"});
-    check_refused(data.run(with),
-                  {"training diverged, an optimizer state of table category 1 is no number: lower --lr or --embedding-lr (step 8"});
+    check_refused(data.run(with), {"training diverged, an optimizer state of table C1 is no number: lower --lr or --embedding-lr (step 8"});
     with.insert(with.end(), {"--checkpoint", checkpoints});
-    check_refused(data.run(with), {"training diverged, an optimizer state of table category 1 is no number"});
+    check_refused(data.run(with), {"training diverged, an optimizer state of table C1 is no number"});
     CHECK(tessera::list_step_folders(checkpoints).empty());
   }
 }
@@ -161,7 +160,7 @@ TEST_CASE("rows that are no numbers end training, though the last batch has none
                                    "2",
                                    "--checkpoint",
                                    checkpoints});
-    check_refused(result, {"training diverged, a weight of table category 1 is no number: lower --lr or --embedding-lr (step 2"});
+    check_refused(result, {"training diverged, a weight of table C1 is no number: lower --lr or --embedding-lr (step 2"});
     CHECK(tessera::list_step_folders(checkpoints).empty());
   }
 }

@@ -18,6 +18,7 @@ TEST_CASE("train_ctr on Parquet files") { tessera_tests::skip("the examples are 
 #include <filesystem>
 #include <limits>
 #include <numeric>
+#include <random>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -27,11 +28,13 @@ TEST_CASE("train_ctr on Parquet files") { tessera_tests::skip("the examples are 
 #include <nlohmann/json.hpp>
 
 #include <tessera/core/execution.hpp>
+#include <tessera/data/delimited_writer.hpp>
 #include <tessera/data/parquet_writer.hpp>
-#include <tessera/data/session_clicks.hpp>
 #include <tessera/files/step_folders.hpp>
 #include <tessera/nn/auc.hpp>
+#include <tessera/synth/session_clicks.hpp>
 
+#include "../support/hosts.hpp"
 #include "../support/sanitizers.hpp"
 #include "run_program.hpp"
 #include "temporary_folder.hpp"
@@ -75,7 +78,8 @@ struct session_files {
   temporary_folder folder;
   std::string train = folder.file("train.parquet"), test = folder.file("test.parquet");
   std::string first = folder.file("first.parquet"), second = folder.file("second.parquet");
-  double best_auc = 0;  // on the test data
+  std::string by_time = folder.file("by time.parquet"), text = folder.file("train.tsv");  // the training data
+  double best_auc = 0;                                                                    // on the test data
 
   session_files() {
     tessera::session_clicks log(exec(), small_sessions());
@@ -84,7 +88,12 @@ struct session_files {
     write(first, log.schema(), all.view(), 0, 5000);
     write(second, log.schema(), all.view(), 5000, train_samples - 5000);
     write(test, log.schema(), next(log, test_samples, &best_auc).view(), 0, test_samples);
+    write(by_time, log.schema(), tessera::sorted_by(exec(), all, all.view().times).view(), 0, train_samples);
+    tessera::delimited_writer lines(text, log.schema(), text_layout());
+    lines.append(exec(), all.view());
   }
+
+  static tessera::delimited_layout text_layout() { return {.header = true}; }
 
   tessera::host_exec exec() noexcept { return tessera::host_exec(team_, memory_); }
 
@@ -189,15 +198,16 @@ TEST_CASE("what to deduplicate is found from the data, or said") {
   };
   CHECK(groups_of({"--dedup", "off"}) == "off");
   CHECK(groups_of({"--dedup", "item,places+user"}) == "item,places+user");
-  // Sequences are deduplicated as they are pooled, once anything is.
+  // Sequences are deduplicated as they are pooled.
   CHECK(groups_of({"--pooling", "history=attention,places=transformer"}) == "history,places,user");
-  CHECK(groups_of({"--pooling", "history+places=attention", "--dedup", "user"}) == "history+places,user");
+  CHECK(groups_of({"--pooling", "history+places=attention", "--dedup", "user"}) == "user");  // what is not named stays as it is
   CHECK(groups_of({"--pooling", "history+places=attention", "--dedup", "user+places+history"}) == "history+places,user");
   // Where samples of a session are far apart, there is little to find.
   auto const apart = train({"--epochs", "1", "--order", "samples", "--batch-size", "20"});
   CHECK_MESSAGE(std::regex_search(apart.output, std::regex("\n1\\.\\d samples a session in a batch(.*\n)+dedup: off\n")), apart.output);
   auto const without = train_on({files().train}, with(brief, {"--dense-columns", "dense_0", "--sparse-columns", "item,user"}));
-  CHECK_MESSAGE(without.says("dedup: off, there is no --session-column"), without.output);
+  CHECK_MESSAGE(without.status == 0, without.output);
+  CHECK_FALSE(without.says("dedup"));
 }
 
 TEST_CASE("deduplication changes no bit of expanded sums, and hardly one of merged ones") {
@@ -283,7 +293,7 @@ TEST_CASE("a run goes on from its checkpoint as if it had never stopped, and can
   check_refused_at_once(train_on({files().first}, {"--resume", "--checkpoint", parts}), {"--train", "5000", "12000"});
   check_refused_at_once(train_on({files().second, files().first}, {"--resume", "--checkpoint", parts}), {"--train", "fingerprint"});
   std::string const tsv = TESSERA_TEST_DATA_DIR "/adult/test.tsv";
-  check_refused_at_once(run({"--eval-only", "--test", tsv, "--checkpoint", parts}), {"--test", "other kind", "checkpoint Parquet"});
+  check_refused_at_once(run({"--eval-only", "--test", tsv, "--checkpoint", parts}), {"no such column", tsv});
 }
 
 TEST_CASE("without dense columns the vectors of lists meet alone, and a run goes on from its checkpoint") {
@@ -360,27 +370,28 @@ TEST_CASE("other ways to read run, too") {
                                                      {"--hash-table", "5000", "--admit", "2", "--row-format", "fp16", "--epochs", "1"}));
   CHECK(auc_of(any_id) > 0.55);
   auto const defaults = train_on({files().train}, {"--dense-columns", "dense_0", "--sparse-columns", "item,user", "--epochs", "1"});
-  CHECK_MESSAGE(defaults.says("2 tables of dim 16 (13.60 MB"), defaults.output);  // 100,000 rows each
+  CHECK_MESSAGE(defaults.says("2 tables of dim 16 (0.01 MB"), defaults.output);  // of vocabularies of 100 ids
+  auto const dense_alone = train_on({files().train}, {"--dense-columns", "dense_0,dense_1", "--epochs", "1"});
+  CHECK_MESSAGE(dense_alone.says("model: 2 dense features, 0 tables"), dense_alone.output);
 }
 
 TEST_CASE("columns that are missing or of another type are refused by name") {
-  check_refused_at_once(train_on({files().train}, {}), {"--sparse-columns", files().test, "lists history,places,user,item",
+  check_refused_at_once(train_on({files().train}, {}), {"--sparse-columns", files().train, "lists history,places,user,item",
                                                         "integers session,time", "other numbers label,dense_0,dense_1,dense_2"});
-  check_refused_at_once(train_on({files().train}, {"--dense-columns", "dense_0"}), {"--sparse-columns", "lists history"});
   auto const refused = [&](arguments const& more, std::vector<std::string> const& parts) {
     check_refused_at_once(train_on({files().train}, more), parts);
   };
   refused({"--dense-columns", "dense_7", "--sparse-columns", "item"}, {"column dense_7", "no column of that name", files().test});
-  refused({"--dense-columns", "dense_0", "--sparse-columns", "items"}, {"column items", "lists of integers", "no column"});
+  refused({"--dense-columns", "dense_0", "--sparse-columns", "items"}, {"column items", "integers or texts", "no column"});
   refused({"--dense-columns", "item", "--sparse-columns", "user"}, {"column item", "expected numbers", "found List of"});
-  refused({"--dense-columns", "dense_0", "--sparse-columns", "dense_1"}, {"column dense_1", "expected lists of integers", "FLOAT"});
+  refused({"--dense-columns", "dense_0", "--sparse-columns", "dense_1"}, {"column dense_1", "expected integers or texts", "FLOAT"});
   refused({"--dense-columns", "dense_0", "--sparse-columns", "item", "--label-column", "click"}, {"column click"});
   refused({"--dense-columns", "dense_0", "--sparse-columns", "item", "--label-column", "user"}, {"column user", "expected numbers"});
   refused({"--dense-columns", "dense_0", "--sparse-columns", "item", "--session-column", "dense_1"}, {"column dense_1", "integers"});
   refused({"--dense-columns", "dense_0", "--sparse-columns", "item", "--time-column", "history"}, {"column history", "integers or times"});
-  refused({"--dense-columns", "dense_0,dense_0", "--sparse-columns", "item"}, {"--dense-columns", "a column twice", "dense_0"});
-  refused({"--dense-columns", "dense_0", "--sparse-columns", "item,user,item"}, {"--sparse-columns", "a column twice", "item"});
-  refused({"--dense-columns", "label", "--sparse-columns", "item"}, {"--dense-columns", "a column twice", "label"});
+  refused({"--dense-columns", "dense_0,dense_0", "--sparse-columns", "item"}, {"a column twice", "dense_0"});
+  refused({"--dense-columns", "dense_0", "--sparse-columns", "item,user,item"}, {"a column twice", "item"});
+  refused({"--dense-columns", "label", "--sparse-columns", "item"}, {"a column twice", "label"});
   refused({"--dense-columns", "dense_0", "--sparse-columns", "item", "--order", "sessions"}, {"--order", "--session-column"});
 }
 
@@ -407,20 +418,121 @@ TEST_CASE("poolings and groups that cannot be are refused by name") {
   refused({"--order", "random"}, {"--order", "random", "sessions"});
 }
 
-TEST_CASE("options and files of the other kind are refused by name") {
-  for (arguments const& options :
-       {arguments{"--min-count", "2"}, arguments{"--vocabulary-limit", "9"}, arguments{"--dense-as-category", "on"},
-        arguments{"--model", "deepfm"}, arguments{"--dense", "standard"}})
-    check_refused_at_once(train_on({files().train}, with(arguments(columns.begin(), columns.begin() + 8), options)), {options[0], "TSV"});
-  std::string const tsv = TESSERA_TEST_DATA_DIR "/adult/test.tsv";
-  for (arguments const& options :
-       {arguments{"--label-column", "label"}, arguments{"--dense-columns", "a"}, arguments{"--sparse-columns", "a"},
-        arguments{"--session-column", "a"}, arguments{"--time-column", "a"}, arguments{"--pooling", "a=sum"},
-        arguments{"--attention-target", "a"}, arguments{"--max-length", "3"}, arguments{"--order", "stored"}, arguments{"--dedup", "off"},
-        arguments{"--dedup-sums", "merged"}, arguments{"--dense", "stored"}})
-    check_refused_at_once(run(with({"--train", tsv, "--test", tsv}, options)), {options[0], "Parquet"});
-  check_refused_at_once(train_on({files().train, tsv}, columns), {"--train", ".parquet", tsv});
-  check_refused_at_once(run({"--train", tsv, "--test", files().test}), {"--train", ".parquet"});
+TEST_CASE("a log that is not clustered says so, and train_ctr cluster mends that") {
+  arguments const brief = with(columns, {"--epochs", "1", "--batch-size", "500"});
+  auto const by_time = train_on({files().by_time}, brief);
+  CHECK_MESSAGE(by_time.says("train_ctr cluster IN... OUT.parquet --session-column session"), by_time.output);
+  auto const clustered = files().folder.file("clustered.pq");
+  auto const done = run({"cluster", files().by_time, clustered, "--session-column", "session"});
+  REQUIRE_MESSAGE(done.status == 0, done.output);
+  CHECK_MESSAGE(done.says("clustered 12000 samples into " + clustered), done.output);
+  auto const mended = train_on({clustered}, brief);
+  REQUIRE_MESSAGE(mended.status == 0, mended.output);
+  CHECK_FALSE(mended.says("train_ctr cluster"));
+  CHECK(mended.says("train: 12000 samples"));
+  check_refused(run({"cluster", files().by_time, clustered}), {"--session-column"});
+  check_refused(run({"cluster", files().by_time, files().folder.file("out.tsv"), "--session-column", "session"}), {"OUT", ".parquet"});
+  check_refused(run({"cluster", files().by_time, clustered, "--session-column", "visit"}), {"visit"});
+  check_refused(run({"cluster", clustered, clustered, "--session-column", "session"}), {"OUT", "IN", clustered});
+  auto const by_columns = files().folder.file("clustered by columns.parquet");
+  auto const named =
+      run({"cluster", files().by_time, by_columns, "--columns", R"({"label": "clicked", "sparse": ["item"], "session": "session"})"});
+  REQUIRE_MESSAGE(named.status == 0, named.output);
+  CHECK(contents(by_columns) == contents(clustered));
+}
+
+// Blocks of the two differ.
+TEST_CASE("the same samples as text and as Parquet train to the same model, and have the same profile") {
+  auto const& folder = files().folder;
+  arguments text_columns = columns;
+  text_columns[3] = "history[],places[],user[],item[]";
+  for (arguments const& options : {arguments{"--pooling", "history+places=attention"},
+                                   arguments{"--vocabulary-limit", "50", "--min-count", "2", "--model", "dcn", "--dense", "log"}}) {
+    CAPTURE(options[0]);
+    arguments const all = with(options, {"--order", "stored", "--epochs", "1", "--checkpoint"});
+    auto const without_hash = [&](arguments const& named) {
+      return arguments(named.begin(), named.end() - (options[0] == "--pooling" ? 0 : 2));
+    };
+    auto const of_text = folder.file("of text " + options[0]), of_parquet = folder.file("of parquet " + options[0]);
+    auto const text = train_on({files().text}, with(without_hash(text_columns), with(all, {of_text})));
+    auto const parquet = train_on({files().train}, with(without_hash(columns), with(all, {of_parquet})));
+    REQUIRE_MESSAGE(text.status == 0, text.output);
+    CHECK_MESSAGE(figures(parquet) == figures(text), parquet.output);
+    auto const differ = [&](char const* file) {
+      auto const of = [&](std::string const& checkpoints) {
+        return contents(tessera::list_step_folders(checkpoints).back().path + "/" + file);
+      };
+      CHECK_FALSE(of(of_text).empty());
+      return of(of_parquet) != of(of_text);
+    };
+    for (char const* const file : {"dense.safetensors", "tables.safetensors", "preprocessing.safetensors"}) {
+      CAPTURE(file);
+      CHECK_FALSE(differ(file));
+    }
+  }
+  auto const profile = [&](std::string const& path, arguments const& named) {
+    auto const json = folder.file("profile.json");
+    auto const result = run(with({"profile", path, "--json", json}, arguments(named.begin(), named.end() - 2)));
+    REQUIRE_MESSAGE(result.status == 0, result.output);
+    CHECK(result.says("12,000 rows"));
+    return contents(json);
+  };
+  CHECK(profile(files().text, text_columns) == profile(files().train, columns));
+  auto const log = folder.file("log that stays.txt");
+  std::filesystem::copy_file(files().text, log);
+  auto const itself = run(with({"profile", log, "--json", log}, arguments(text_columns.begin(), text_columns.end() - 2)));
+  check_refused(itself, {"--json", "FILE", log});
+  CHECK(contents(log) == contents(files().text));
+}
+
+TEST_CASE("two numbers with 40 categories, and numbers alone, are learned from Parquet as from text") {
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  temporary_folder const folder;
+  for (std::int64_t const categories : {40, 0}) {
+    CAPTURE(categories);
+    tessera::sample_schema schema{.label = "clicked", .dense = {"n0", "n1"}};
+    std::string names;
+    for (std::int64_t c = 0; c < categories; ++c) {
+      schema.sparse.push_back("c" + std::to_string(c));
+      names += (c > 0 ? "," : "") + schema.sparse.back();
+    }
+    schema.single = schema.sparse;
+    arguments all{"--label-column", "clicked", "--dense-columns", "n0,n1", "--epochs", "2", "--order", "stored"};
+    if (categories > 0) all = with(all, {"--sparse-columns", names});
+    std::mt19937_64 random(7);
+    std::normal_distribution<float> normal;
+    auto const write = [&](std::string const& name, std::int64_t count) {
+      tessera::sample_columns samples(schema);
+      samples.resize(exec, count);
+      for (std::int64_t i = 0; i < count; ++i) {
+        auto const number = normal(random);
+        samples.dense()(0, i) = number;
+        samples.dense()(1, i) = random() % 9 == 0 ? std::numeric_limits<float>::quiet_NaN() : normal(random);
+        for (std::int64_t c = 0; c < categories; ++c) samples.single_ids(c)[i] = static_cast<std::int64_t>(random() % 30);
+        samples.labels()[i] = number + normal(random) > 0 ? 1.0F : 0.0F;
+      }
+      tessera::parquet_writer parquet(folder.file(name + ".parquet"), schema, {.row_group_rows = 700});
+      parquet.write(exec, samples.view());
+      parquet.finish();
+      tessera::delimited_writer text(folder.file(name + ".tsv"), schema, {.header = true, .quotes = true});
+      text.append(exec, samples.view());
+      text.close();
+    };
+    write("train", 3000);
+    write("test", 1000);
+    auto const trained = [&](std::string const& kind) {
+      auto const result = run(with({"--train", folder.file("train" + kind), "--test", folder.file("test" + kind)}, all));
+      REQUIRE_MESSAGE(result.status == 0, result.output);
+      return result;
+    };
+    auto const of_parquet = trained(".parquet");
+    CHECK_MESSAGE(auc_of(of_parquet) > 0.65, of_parquet.output);
+    CHECK(figures(trained(".tsv")) == figures(of_parquet));
+  }
+}
+
+TEST_CASE("files that are no Parquet are refused by name") {
   auto const no_parquet = files().folder.file("no.parquet");
   write_file(no_parquet, "0\t1\t2\n");
   check_refused_at_once(train_on({no_parquet}, columns), {no_parquet, "Parquet"});
@@ -430,7 +542,7 @@ TEST_CASE("options and files of the other kind are refused by name") {
 
 TEST_CASE("samples that nothing can be learned from are refused by column and number") {
   auto const path = files().folder.file("odd.parquet");
-  tessera::sample_schema const schema("label", {"x"}, {"item"});
+  tessera::sample_schema const schema{"label", {"x"}, {"item"}};
   auto const refused = [&](std::vector<float> const& labels, std::vector<float> const& numbers, std::vector<std::string> const& parts) {
     auto const rows = static_cast<std::int64_t>(labels.size());
     std::vector<std::int64_t> const ids(labels.size(), 3);
@@ -446,7 +558,7 @@ TEST_CASE("samples that nothing can be learned from are refused by column and nu
     check_refused_at_once(run(with({"--train", path}, options)), parts);
   };
   refused({0, 1, 2}, {1, 1, 1}, {"neither 0 nor 1", "column label", "sample 2", "found 2"});
-  refused({0, 1, 1}, {1, std::numeric_limits<float>::quiet_NaN(), 1}, {"not finite", "column x", "sample 1", "nan"});
+  refused({0, 1, 1}, {1, std::numeric_limits<float>::infinity(), 1}, {"not finite", "column x", "sample 1", "inf"});
   refused({}, {}, {"--test", "no samples"});
 }
 

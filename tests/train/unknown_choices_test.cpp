@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/data/session_clicks.hpp>
 #include <tessera/data/session_sampling.hpp>
 #include <tessera/embed/deduplicated_lookup.hpp>
 #include <tessera/embed/deduplicated_lookup_backward.hpp>
@@ -20,6 +19,7 @@
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/sequence_pooling.hpp>
+#include <tessera/synth/session_clicks.hpp>
 #include <tessera/tensor/bucketize.hpp>
 #include <tessera/tensor/padded.hpp>
 #include <tessera/tensor/padded_vectors.hpp>

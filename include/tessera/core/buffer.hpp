@@ -25,6 +25,7 @@ class buffer {
   static constexpr std::size_t alignment = alignof(T) > 64 ? alignof(T) : 64;
 
   buffer() = default;
+  /// Makes a buffer with room for `size` elements. @throws tessera::error as `resize`.
   buffer(Exec const& exec, std::int64_t size) { resize(exec, size); }
   buffer(buffer&& other) noexcept
       : exec_(std::exchange(other.exec_, std::nullopt)),
@@ -41,10 +42,10 @@ class buffer {
   }
   ~buffer() { release(); }
 
-  /// Makes room for `size` elements. Their values are lost when the capacity has to grow, else kept. The first capacity is exact; it never
-  /// shrinks and grows by half at least, so a buffer that lives from step to step stops allocating soon.
-  /// @throws tessera::error invalid_argument for a size that is negative or more than can be counted in bytes, and what the memory throws;
-  /// values are lost then only where the buffer had to grow.
+  /// Makes room for `size` elements. Their values are kept where the capacity suffices, else lost. The first capacity is exact. Later it
+  /// grows by half at least and never shrinks, so that a buffer that lives from step to step soon stops allocating.
+  /// @throws tessera::error invalid_argument for a size that is negative or has more bytes than can be counted; and what the memory throws.
+  /// Values are lost then only where the buffer had to grow.
   void resize(Exec const& exec, std::int64_t size) {
     constexpr auto most = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T));
     if (size < 0 || size > most) throw error(errc::invalid_argument, "buffer: size", {{"size", size}, {"element bytes", sizeof(T)}});
@@ -89,7 +90,8 @@ class buffer {
   std::int64_t capacity_ = 0;
 };
 
-/// Makes room for `size` elements at least, twice as many as there were when it has to grow; all values stay, new ones are uninitialised.
+/// Makes room for at least `size` elements, and for twice as many as before where the buffer has to grow. All values stay; new ones are
+/// uninitialised.
 template <class T>
 void grow(host_exec const& exec, buffer<T>& values, std::int64_t size) {
   if (size <= values.size()) return;

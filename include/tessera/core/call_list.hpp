@@ -16,7 +16,7 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// A list that a call makes in the host's memory: of the host's execution, whose memory it takes, a buffer.
+/// A list that a call makes in the host's memory. Of the host's execution it is a buffer, in that execution's memory.
 template <class T, class Exec>
 class call_list {
  public:

@@ -7,11 +7,12 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Where a call stands in the source: a defaulted last argument `call_site site = call_site::here()`.
+/// The place of a call in the source, taken by a defaulted last argument: `call_site site = call_site::here()`.
 struct call_site {
   char const* file = "";
   int line = 0;
 
+  /// The place of the call whose argument it is.
   static constexpr call_site here(char const* file = __builtin_FILE(), int line = __builtin_LINE()) noexcept { return {file, line}; }
 };
 

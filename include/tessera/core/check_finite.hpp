@@ -19,20 +19,20 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Refuses infinities and NaN, which no primitive looks for by itself: for gradients before an update, say, or a table's rows after one.
-/// Values are of double or of a `float_element`; `what` is what the error calls them. Not of `scaled_int8`, whose elements say nothing
-/// without their row's scale: `read_rows` gives floats. One pass, nothing written. On a device it waits for the answer.
+/// Refuses infinities and NaN, which no primitive looks for by itself: in gradients before an update, say, or in a table's rows after one.
+/// `values` (n,) are of double or of a `float_element`; `what` is what the error calls them. Elements of `scaled_int8` have no value
+/// without their row's scale; `read_rows` makes floats of them. It reads once and writes nothing. On a device it synchronises.
 /// @throws tessera::error invalid_argument with index and value of the first that is not finite.
 template <execution Exec, class T>
   requires(float_element<std::remove_const_t<T>> || std::same_as<std::remove_const_t<T>, double>)
 void check_finite(Exec const& exec, std::string_view what, vector_view<T> values);
 
-/// The same of a matrix, any row stride; the error has row, column and value.
+/// As above for a matrix of any row stride; the error has row, column and value.
 template <execution Exec, class T>
   requires(float_element<std::remove_const_t<T>> || std::same_as<std::remove_const_t<T>, double>)
 void check_finite(Exec const& exec, std::string_view what, matrix_view<T> values);
 
-/// Neither infinite nor NaN; says so under -ffast-math too.
+/// Whether a value is neither infinite nor NaN; it is right under -ffast-math, too.
 template <class T>
   requires(float_element<T> || std::same_as<T, double>)
 TESSERA_HOST_DEVICE constexpr bool is_finite(T value) noexcept;

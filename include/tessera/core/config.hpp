@@ -6,7 +6,7 @@
 #define TESSERA_VERSION_MINOR 1
 #define TESSERA_VERSION_PATCH 0
 
-/// Marks a function that host and device share, and one that only the threads of a device call (elsewhere, what stands in for them).
+/// Marks a function that host and device share; `TESSERA_DEVICE` marks one that only threads of a device call, or of the stand-in for one.
 #ifdef __CUDACC__
 #define TESSERA_HOST_DEVICE __host__ __device__
 #define TESSERA_DEVICE __device__
@@ -15,7 +15,7 @@
 #define TESSERA_DEVICE
 #endif
 
-/// Define to 1 before the first include for every contract check, however costly; the default checks what costs little.
+/// Define it to 1 before the first include to check every contract, also at a cost. The default checks what costs little.
 #ifndef TESSERA_CHECKED
 #define TESSERA_CHECKED 0
 #endif
@@ -33,7 +33,7 @@ inline namespace TESSERA_ABI {
 /// Whether this translation unit checks every contract.
 inline constexpr bool checked = TESSERA_CHECKED != 0;
 
-/// Whether it checks each index and extent: a device has nobody to throw to.
+/// Whether this translation unit checks each index and extent; code for a device does not, as it cannot throw.
 #ifdef __CUDA_ARCH__
 inline constexpr bool checks_indices = false;
 #else
@@ -43,7 +43,7 @@ inline constexpr bool checks_indices = checked;
 namespace detail {
 template <class...>
 inline constexpr bool dependent_false = false;
-}
+}  // namespace detail
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -20,7 +20,7 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// CUB before that of CUDA 13 counted some algorithms' items in 32 bits. @throws tessera::error out_of_range for more than that.
+/// Refuses more items than CUB counts: before CUDA 13 some of its algorithms count in 32 bits. @throws tessera::error out_of_range.
 inline void check_cub_count([[maybe_unused]] char const* name, [[maybe_unused]] std::int64_t items) {
 #if CUB_VERSION < 300000
   constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();

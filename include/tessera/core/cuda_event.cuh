@@ -20,8 +20,8 @@ struct cuda_event_options {
 
 /// A point in the order of a stream, which other streams and the host can wait for. Move-only; one thread at a time.
 ///
-/// `event.record(a); event.wait(b);`: what is enqueued on b from then on runs after what was enqueued on a before. Executions are of this
-/// or, to wait, of any other device.
+/// After `event.record(a); event.wait(b);`, work that is then enqueued on b runs after the work enqueued on a before. `a` is an execution
+/// of the event's device, `b` one of any device.
 class cuda_event {
  public:
   /// @throws tessera::error device_error.
@@ -38,12 +38,12 @@ class cuda_event {
     if (event_ != nullptr) (void)cudaEventDestroy(event_);
   }
 
-  /// Now is where the stream's order has come to; what was recorded before is forgotten. @pre `exec` is of the event's device.
+  /// Records the present point of the stream's order in place of any earlier one. @pre `exec` is of the event's device
   void record(cuda_exec const& exec, call_site site = call_site::here()) {
     cuda_device_scope const scope(exec.device().ordinal());
     check_cuda(cudaEventRecord(event_, exec.stream()), "cudaEventRecord", site);
   }
-  /// Makes what is enqueued later wait for the recorded point, the host does not. Nothing before the first `record`.
+  /// Makes work that is enqueued later wait for the recorded point; the host does not wait. Before the first `record` it does nothing.
   void wait(cuda_exec const& exec, call_site site = call_site::here()) const {
     cuda_device_scope const scope(exec.device().ordinal());
     check_cuda(cudaStreamWaitEvent(exec.stream(), event_, 0), "cudaStreamWaitEvent", site);
@@ -57,9 +57,10 @@ class cuda_event {
       check_cuda(status, "cudaEventQuery", site);
     return status == cudaSuccess;
   }
-  /// The host waits for the recorded point. Faults of kernels are the execution's `synchronize()` to tell.
+  /// Waits, on the host, for the recorded point. Faults of kernels are reported by the execution's `synchronize()` instead.
   void synchronize(call_site site = call_site::here()) const { check_cuda(cudaEventSynchronize(event_), "cudaEventSynchronize", site); }
-  /// Milliseconds from the other's point to this one. @pre both are timed, recorded and done. @throws tessera::error device_error else.
+  /// The milliseconds from the other event's point to this one. @throws tessera::error device_error unless both are timed, recorded and
+  /// done.
   float elapsed_ms(cuda_event const& since, call_site site = call_site::here()) const {
     float ms = 0;
     check_cuda(cudaEventElapsedTime(&ms, since.event_, event_), "cudaEventElapsedTime", site);

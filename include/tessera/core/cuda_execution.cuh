@@ -28,7 +28,7 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// @throws tessera::error naming CUDA's reason, the call and its place, unless it succeeded: out_of_memory or device_error.
+/// @throws tessera::error out_of_memory or device_error, naming CUDA's reason, the call and its place, unless the call succeeded.
 inline void check_cuda(cudaError_t status, char const* call, call_site site = call_site::here()) {
   if (status == cudaSuccess) return;
   (void)cudaGetLastError();  // told here; the next launch is not to blame
@@ -59,7 +59,7 @@ class cuda_exec;
 
 namespace detail {
 
-/// What a kernel's thread sees of its block, see <tessera/core/device.hpp>.
+/// What a thread of a kernel sees of its block, see <tessera/core/device.hpp>.
 struct cuda_block {
   template <class T>
   using atomic = ::cuda::atomic_ref<T, ::cuda::thread_scope_device>;
@@ -134,8 +134,8 @@ struct copy_in_kernel {  // unproven
 
 }  // namespace detail
 
-/// One GPU: its memory pool, and what kernels found wrong. The caller owns it, one a process and device as a rule; executions refer to it.
-/// Its memory is CUDA's stream-ordered pool (`cudaMallocAsync`), which keeps what is freed, for the next step.
+/// One GPU: its memory pool, and the faults that its kernels found. The caller owns it, as a rule one a process and device; executions
+/// refer to it. Its memory is CUDA's stream-ordered pool (`cudaMallocAsync`), which keeps what is freed for the next step.
 class cuda_device {
  public:
   /// @throws tessera::error device_error for a device that is not there or has no pools.
@@ -172,17 +172,17 @@ class cuda_device {
   void* allocate(cuda_exec const& exec, std::size_t bytes, std::size_t alignment);
   void deallocate(cuda_exec const& exec, void* pointer, std::size_t bytes, std::size_t alignment) noexcept;
 
-  /// Bytes that pieces hold now, and that the pool has from the device.
+  /// The bytes that are allocated now; `reserved_bytes` are those that the pool has from the device.
   std::size_t used_bytes() const { return attribute(cudaMemPoolAttrUsedMemCurrent); }
   std::size_t reserved_bytes() const { return attribute(cudaMemPoolAttrReservedMemCurrent); }
-  /// Gives back to the device what no piece holds.
+  /// Gives back to the device what is not allocated.
   void trim() { check_cuda(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo"); }
 
   /// @private
   detail::fault_reporter faults(detail::fault_kind const& kind) noexcept { return calls_.reporter(record_, kind); }
-  /// @private What kernels of finished work found since the last time.
+  /// @private Throws what kernels of finished work found since the last time.
   void throw_fault(cuda_exec const& exec);
-  /// @private That a block may have.
+  /// @private The shared memory that a block may have.
   int most_shared_bytes() const noexcept { return most_shared_bytes_; }
 
  private:
@@ -203,14 +203,14 @@ class cuda_device {
   int most_shared_bytes_ = 0;
 };
 
-/// Runs on a stream of one GPU, with workspace from the caller's memory; calls return once their work is enqueued, and results do not depend
-/// on the device's size. Four words, cheap to copy; the device, the stream and the memory outlive it. Made by `cuda_device::on`.
+/// Runs on a stream of one GPU, with workspace from the caller's memory. Calls return once their work is enqueued; results do not depend on
+/// the device's size. It is four words, cheap to copy, and made by `cuda_device::on`.
 ///
-/// What owns memory gives it back in the order of the stream that it was taken on. Where another stream used it last, the first waits for that
-/// one (see `cuda_event`) before the owner goes.
+/// An owner frees its memory in the order of the stream on which it was allocated. Where another stream used the memory last, make the
+/// first one wait for that one (`cuda_event`) before the owner is destroyed.
 ///
-/// What kernels find wrong with their input, `synchronize()` throws: of all streams of the device, whichever asks. There is no other wait than
-/// those that contracts name.
+/// `synchronize()` throws faults that kernels report, of all streams of the device. Calls wait only where their contracts say so.
+/// @pre the device, the stream and the memory outlive it
 class cuda_exec {
  public:
   using execution_concept = device_execution_tag;
@@ -254,7 +254,8 @@ class cuda_exec {
     cuda_device_scope const scope(device_->ordinal());
     check_cuda(cudaMemsetAsync(to, byte, bytes, stream_), "cudaMemsetAsync", site);
   }
-  /// From the host, whose memory is free again on return. Up to 64 KiB in launches, more by a copy that may wait for the stream.
+  /// Copies from the host, whose memory may be reused on return. Up to 64 KiB go in launches; more go by a copy that may wait for the
+  /// stream.
   void copy_in(void* to, void const* from, std::size_t bytes, call_site site = call_site::here()) const {
     constexpr std::size_t most_launched = 64 * 1024, step = detail::copy_in_kernel::most_bytes;
     auto* const first = static_cast<unsigned char*>(to);
@@ -272,7 +273,7 @@ class cuda_exec {
       launch({.blocks = 1}, kernel, site);
     }
   }
-  /// To the host; waits for it.
+  /// Copies to the host, and waits for the copy.
   void copy_out(void* to, void const* from, std::size_t bytes, call_site site = call_site::here()) const {
     if (bytes == 0) return;
     cuda_device_scope const scope(device_->ordinal());

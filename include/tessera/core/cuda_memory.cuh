@@ -19,9 +19,8 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Memory of one device by `cudaMalloc`, taken and given back by calls that wait for the whole device: for what lives long, and for an
-/// `arena` of it, which soon stops calling. (A `cuda_device` itself is the pool for what comes and goes.) Serves any execution but the
-/// host's. Thread-safe.
+/// Memory of one device by `cudaMalloc`, for what lives long, and as the upstream of an `arena`. Taking and giving back wait for the whole
+/// device. (A `cuda_device` itself is the pool for short-lived memory.) It serves any execution except the host's. Thread-safe.
 class cuda_memory {
  public:
   static constexpr std::size_t most_alignment = 256;
@@ -49,9 +48,9 @@ class cuda_memory {
   int ordinal_;
 };
 
-/// Memory of the host that stays where it is (`cudaMallocHost`): devices read and write it, too, and copies from and to it go at full speed
-/// beside other work. Serves the host's and devices' executions alike. Giving a piece back waits for the device named here, so that
-/// nothing there still uses it. Thread-safe.
+/// Pinned memory of the host (`cudaMallocHost`). Devices read and write it, too, and copies from and to it run at full speed beside other
+/// work. It serves executions of the host and of devices. Giving memory back waits for the device named here, so that nothing there still
+/// uses it. Thread-safe.
 class pinned_memory {
  public:
   static constexpr std::size_t most_alignment = 256;

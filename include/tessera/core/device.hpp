@@ -13,30 +13,30 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 
-/// What the back ends for devices are written against. A kernel is plain data with a call operator for one thread of a block; it names no
+/// What the back ends for devices are written against. A kernel is plain data with a call operator for one thread of a block. It calls no
 /// vendor's functions, so that a stand-in runs the same kernel on the host.
 ///
-/// A kernel has `static constexpr int threads`, a multiple of 32, and `template <class Block> TESSERA_DEVICE void operator()(Block& block) const`.
-/// What `block` offers one thread of it:
+/// A kernel has `static constexpr int threads`, a multiple of 32, and `template <class Block> TESSERA_DEVICE void operator()(Block& block)
+/// const`. What `block` offers a thread:
 /// - `index()`, `count()`: which block of how many; `thread()`: which thread of `Kernel::threads`;
 /// - `shared<T>()`: the block's shared memory, aligned to 16 bytes, `launch_shape::shared_bytes` of it;
-/// - `sync()`: all threads of the block wait for each other; `sync_group(width)`: those of each aligned group of `width` threads, a power of
-///   two up to 32, do. What one wrote before, to shared memory or the device's, the others see after. All threads concerned call it.
+/// - `sync()`: a barrier of all threads of the block; `sync_group(width)`: of each aligned group of `width` threads, a power of two up to
+///   32. All threads concerned call it. What one wrote before, to shared memory or the device's, the others see after;
 /// - `add(p, value)`, `minimum(p, value)`, `maximum(p, value)`, `exchange(p, value)`, `compare_exchange(p, expected, desired)`: atomic over
-///   the device, each returns what stood there. The last two also order: an exchange acquires and releases.
+///   the device. Each returns the old value. The last two acquire and release;
 /// - `load(p)`, `store(p, value)`: atomic, acquiring and releasing;
-/// - `prefetch(p)`: asks for what lies there ahead of its use.
+/// - `prefetch(p)`: starts loading what `p` points at.
 ///
-/// What an execution for a device offers beside `memory()`, `with_memory()`: everything in the order of its stream,
+/// What an execution for a device offers beside `memory()` and `with_memory()`, all in the order of its stream:
 /// - `launch(launch_shape, kernel)`;
 /// - `copy(to, from, bytes)` within the device, `fill(to, byte, bytes)`;
-/// - `copy_in(to, from, bytes)` from the host, whose memory is free again on return;
-/// - `copy_out(to, from, bytes)` to the host, which waits for it: the one way to the host, and the one wait;
+/// - `copy_in(to, from, bytes)` from the host, whose memory may be reused on return;
+/// - `copy_out(to, from, bytes)` to the host, which it waits for: the one way to the host, and the one wait;
 /// - `faults(kind)`: a `fault_reporter` for one call; `synchronize()`: waits, then throws the first fault found since the last time.
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// How many blocks, at least 1, and how much shared memory each has.
+/// The number of blocks of a launch, at least 1, and the shared memory of each.
 struct launch_shape {
   std::int64_t blocks = 1;
   std::int64_t shared_bytes = 0;
@@ -44,21 +44,21 @@ struct launch_shape {
 
 namespace detail {
 
-/// Most blocks of a launch: enough for any device to be full many times over; the kernels go on from there by strides.
+/// The most blocks of a launch: many times as many as fill any device. Kernels cover the rest by strides.
 inline constexpr std::int64_t most_blocks = std::int64_t{1} << 20;
 
-/// Blocks for n units of which a block does `each` at a time.
+/// The blocks for n units, of which a block does `each` at a time.
 constexpr std::int64_t blocks_for(std::int64_t n, std::int64_t each) noexcept {
   return std::clamp<std::int64_t>(divide_up(n, each), 1, most_blocks);
 }
 
-/// A block does `each` units at a time: calls f(unit) for unit number `within` < `each` of each such lot of n units that the block does.
+/// Calls f(unit) for each unit of this block, which does `each` of the n units at a time, that has number `within` among those.
 template <class Block, class F>
 TESSERA_DEVICE void for_each_unit(Block& block, std::int64_t n, int each, int within, F const& f) {
   for (auto unit = block.index() * each + within; unit < n; unit += block.count() * each) f(unit);
 }
 
-/// f(i), or f(block, i), by a thread each.
+/// Calls f(i), or f(block, i), by one thread each.
 template <class F>
 struct index_kernel {  // unproven
   static constexpr int threads = 256;
@@ -82,7 +82,7 @@ void launch_for_each(Exec const& exec, std::int64_t n, F const& f) {
   if (n > 0) exec.launch({.blocks = blocks_for(n, index_kernel<F>::threads)}, index_kernel<F>{n, f});
 }
 
-/// The greatest of what the threads of a group have; `scratch` (lanes,).
+/// The greatest of the values that the threads of a group have; `scratch` (lanes,).
 template <class Block>
 TESSERA_DEVICE std::uint32_t largest_of_group(Block& block, std::uint32_t* scratch, std::uint32_t own, int lanes, int lane) {
   block.sync_group(lanes);  // what stood there is read
@@ -93,7 +93,7 @@ TESSERA_DEVICE std::uint32_t largest_of_group(Block& block, std::uint32_t* scrat
   return largest;
 }
 
-/// For how many of 0 … n - 1 it holds, where it holds for the first ones and for none behind them.
+/// The number of i of [0, n) that `holds`, which is true for the first ones and false for all after them.
 template <class Holds>
 TESSERA_HOST_DEVICE constexpr std::int64_t count_first(std::int64_t n, Holds const& holds) noexcept {
   std::int64_t low = 0, high = n;
@@ -113,8 +113,8 @@ TESSERA_HOST_DEVICE constexpr std::int64_t count_below(T const* numbers, std::in
   return count_first(n, [&](std::int64_t i) { return numbers[i] < x; });
 }
 
-/// The range that number i belongs to of those that begin at starts[0] <= … <= starts[ranges]: the last that begins at i or before.
-/// @pre starts[0] <= i < starts[ranges].
+/// The range that i belongs to, of those that begin at starts[0] <= … <= starts[ranges]: the last one that begins at i or before.
+/// @pre starts[0] <= i < starts[ranges]
 template <class Start>
 TESSERA_HOST_DEVICE constexpr std::int64_t range_of(Start const* starts, std::int64_t ranges, std::int64_t i) noexcept {
   return count_first(ranges, [&](std::int64_t range) { return static_cast<std::int64_t>(starts[range]) <= i; }) - 1;
@@ -122,7 +122,7 @@ TESSERA_HOST_DEVICE constexpr std::int64_t range_of(Start const* starts, std::in
 
 }  // namespace detail
 
-/// A copy of the host's values in the device's memory.
+/// A copy, in the device's memory, of values in the host's, which may be reused on return.
 template <device_execution Exec, class Host>
 auto to_device(Exec const& exec, Host const& values) {
   using value = std::remove_cv_t<std::remove_pointer_t<decltype(values.data())>>;
@@ -131,7 +131,7 @@ auto to_device(Exec const& exec, Host const& values) {
   return result;
 }
 
-/// One value of the device's memory; waits for it.
+/// One value of the device's memory; it waits for the value.
 template <device_execution Exec, class T>
 T read_one(Exec const& exec, T const* value) {
   std::remove_cv_t<T> result;

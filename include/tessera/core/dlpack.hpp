@@ -23,14 +23,16 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace dlpack {
 
+/// DLPackVersion.
 struct version {
   std::uint32_t major;
   std::uint32_t minor;
 };
 
-/// Device types: the host reads and writes the memory of `cpu` and of the two `_host`, which is pinned.
+/// Device types. The host reads and writes memory of `cpu` and of the two `_host`, which is pinned.
 enum class device_type : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, rocm_host = 11, cuda_managed = 13 };
 
+/// DLDevice.
 struct device {
   std::int32_t device_type;
   std::int32_t device_id;
@@ -38,7 +40,7 @@ struct device {
   friend constexpr bool operator==(device const&, device const&) = default;
 };
 
-/// As DLPack names it: `device_of(device_type::cuda, exec.device().ordinal())`.
+/// A device in DLPack's terms: `device_of(device_type::cuda, exec.device().ordinal())`.
 constexpr device device_of(device_type type, std::int32_t id = 0) noexcept { return {static_cast<std::int32_t>(type), id}; }
 
 enum class type_code : std::uint8_t {
@@ -51,6 +53,7 @@ enum class type_code : std::uint8_t {
   float8_e5m2 = 12,
 };
 
+/// DLDataType.
 struct data_type {
   std::uint8_t code;
   std::uint8_t bits;
@@ -66,11 +69,11 @@ struct tensor {
   std::int32_t ndim;
   data_type dtype;
   std::int64_t* shape;
-  std::int64_t* strides;  // in elements; null: row-major without gaps
+  std::int64_t* strides;  ///< in elements; null: row-major without gaps
   std::uint64_t byte_offset;
 };
 
-/// DLManagedTensor, which cannot say that it is read-only.
+/// DLManagedTensor, which cannot say that its memory is read-only.
 struct managed_tensor {
   tensor dl_tensor;
   void* manager_ctx;
@@ -275,11 +278,13 @@ struct dlpack_export {
 
 }  // namespace detail
 
-/// A view of a tensor's memory, nothing copied: `from_dlpack<vector_view<T>>(tensor)` or `from_dlpack<matrix_view<T>>(tensor)`, T maybe
-/// const. Takes memory of the host (pinned too); elements of type T, aligned; 1 or 2 dimensions; the elements of a row one after the other,
-/// rows any number of elements apart that is at least their length. An empty tensor may have null data. The view is good as long as the
-/// memory is. (A DLTensor cannot say that it is read-only: ask for T const where that may be.) Rows of different length are two tensors,
-/// values and offsets.
+/// A view of a tensor's memory, without a copy: `from_dlpack<vector_view<T>>(tensor)` or `from_dlpack<matrix_view<T>>(tensor)`; T may be
+/// const. The memory is the host's, pinned or not. Elements are of type T and aligned, in 1 or 2 dimensions. Elements of a row are
+/// contiguous; the stride of rows is any that is at least their length. An empty tensor may have null data. Rows of different length are
+/// two tensors, values and offsets.
+///
+/// A DLTensor cannot say that it is read-only: ask for T const where it may be.
+/// @pre the memory outlives the view
 /// @throws tessera::error invalid_argument or shape_mismatch naming the field and its value.
 template <class View>
 View from_dlpack(dlpack::tensor const& tensor) {
@@ -287,55 +292,58 @@ View from_dlpack(dlpack::tensor const& tensor) {
   return detail::dlpack_view<View>(tensor);
 }
 
-/// The same of memory on this very device, type and number: a view of a device's memory has to be asked for. Nothing waits: what wrote the
-/// tensor must be done, or be waited for by the stream that reads it (`cuda_event`; who hands over a Python capsule is told the stream).
+/// As above for memory of this very device, type and number: a view of a device's memory has to be asked for. It does not synchronise. What
+/// writes the tensor must be done, or the reading stream must wait for it (`cuda_event`). A Python capsule is handed over with the stream.
 template <class View>
 View from_dlpack(dlpack::tensor const& tensor, dlpack::device device) {
   detail::check_dlpack_on(tensor, device);
   return detail::dlpack_view<View>(tensor);
 }
 
-/// The same for a managed tensor, which goes on being owned by whoever owns it (`dlpack::owned`). The deleter may take the memory away at
-/// once: a device must be done with it.
-/// @throws also tessera::error incompatible for another major version, invalid_argument for a view to write of a read-only tensor.
+/// As above for a managed tensor, whose owner keeps it (`dlpack::owned`). The deleter may free the memory at once, so a device must be done
+/// with it.
+/// @throws tessera::error as above; incompatible for another major version; invalid_argument for a view to write of a read-only tensor.
 template <class View>
 View from_dlpack(dlpack::managed_tensor_versioned const& managed) {
   detail::check_dlpack_managed<View>(managed);
   return from_dlpack<View>(managed.dl_tensor);
 }
+/// As above for a managed tensor on this very device.
 template <class View>
 View from_dlpack(dlpack::managed_tensor_versioned const& managed, dlpack::device device) {
   detail::check_dlpack_managed<View>(managed);
   return from_dlpack<View>(managed.dl_tensor, device);
 }
 
-/// A DLTensor of a view's memory, for a call: `f(to_dlpack(view).get())`, of a device's memory `to_dlpack(view, device)`. Holds shape and
-/// strides too, so it has to outlive the use.
-/// A DLTensor cannot say that it is read-only: who is called must not write where the view is const.
+/// A DLTensor of a view's memory, for a call: `f(to_dlpack(view).get())`, or `to_dlpack(view, device)` of a device's memory. It holds shape
+/// and strides and must outlive the use. A DLTensor cannot say that it is read-only: the callee must not write where the view is const.
 class to_dlpack {
  public:
+  /// A tensor of one dimension.
   template <class T>
   explicit to_dlpack(vector_view<T> view, dlpack::device device = dlpack::device_of(dlpack::device_type::cpu)) noexcept
       : parts_(view, device) {}
+  /// A tensor of two dimensions.
   template <class T>
   explicit to_dlpack(matrix_view<T> view, dlpack::device device = dlpack::device_of(dlpack::device_type::cpu)) noexcept
       : parts_(view, device) {}
 
+  /// The tensor, valid as long as this lives.
   dlpack::tensor* get() noexcept { return &parts_.tensor; }
 
  private:
   detail::dlpack_tensor parts_;
 };
 
-/// Hands memory over: `export_dlpack(owner, view)` is a managed tensor of the view's memory, which keeps `owner` (a buffer moved in, a
-/// shared pointer, …) until its deleter is called, once, on any thread; a view of const elements is flagged read-only. One small piece is
-/// allocated from the heap. What the owner's memory came from has to outlive the tensor.
-/// `export_dlpack<dlpack::managed_tensor>(owner, view)` makes the older kind, for views to write only.
+/// Hands memory over: `export_dlpack(owner, view)` is a managed tensor of the view's memory. It keeps `owner` (a buffer moved in, a shared
+/// pointer, …) until its deleter is called, once, on any thread. A view of const elements is flagged read-only. One small piece is
+/// allocated from the heap. What the owner's memory came from must outlive the tensor. `export_dlpack<dlpack::managed_tensor>(owner, view)`
+/// makes the older kind, for views to write only.
 ///
-/// Memory of a device: `export_dlpack(owner, view, device)`. DLPack has no word for streams, so nothing waits at either end. What was
-/// enqueued to write the memory must be done before the receiver reads it, or the receiver's stream must wait for it (`cuda_event`). And
-/// when the deleter is called, the receiver's work must be done, or the owner's stream wait for it: a buffer gives its memory back in the
-/// order of its own stream.
+/// Memory of a device: `export_dlpack(owner, view, device)`. It does not synchronise, as DLPack knows no streams. Work that writes the
+/// memory must be done before the receiver reads it, or the receiver's stream must wait for that work (`cuda_event`). A buffer frees its
+/// memory in the order of its own stream. So the receiver's work must be done when the deleter is called, or the owner's stream must wait
+/// for that work.
 template <class Managed = dlpack::managed_tensor_versioned, class Owner, class View>
   requires(detail::dlpack_dims<View> != 0)
 [[nodiscard]] dlpack::owned<Managed> export_dlpack(Owner&& owner, View view,

@@ -16,7 +16,7 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What kind of thing went wrong; the values say which.
+/// The kind of an error; its values say more.
 enum class errc {
   invalid_argument,  ///< a value outside what the function accepts
   shape_mismatch,    ///< extents that do not fit together
@@ -27,8 +27,11 @@ enum class errc {
   incompatible,      ///< well-formed data for another model, version or set of options
   out_of_memory,
   device_error,  ///< a device or its driver refused; values name the call, its place and the reason
+  rank_failed,   ///< another rank failed, or an exchange with it; values name the rank, the operation and the reason
+  timed_out,     ///< ranks did not come within the time limit; values name the ranks, the operation and the limit
 };
 
+/// The name of a code, as "out of range".
 constexpr std::string_view name(errc code) noexcept {
   switch (code) {
     case errc::invalid_argument: return "invalid argument";
@@ -40,6 +43,8 @@ constexpr std::string_view name(errc code) noexcept {
     case errc::incompatible: return "incompatible";
     case errc::out_of_memory: return "out of memory";
     case errc::device_error: return "device error";
+    case errc::rank_failed: return "rank failed";
+    case errc::timed_out: return "timed out";
   }
   return "error";
 }
@@ -49,9 +54,13 @@ struct error_value {
   std::string name;
   std::string value;
 
+  /// A value that is text.
   error_value(std::string name, std::string value) : name(std::move(name)), value(std::move(value)) {}
+  /// A value that is text.
   error_value(std::string name, std::string_view value) : name(std::move(name)), value(value) {}
+  /// A value that is text.
   error_value(std::string name, char const* value) : name(std::move(name)), value(value) {}
+  /// A value that is a number.
   template <class T>
     requires std::is_arithmetic_v<T> error_value(std::string name, T value) : name(std::move(name)), value(text(value)) {}
 
@@ -70,19 +79,22 @@ struct error_value {
 
 /// What the library throws: a code, a sentence, and the values that were wrong.
 ///
-/// `what()` reads "pooled_lookup: id out of range (table 3, id 17, rows 10)". It shows control characters of values as \x00, \x0a and so on;
-/// `values()` has them as they were. Copying never throws.
+/// `what()` reads "pooled_lookup: id out of range (table 3, id 17, rows 10)". It shows control characters of values as `\x00` or `\x0a`,
+/// while `values()` has them as they were. Copying never throws.
 class error : public std::runtime_error {
  public:
+  /// An error with this code and sentence; `values` are named for the reader.
   error(errc code, std::string_view sentence, std::vector<error_value> values = {})
       : std::runtime_error(text(sentence, values)),
         code_(code),
         sentence_size_(sentence.size()),
         values_(std::make_shared<std::vector<error_value> const>(std::move(values))) {}
 
+  /// The kind of the error.
   errc code() const noexcept { return code_; }
   /// `what()` without the values.
   std::string_view sentence() const noexcept { return std::string_view(what()).substr(0, sentence_size_); }
+  /// The values that were wrong.
   std::vector<error_value> const& values() const noexcept { return *values_; }
 
   /// The value of that name, or an empty string.
@@ -123,7 +135,7 @@ class error : public std::runtime_error {
 };
 
 namespace detail {
-/// Refuses a number that is no value of its enumeration, whose values count from 0 to `last`.
+/// Refuses a number that is no value of its enumeration, whose values are 0 … `last`.
 template <class Enum>
 void check_choice(char const* call, char const* what, Enum choice, Enum last) {
   if (choice < Enum{} || choice > last)

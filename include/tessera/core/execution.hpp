@@ -19,20 +19,21 @@ inline namespace TESSERA_ABI {
 
 struct execution_tag {};
 
-/// Where a primitive runs; the first argument of each. A model opts in with `using execution_concept = execution_tag`.
+/// Where a primitive runs; the first argument of each primitive. A model opts in with `using execution_concept = execution_tag`.
 template <class E>
 concept execution = std::derived_from<typename E::execution_concept, execution_tag>;
 
 struct device_execution_tag : execution_tag {};
 
-/// An execution beside the host: what views point at is the device's memory, which the host does not read (but for what a contract names),
-/// and calls return once their work is enqueued. `<tessera/core/device.hpp>` says what a model offers.
+/// An execution on a device. Views point to the device's memory, which the host does not read unless a contract says so. Calls return once
+/// their work is enqueued. `<tessera/core/device.hpp>` says what a model offers.
 template <class E>
 concept device_execution = execution<E> && std::derived_from<typename E::execution_concept, device_execution_tag>;
 
 namespace detail {
 
-/// What a primitive does on an execution: a specialisation each. The one place that says what is missing; `Primitive` is a tag named like it.
+/// What a primitive does on an execution: one specialisation for each pair. `Primitive` is a tag of the primitive's name. The primary
+/// template says what is missing.
 template <class Primitive, class Exec>
 struct back_end {
   static_assert(dependent_false<Primitive, Exec>,
@@ -41,12 +42,13 @@ struct back_end {
 
 }  // namespace detail
 
-/// Runs on the host, on the caller's threads, with workspace from the caller's memory. Results do not depend on how many threads there
-/// are. Five words, cheap to copy; the team and the memory outlive it.
+/// Runs on the host, on the caller's threads, with workspace from the caller's memory. Results do not depend on the number of threads. It
+/// is five words, cheap to copy. @pre the team and the memory outlive it
 class host_exec {
  public:
   using execution_concept = execution_tag;
 
+  /// Runs on this team, with this memory.
   template <thread_team Team, class Memory>
   host_exec(Team& team, Memory& memory) noexcept
       : team_(&team),
@@ -54,8 +56,9 @@ class host_exec {
         size_([](void* t) { return static_cast<int>(static_cast<Team*>(t)->size()); }),
         memory_(memory) {}
 
-  /// At least 1, whatever the team says.
+  /// The number of threads: what the team says, at least 1.
   int threads() const { return std::max(size_(team_), 1); }
+  /// The memory that workspace comes from.
   memory_ref<host_exec> const& memory() const noexcept { return memory_; }
 
   /// The same threads with other memory.
@@ -63,14 +66,15 @@ class host_exec {
     requires(!std::same_as<std::remove_const_t<Memory>, memory_ref<host_exec>>)
   host_exec with_memory(Memory& memory)
   const noexcept { return with_memory(memory_ref<host_exec>(memory)); }
+  /// As above, for a reference to memory.
   host_exec with_memory(memory_ref<host_exec> memory) const noexcept {
     host_exec other = *this;
     other.memory_ = memory;
     return other;
   }
 
-  /// Calls f(0) … f(chunks - 1), each once, in any order on any threads; returns when all are done. When chunks throw, the others run all
-  /// the same, and the exception of the lowest chunk is thrown again here.
+  /// Calls f(0) … f(chunks - 1), each once, in any order on any threads; returns when all are done. When a chunk throws, the others still
+  /// run, and the exception of the lowest chunk is thrown again here.
   template <class F>
   void run(std::int64_t chunks, F const& f) const {
     region<F> r{f};
@@ -109,10 +113,11 @@ static_assert(execution<host_exec>);
 static_assert(memory_resource<system_memory, host_exec> && memory_resource<pmr_memory, host_exec> &&
               memory_resource<arena<system_memory>, host_exec>);
 
+/// n / by, rounded up. @pre n >= 0, by >= 1
 TESSERA_HOST_DEVICE constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) noexcept { return n / by + (n % by != 0); }
 
-/// Calls f(first, last) for the pieces [0, grain), [grain, 2 grain), … of [0, n): the bounds depend on n and grain alone.
-/// @pre n >= 0, grain >= 1.
+/// Calls f(first, last) for the pieces [0, grain), [grain, 2 grain), … of [0, n). The bounds depend on n and grain alone.
+/// @pre n >= 0, grain >= 1
 template <class F>
 void for_each_piece(host_exec const& exec, std::int64_t n, std::int64_t grain, F const& f) {
   exec.run(divide_up(n, grain), [&](std::int64_t piece) {

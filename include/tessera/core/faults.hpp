@@ -13,14 +13,14 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
 
-/// How kernels say what is wrong with their input: a device has nobody to throw to, and the host does not wait for it. A kernel leaves a
-/// record, and `synchronize` throws it as the `tessera::error` that the host's back end would have thrown at once.
+/// How kernels report invalid input: a device cannot throw, and the host does not wait. A kernel writes a record, a fault. `synchronize`
+/// throws it as the `tessera::error` that the host's back end would have thrown at once.
 namespace tessera {
 inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// What a kernel may find wrong: the error's code and sentence and the names of its values. Of static storage, in the host's memory.
+/// A kind of fault: the error's code and sentence, and the names of its values. It is of static storage, in the host's memory.
 struct fault_kind {
   static constexpr int most_values = 6;
   errc code;
@@ -28,7 +28,7 @@ struct fault_kind {
   char const* names[most_values];
 };
 
-/// The fault of the earliest call, of those the one of the lowest place. In the device's memory.
+/// The fault of the earliest call, and of those the one of the lowest place; in the device's memory.
 struct fault_record {
   std::uint64_t call = ~std::uint64_t{0};  // none
   std::int64_t place = 0;
@@ -39,13 +39,14 @@ struct fault_record {
   std::uint32_t locked = 0;
 };
 
-/// For the kernels of one call.
+/// Reports faults of the kernels of one call.
 class fault_reporter {
  public:
   fault_reporter() = default;
   fault_reporter(fault_record* record, fault_kind const* kind, std::uint64_t call) noexcept : record_(record), kind_(kind), call_(call) {}
 
-  /// For a kind that calls share: the error's sentence begins with the caller, its first value is the argument. Both of static storage.
+  /// A reporter for a kind that calls share: the sentence begins with the caller, and the first value is the argument. Both are of static
+  /// storage.
   fault_reporter of(char const* caller, char const* argument) const noexcept {
     auto result = *this;
     result.caller_ = caller;
@@ -53,14 +54,14 @@ class fault_reporter {
     return result;
   }
 
-  /// The same call's faults of another kind, of static storage: whatever the kind, the lowest place is told.
+  /// A reporter of another kind for the same call; of all kinds the fault of the lowest place is reported.
   fault_reporter as(fault_kind const& kind) const noexcept {
     auto result = *this;
     result.kind_ = &kind;
     return result;
   }
 
-  /// `place` orders the faults of a call; `values` as the kind names them.
+  /// Reports a fault. `place` orders the faults of a call; the kind names the `values`.
   template <class Block, class... Values>
   TESSERA_DEVICE void operator()(Block& block, std::int64_t place, Values... values) const {
     static_assert(sizeof...(values) <= fault_kind::most_values);
@@ -94,7 +95,7 @@ class fault_reporter {
   std::uint64_t call_ = 0;
 };
 
-/// Takes a copy of a record and empties it, while kernels of other streams may write to it. One block.
+/// Takes a copy of a record and empties it, while kernels of other streams may write to it. It runs in one block.
 struct take_fault {  // unproven
   static constexpr int threads = 32;
   fault_record* from;
@@ -112,7 +113,7 @@ struct take_fault {  // unproven
   }
 };
 
-/// Numbers the calls that may find faults. Any thread.
+/// Numbers the calls that may find faults, on any thread.
 class fault_calls {
  public:
   fault_reporter reporter(fault_record* record, fault_kind const& kind) noexcept {
@@ -123,7 +124,7 @@ class fault_calls {
   std::atomic<std::uint64_t> next_{0};
 };
 
-/// What a record says, if anything.
+/// The error of a record, if it has a fault.
 inline std::optional<error> error_of(fault_record const& record) {
   if (record.kind == nullptr) return std::nullopt;
   std::vector<error_value> values;

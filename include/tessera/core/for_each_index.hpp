@@ -10,7 +10,7 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Calls f(0) … f(n - 1), each once, in any order, with `grain` indices a thread at a time, at least 1.
+/// Calls f(0) … f(n - 1), each once, in any order. A thread takes `grain` indices at a time.
 /// @throws tessera::error invalid_argument for a negative n or a grain below 1.
 template <execution Exec, class F>
 void for_each_index(Exec const& exec, std::int64_t n, std::int64_t grain, F const& f);

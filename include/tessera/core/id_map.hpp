@@ -14,26 +14,26 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Spreads the bits of an id (the finaliser of MurmurHash3 in the constants of Stafford's mix 13): a bijection of 64-bit integers.
+/// Spreads the bits of an id: a bijection of 64-bit integers. Source: the finaliser of MurmurHash3 with the constants of Stafford's mix 13.
 TESSERA_HOST_DEVICE constexpr std::uint64_t mix_bits(std::uint64_t x) noexcept {
   x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
   x = (x ^ x >> 27) * 0x94D049BB133111EB;
   return x ^ x >> 31;
 }
 
-/// Numbers ids: any int64 to 0, 1, 2, … in the order of insertion. An id that is erased leaves its number to the next new one, of several
-/// the one left last; the numbers of other ids stay. Open addressing with linear probing, at most 3/5 full; grows by doubling. Finding is
-/// safe on many threads, inserting and erasing is for one.
+/// Numbers ids: any int64 gets 0, 1, 2, … in the order of insertion. An erased id leaves its number to the next new id; of several numbers,
+/// the one left last goes first. The numbers of other ids stay. The map has open addressing with linear probing, is at most 3/5 full, and
+/// grows by doubling. Any number of threads may find at once; one at a time may insert or erase.
 class id_map {
  public:
   static constexpr std::int64_t absent = -1;
 
   std::int64_t size() const noexcept { return number_bound_ - free_; }
-  /// All numbers lie in [0, number_bound()); equal to size() as long as every number left has been taken again.
+  /// All numbers are in [0, number_bound()), which is size() as long as every number left has been taken again.
   std::int64_t number_bound() const noexcept { return number_bound_; }
-  /// The id of each number, (number_bound(),); without meaning for a number that no id has.
+  /// The id of each number, (number_bound(),); unspecified for a number that no id has.
   vector_view<std::int64_t const> ids() const noexcept { return {ids_.data(), number_bound_}; }
-  /// Whether an id has this number of [0, number_bound()).
+  /// Whether an id has this number. @pre number in [0, number_bound())
   bool holds_number(std::int64_t number) const noexcept(!checks_indices) {
     if constexpr (checks_indices) detail::check_index("id_map number", number, number_bound_);
     return free_ == 0 || find(ids_[number]) == number;
@@ -46,12 +46,12 @@ class id_map {
       if (entries_[i].number == absent || entries_[i].id == id) return entries_[i].number;
   }
 
-  /// Starts loading what `find` of this id will read.
+  /// Prefetches what `find` of this id reads.
   [[gnu::always_inline]] void prefetch(std::int64_t id) const noexcept {
     if (!entries_.empty()) __builtin_prefetch(&entries_[first_entry(id)]);
   }
 
-  /// The id's number, and whether it is new. Allocates from `exec`'s memory when a new id makes it grow.
+  /// The id's number, and whether it is new. It allocates from `exec`'s memory where a new id makes the map grow.
   std::pair<std::int64_t, bool> insert(host_exec const& exec, std::int64_t id) {
     if (auto const number = find(id); number != absent) return {number, false};
     reserve(exec, size() + 1);
@@ -62,7 +62,7 @@ class id_map {
     return {number, true};
   }
 
-  /// Forgets the id; returns the number that it had, or `absent`.
+  /// Removes the id; returns the number that it had, or `absent`.
   std::int64_t erase(std::int64_t id) noexcept {
     if (entries_.empty()) return absent;
     auto hole = first_entry(id);
@@ -97,7 +97,7 @@ class id_map {
     grow(exec, ids_, count);
   }
 
-  /// What a map occupies that was made with room for `count` ids.
+  /// The bytes of a map that was made with room for `count` ids.
   static std::size_t bytes_for(std::int64_t count) noexcept {
     std::size_t entries = count == 0 ? 0 : 16;
     while (5 * static_cast<std::size_t>(count) > 3 * entries) entries *= 2;

@@ -34,7 +34,7 @@ struct key_bits {
 
 /// Whether these bits tell distinct key d from the one before, in their order.
 template <class Key>
-TESSERA_HOST_DEVICE constexpr bool told_apart(Key const* distinct, std::int64_t d, radix_bits range) noexcept {
+TESSERA_HOST_DEVICE constexpr bool keys_differ(Key const* distinct, std::int64_t d, radix_bits range) noexcept {
   using unsigned_key = std::make_unsigned_t<Key>;
   key_bits const compared{range.begin_bit, range.end_bit};
   // With the sign flipped, negative keys come first.
@@ -185,7 +185,7 @@ class key_parts {
   std::int64_t size_of(std::int64_t part) const noexcept { return first_of(part + 1) - first_of(part); }
 
   /// f(key, i, part, place): key i belongs to the part and stands at that place among the grouped ones. The parts are too many for the
-  /// processor to see that each is gone through in order: f does well to prefetch what follows the place.
+  /// processor to see that each is gone through in order. So f does well to prefetch what follows the place.
   template <class F>
   void for_each_place(host_exec const& exec, F const& f) const {
     for_each_piece(exec, n_, unique_piece, [&](std::int64_t first, std::int64_t last) {

@@ -18,9 +18,9 @@ struct number_list {
   constexpr bool empty() const noexcept { return first < 0; }
 };
 
-/// Doubly linked lists over the numbers 0, 1, 2, …, with a value beside each number's links. A number is in one list at most; which one, the
-/// caller knows. Every change takes the same time however long the lists are. For one thread.
-/// @pre numbers lie in [0, capacity()), which a checked build checks.
+/// Doubly linked lists over the numbers 0, 1, 2, …, with a value for each number. A number is in one list at most; the caller knows in
+/// which. Every change takes the same time for lists of any length. One thread at a time.
+/// @pre numbers are in [0, capacity()), which a checked build checks
 template <class Value>
 class linked_numbers {
  public:
@@ -28,16 +28,20 @@ class linked_numbers {
 
   /// Makes room for the numbers below `count`, by doubling.
   void reserve(host_exec const& exec, std::int64_t count) { grow(exec, nodes_, count); }
+  /// How many numbers there is room for.
   std::int64_t capacity() const noexcept { return nodes_.size(); }
 
   Value& operator[](std::int64_t number) noexcept(!checks_indices) { return nodes_[number].value; }
   Value const& operator[](std::int64_t number) const noexcept(!checks_indices) { return nodes_[number].value; }
+  /// The number after this one in its list, or `none`.
   std::int64_t next(std::int64_t number) const noexcept(!checks_indices) { return nodes_[number].next; }
+  /// The number before this one in its list, or `none`.
   std::int64_t previous(std::int64_t number) const noexcept(!checks_indices) { return nodes_[number].previous; }
   [[gnu::always_inline]] void prefetch(std::int64_t number) const noexcept(!checks_indices) { __builtin_prefetch(&nodes_[number], 1); }
 
+  /// Appends a number to a list.
   void push_back(number_list& list, std::int64_t number) noexcept(!checks_indices) { insert_after(list, list.last, number); }
-  /// Behind `place`, or in front of all where that is `none`.
+  /// Inserts a number after `place`, or at the front where that is `none`.
   void insert_after(number_list& list, std::int64_t place, std::int64_t number) noexcept(!checks_indices) {
     auto const behind = place == none ? list.first : nodes_[place].next;
     nodes_[number].previous = place;
@@ -45,6 +49,7 @@ class linked_numbers {
     (place == none ? list.first : nodes_[place].next) = number;
     (behind == none ? list.last : nodes_[behind].previous) = number;
   }
+  /// Removes a number from its list.
   void remove(number_list& list, std::int64_t number) noexcept(!checks_indices) {
     auto const [before, behind, value] = nodes_[number];
     (before == none ? list.first : nodes_[before].next) = behind;

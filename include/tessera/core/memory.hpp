@@ -22,8 +22,8 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Where memory comes from. `allocate(exec, bytes, alignment)` returns storage that is ready in the order of `exec` (a stream, on a
-/// device) or throws; `deallocate(exec, pointer, bytes, alignment)` takes it back and never throws.
+/// Where memory comes from. `allocate(exec, bytes, alignment)` returns storage that is ready in the order of `exec` (on a device, of a
+/// stream), or throws. `deallocate(exec, pointer, bytes, alignment)` takes it back and never throws.
 template <class R, class Exec>
 concept memory_resource = requires(R& resource, Exec const& exec, void* pointer, std::size_t size) {
   { resource.allocate(exec, size, size) } -> std::same_as<void*>;
@@ -31,7 +31,7 @@ concept memory_resource = requires(R& resource, Exec const& exec, void* pointer,
 };
 
 namespace detail {
-/// The largest alignment that a resource may be asked for: its `most_alignment`, where it has one.
+/// The largest alignment that a resource can be asked for: its `most_alignment`, or any where it has none.
 template <class R>
 inline constexpr std::size_t most_alignment = std::numeric_limits<std::size_t>::max() / 2 + 1;
 template <class R>
@@ -39,10 +39,11 @@ template <class R>
 inline constexpr std::size_t most_alignment<R> = R::most_alignment;
 }  // namespace detail
 
-/// A reference to any memory resource for `Exec`, two words. The resource outlives it.
+/// A reference to any memory resource for `Exec`, two words. @pre the resource outlives it
 template <class Exec>
 class memory_ref {
  public:
+  /// Refers to a resource.
   template <class R>
     requires(!std::same_as<std::remove_const_t<R>, memory_ref>)
   explicit memory_ref(R& resource) noexcept : resource_(&resource), calls_(calls_of<R>()) {}
@@ -81,8 +82,8 @@ class memory_ref {
   calls const* calls_;
 };
 
-/// The host's heap. From 4 MiB on, storage has pages of its own, which go back to the system at once: huge ones from a 2 MiB boundary on,
-/// as far as they are full, so that a table takes what its rows take. Thread-safe.
+/// The host's heap. From 4 MiB on, storage has pages of its own, which go back to the system at once. From a 2 MiB boundary on these are
+/// huge pages, as far as they are full: a table takes no more memory than its rows. Thread-safe.
 class system_memory {
  public:
   static constexpr std::size_t huge_page_bytes = std::size_t{1} << 21;
@@ -138,6 +139,7 @@ class system_memory {
 /// Adapts a std::pmr resource, which the caller owns.
 class pmr_memory {
  public:
+  /// Adapts `upstream`, which must outlive it.
   explicit pmr_memory(std::pmr::memory_resource& upstream) noexcept : upstream_(&upstream) {}
 
   template <class Exec>
@@ -153,19 +155,22 @@ class pmr_memory {
   std::pmr::memory_resource* upstream_;
 };
 
-/// Workspace that a step takes and gives back, bump-allocated over blocks of an upstream resource.
+/// Workspace that a step takes and gives back, bump-allocated from blocks of an upstream resource. One thread at a time, and one stream of
+/// a device, in whose order memory is reused.
 ///
-/// A piece is free to be taken again once it and all that were taken after it are back: at once, when they come back as scopes end. When
-/// everything is back and more than one block was needed, the next round gets one block of the whole size, so a loop of equal steps stops
+/// An allocation can be reused once it and all later ones are back. Those that are given back as scopes end can so be reused at once. When
+/// all are back and more than one block was needed, the next round gets one block of the whole size. A loop of equal steps so stops
 /// calling upstream.
-/// One thread at a time, and one stream of a device, in whose order pieces are taken again. Pieces are aligned to at least 64 bytes, at most
-/// 4096 or what upstream allows. Upstream serves the same executions, but is asked without one, so it takes any. A checked build refuses
-/// what comes back and is not taken: where a `memory_ref` gives it back, that ends the program.
+///
+/// Allocations are aligned to at least 64 bytes, and at most to 4096 or what upstream allows. Upstream serves the same executions; the
+/// constructor names none, so that any upstream fits. A checked build refuses an allocation that was not taken; where a `memory_ref` gives
+/// it back, the program ends.
 template <class Upstream>
 class arena {
  public:
   static constexpr std::size_t most_alignment = std::min<std::size_t>(4096, detail::most_alignment<Upstream>);
 
+  /// An arena over `upstream`, which must outlive it. It allocates nothing yet.
   explicit arena(Upstream& upstream, std::size_t first_block_bytes = std::size_t{1} << 16) noexcept
       : upstream_(&upstream), next_block_bytes_(first_block_bytes) {}
   arena(arena const&) = delete;
@@ -175,17 +180,17 @@ class arena {
   template <class Exec>
     requires memory_resource<Upstream, Exec>
   void* allocate(Exec const&, std::size_t bytes, std::size_t alignment) {
-    if (bytes == 0) bytes = 1;  // so that no two pieces start together
-    if (alignment < piece_alignment) alignment = piece_alignment;
+    if (bytes == 0) bytes = 1;  // so that no two allocations start together
+    if (alignment < least_alignment) alignment = least_alignment;
     if (alignment > most_alignment)
       throw error(errc::invalid_argument, "arena: alignment too large", {{"alignment", alignment}, {"largest", most_alignment}});
-    if (pieces_.size() == pieces_.capacity()) pieces_.reserve(2 * pieces_.size() + 16);
-    for (auto i = pieces_.empty() ? 0 : pieces_.back().block;; ++i) {
+    if (allocations_.size() == allocations_.capacity()) allocations_.reserve(2 * allocations_.size() + 16);
+    for (auto i = allocations_.empty() ? 0 : allocations_.back().block;; ++i) {
       if (i == blocks_.size()) add_block(bytes);
       auto& block = blocks_[i];
       auto const start = (block.used + alignment - 1) / alignment * alignment;
       if (start > block.bytes || bytes > block.bytes - start) continue;
-      pieces_.push_back({block.data + start, i, block.used, false});
+      allocations_.push_back({block.data + start, i, block.used, false});
       block.used = start + bytes;
       return block.data + start;
     }
@@ -193,17 +198,18 @@ class arena {
   template <class Exec>
   void deallocate(Exec const&, void* pointer, std::size_t, std::size_t) noexcept(!checks_indices) {
     if constexpr (checks_indices) check_taken(pointer);
-    auto last = pieces_.size() - 1;  // most often the one that comes back
-    while (pieces_[last].data != pointer) --last;
-    pieces_[last].is_back = true;
-    for (; !pieces_.empty() && pieces_.back().is_back; pieces_.pop_back()) blocks_[pieces_.back().block].used = pieces_.back().used_before;
-    if (pieces_.empty() && blocks_.size() > 1) {
+    auto last = allocations_.size() - 1;  // most often the one that comes back
+    while (allocations_[last].data != pointer) --last;
+    allocations_[last].is_back = true;
+    for (; !allocations_.empty() && allocations_.back().is_back; allocations_.pop_back())
+      blocks_[allocations_.back().block].used = allocations_.back().used_before;
+    if (allocations_.empty() && blocks_.size() > 1) {
       next_block_bytes_ = reserved_bytes();
       release();
     }
   }
 
-  /// What upstream has handed over and not got back.
+  /// The bytes of all blocks that upstream has handed over and not got back.
   std::size_t reserved_bytes() const noexcept {
     std::size_t sum = 0;
     for (auto const& b : blocks_) sum += b.bytes;
@@ -211,7 +217,7 @@ class arena {
   }
 
  private:
-  static constexpr std::size_t piece_alignment = 64;
+  static constexpr std::size_t least_alignment = 64;
   static constexpr std::size_t page_bytes = 4096;
   struct no_exec {};
   struct block {
@@ -219,7 +225,7 @@ class arena {
     std::size_t bytes;
     std::size_t used;
   };
-  struct piece {
+  struct allocation {
     std::byte* data;
     std::size_t block;
     std::size_t used_before;  // of the block
@@ -236,9 +242,9 @@ class arena {
     next_block_bytes_ = 2 * bytes;
   }
   void check_taken(void const* pointer) const {
-    for (auto const& p : pieces_)
+    for (auto const& p : allocations_)
       if (p.data == pointer && !p.is_back) return;
-    throw error(errc::invalid_argument, "arena: a piece comes back that is not taken", {{"pieces", pieces_.size()}});
+    throw error(errc::invalid_argument, "arena: an allocation comes back that is not taken", {{"allocations", allocations_.size()}});
   }
   void release() noexcept {
     for (auto const& b : blocks_) upstream_->deallocate(no_exec{}, b.data, b.bytes, most_alignment);
@@ -248,7 +254,7 @@ class arena {
   Upstream* upstream_;
   std::vector<block> blocks_;
   std::size_t next_block_bytes_;
-  std::vector<piece> pieces_;  // in the order of their taking; the last one is not back
+  std::vector<allocation> allocations_;  // in the order of their taking; the last one is not back
 };
 
 }  // namespace TESSERA_ABI

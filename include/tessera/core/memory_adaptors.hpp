@@ -10,8 +10,8 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/memory.hpp>
 
-/// Resources that wrap another, of the host or of a device, and serve the executions that it serves: `limited_memory` and `tracked_memory`
-/// of any upstream, one in the other too. The upstream outlives them; they are as thread-safe as it is.
+/// Resources that wrap another, of the host or of a device: `limited_memory` and `tracked_memory`, which nest. They serve the executions
+/// that the upstream serves, and are as thread-safe. @pre the upstream outlives them
 namespace tessera {
 inline namespace TESSERA_ABI {
 
@@ -21,6 +21,7 @@ class limited_memory {
  public:
   static constexpr std::size_t most_alignment = detail::most_alignment<Upstream>;
 
+  /// Hands out at most `limit_bytes` of `upstream`.
   limited_memory(Upstream& upstream, std::size_t limit_bytes) noexcept : upstream_(&upstream), limit_bytes_(limit_bytes) {}
   limited_memory(limited_memory const&) = delete;
   limited_memory& operator=(limited_memory const&) = delete;
@@ -49,7 +50,9 @@ class limited_memory {
     used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
   }
 
+  /// The most bytes that may be out at once.
   std::size_t limit_bytes() const noexcept { return limit_bytes_; }
+  /// The bytes out now.
   std::size_t used_bytes() const noexcept { return used_bytes_.load(std::memory_order_relaxed); }
 
  private:
@@ -58,12 +61,13 @@ class limited_memory {
   std::atomic<std::size_t> used_bytes_{0};
 };
 
-/// Counts what is handed out: bytes as they were asked for.
+/// Counts the bytes that are handed out, as they were asked for.
 template <class Upstream>
 class tracked_memory {
  public:
   static constexpr std::size_t most_alignment = detail::most_alignment<Upstream>;
 
+  /// Counts what is taken of `upstream`.
   explicit tracked_memory(Upstream& upstream) noexcept : upstream_(&upstream) {}
   tracked_memory(tracked_memory const&) = delete;
   tracked_memory& operator=(tracked_memory const&) = delete;
@@ -73,7 +77,7 @@ class tracked_memory {
   void* allocate(Exec const& exec, std::size_t bytes, std::size_t alignment) {
     void* const pointer = upstream_->allocate(exec, bytes, alignment);
     allocations_.fetch_add(1, std::memory_order_relaxed);
-    pieces_.fetch_add(1, std::memory_order_relaxed);
+    live_allocations_.fetch_add(1, std::memory_order_relaxed);
     total_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     auto const now = current_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     auto peak = peak_bytes();
@@ -85,23 +89,26 @@ class tracked_memory {
     requires memory_resource<Upstream, Exec>
   void deallocate(Exec const& exec, void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
     upstream_->deallocate(exec, pointer, bytes, alignment);
-    pieces_.fetch_sub(1, std::memory_order_relaxed);
+    live_allocations_.fetch_sub(1, std::memory_order_relaxed);
     current_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
   }
 
-  /// Bytes out now, the most that ever were at once, and all that were handed out since the beginning.
+  /// The bytes out now; `peak_bytes` is the most that ever were at once, `total_bytes` the sum of all allocations.
   std::size_t current_bytes() const noexcept { return current_bytes_.load(std::memory_order_relaxed); }
+  /// The most bytes that ever were out at once.
   std::size_t peak_bytes() const noexcept { return peak_bytes_.load(std::memory_order_relaxed); }
+  /// The bytes of all allocations.
   std::uint64_t total_bytes() const noexcept { return total_bytes_.load(std::memory_order_relaxed); }
-  /// Pieces out now, and allocations since the beginning.
-  std::int64_t pieces() const noexcept { return pieces_.load(std::memory_order_relaxed); }
+  /// The allocations out now; `allocations` counts all allocations.
+  std::int64_t live_allocations() const noexcept { return live_allocations_.load(std::memory_order_relaxed); }
+  /// The number of all allocations.
   std::int64_t allocations() const noexcept { return allocations_.load(std::memory_order_relaxed); }
 
  private:
   Upstream* upstream_;
   std::atomic<std::size_t> current_bytes_{0}, peak_bytes_{0};
   std::atomic<std::uint64_t> total_bytes_{0};
-  std::atomic<std::int64_t> pieces_{0}, allocations_{0};
+  std::atomic<std::int64_t> live_allocations_{0}, allocations_{0};
 };
 
 static_assert(memory_resource<limited_memory<system_memory>, host_exec> && memory_resource<tracked_memory<system_memory>, host_exec> &&

@@ -9,8 +9,8 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// The same pointer, of which the compiler knows nothing: a loop over rows then takes one after the other, each in SIMD
-/// registers. Left to itself, g++ 12 works on two rows at once and gathers their elements one by one.
+/// The same pointer, of which the compiler knows nothing. A loop over rows then takes one row after the other, each in SIMD registers.
+/// Without it, g++ 12 works on two rows at once and gathers their elements one by one.
 template <class T>
 T* opaque(T* first) noexcept {
   asm volatile("" : "+r"(first));

@@ -9,8 +9,9 @@
 #include <tessera/core/optimizers.hpp>
 #include <tessera/core/square_root.hpp>
 
-/// Weight decay and clipping around any optimizer: policies that hold another as `optimizer` and nest. The outermost acts first:
-/// `with_value_clipping{with_weight_decay{adam{}, 1e-5F}, 1}` clips the gradient, then adds the decay. State is that of what is wrapped.
+/// Weight decay and clipping around any optimizer: policies that hold another as `optimizer`, and that nest. The outermost acts first:
+/// `with_value_clipping{with_weight_decay{adam{}, 1e-5F}, 1}` clips the gradient, then adds the decay. The state is that of the wrapped
+/// policy.
 namespace tessera {
 inline namespace TESSERA_ABI {
 
@@ -29,7 +30,7 @@ TESSERA_HOST_DEVICE scale_and<Factor> with_scale(float scale, Factor const& fact
 
 }  // namespace detail
 
-/// g += decay * w before anything else, as `weight_decay` of torch.optim.SGD, Adagrad and Adam (the L2 penalty decay / 2 * |w|^2). Rows
+/// Adds decay * w to the gradient first, as `weight_decay` of torch.optim.SGD, Adagrad and Adam (the L2 penalty decay / 2 * |w|^2). Rows
 /// decay when they are touched.
 template <optimizer_policy O>
 struct with_weight_decay {
@@ -52,7 +53,7 @@ struct with_weight_decay {
 template <class O>
 with_weight_decay(O, float) -> with_weight_decay<O>;
 
-/// Each element of the gradient is brought into [-limit, limit]; NaN stays. @pre limit > 0, infinity for none.
+/// Clips each element of the gradient to [-limit, limit]; NaN stays. @pre limit > 0, infinity for no clipping
 template <optimizer_policy O>
 struct with_value_clipping {
   static constexpr int row_state = O::row_state;
@@ -74,8 +75,9 @@ struct with_value_clipping {
 template <class O>
 with_value_clipping(O, float) -> with_value_clipping<O>;
 
-/// w -= learning_rate * decay * w, then the wrapped update, which the decay does not pass through: around Adam, AdamW, as torch.optim.AdamW.
-/// Rows decay when they are touched. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019, algorithm 2.
+/// Subtracts learning_rate * decay * w, then makes the wrapped update, which does not see the decay. Around `adam` it is AdamW, as
+/// torch.optim.AdamW. Rows decay when they are touched. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019,
+/// algorithm 2.
 template <optimizer_policy O>
 struct with_decoupled_weight_decay {
   static constexpr int row_state = O::row_state;
@@ -102,9 +104,9 @@ struct with_decoupled_weight_decay {
 template <class O>
 with_decoupled_weight_decay(O, float) -> with_decoupled_weight_decay<O>;
 
-/// A row's summed gradient is scaled down to the Euclidean norm `max_norm` where it is longer. For rows alone: a block of dense parameters
-/// has no norm of its own (`clip_global_norm`). A row whose norm is infinite loses its gradient, or turns NaN where an element is infinite.
-/// Weight decay or value clipping inside it act on the scaled gradient. @pre max_norm > 0, infinity for none.
+/// Scales a row's summed gradient down to the Euclidean norm `max_norm` where it is longer. It is for rows alone: dense parameters have no
+/// norm a row (`clip_global_norm`). A row whose norm is infinite loses its gradient, or becomes NaN where an element is infinite. Weight
+/// decay and value clipping inside it act on the scaled gradient. @pre max_norm > 0, infinity for no clipping
 template <optimizer_policy O>
 struct with_row_clipping {
   static_assert(!detail::changes_gradients<O> || !tessera::uses_sum_of_squares<O>,

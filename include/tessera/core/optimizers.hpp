@@ -14,17 +14,17 @@
 #include <tessera/core/types.hpp>
 #include <tessera/core/update_rules.hpp>
 
-/// Optimizers whose elements know nothing of each other; they serve embedding rows (`row_optimizer`) and dense parameters
-/// (`dense_optimizer`) alike, on host and device. Only what is touched changes: the state of a row that a batch does not name stays as it
-/// is, momentum and moments included. `<tessera/core/optimizer_adaptors.hpp>` adds weight decay and clipping to any of them.
+/// Optimizers that treat each element by itself. They serve embedding rows (`row_optimizer`) and dense parameters (`dense_optimizer`), on
+/// host and device. Only what is touched changes: the state of a row that a batch does not name stays as it is, momentum and moments
+/// included. `<tessera/core/optimizer_adaptors.hpp>` adds weight decay and clipping to any of them.
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What an optimizer learns of a row, or of a block of dense parameters, before its elements.
+/// What an optimizer gets to know of a row, or of a block of dense parameters, before its elements.
 struct row_gradient {
-  float sum_of_squares;  // of a row's summed gradient, where the policy uses it, else NaN; 0 for a dense block
+  float sum_of_squares;  ///< of a row's summed gradient, where the policy uses it, else NaN; 0 for a dense block
   std::int64_t dim;
-  step_count step;  // of the table or model, 1 at the first
+  step_count step;  ///< of the table or model, 1 at the first
 };
 
 namespace detail {
@@ -41,15 +41,18 @@ template <class O>
 concept gradient_of_takes_gradient_and_weight = !names_gradient_of<O> || changes_gradients<O>;
 }  // namespace detail
 
-/// How one touched row, or a block of dense parameters, changes. A policy names how many floats of state a row has (`row_state`) and how
-/// many each of its elements (`element_state`), and computes
-/// - optionally `float gradient_of(gradient, weight) const`, of each element first: what all else takes for its gradient;
-/// - `begin_row(row_state, row_gradient)`, once a row: may change the row's state; returns what `update` needs, of any type;
-/// - `update(weight, element_state, stride, gradient, factor)`, once an element: state number k of the element is
-///   `element_state[k * stride]`.
-/// Optionally `initial_state`: what every state starts at, 0 by default; `uses_sum_of_squares`, true where the policy reads that of
-/// `row_gradient`, which dense blocks do not offer; `learning_rate`, for schedules; `name`, by which a checkpoint knows whose states it has;
-/// `check()`, which throws for options with which nothing can be learned.
+/// How one touched row, or a block of dense parameters, changes. `row_state` is how many floats of state a row has, `element_state` how
+/// many each of its elements has. A policy computes:
+/// - `float gradient_of(gradient, weight) const`, optional, of each element first: the gradient that all the rest sees;
+/// - `begin_row(row_state, row_gradient)`, once a row: it may change the row's state, and returns what `update` needs, of any type;
+/// - `update(weight, element_state, stride, gradient, factor)`, once an element, whose state number k is `element_state[k * stride]`.
+///
+/// These members are optional:
+/// - `initial_state`: what every state starts at, 0 by default;
+/// - `uses_sum_of_squares`: true where the policy reads the sum of squares of `row_gradient`, which dense blocks do not have;
+/// - `learning_rate`, for schedules;
+/// - `name`, by which a checkpoint knows the kind of its states;
+/// - `check()`, which throws for options with which nothing can be learned.
 template <class O>
 concept optimizer_policy = std::is_trivially_copyable_v<O> &&
     requires(O const& o, float& weight, float* state, std::int64_t stride, float gradient, row_gradient const& row) {
@@ -61,6 +64,7 @@ concept optimizer_policy = std::is_trivially_copyable_v<O> &&
 /// Whether a policy reads `row_gradient::sum_of_squares`.
 template <class O>
 inline constexpr bool uses_sum_of_squares = false;
+/// As the policy says.
 template <class O>
   requires requires { O::uses_sum_of_squares; }
 inline constexpr bool uses_sum_of_squares<O> = O::uses_sum_of_squares;
@@ -83,6 +87,7 @@ TESSERA_HOST_DEVICE constexpr float learning_rate_of(O const& policy) noexcept {
   else
     return policy.learning_rate;
 }
+/// Sets the learning rate of a policy, through all adaptors.
 template <optimizer_policy O>
 constexpr void set_learning_rate(O& policy, float rate) noexcept {
   if constexpr (requires { policy.optimizer; })
@@ -91,7 +96,7 @@ constexpr void set_learning_rate(O& policy, float rate) noexcept {
     policy.learning_rate = rate;
 }
 
-/// What every state of a policy starts at, through all adaptors.
+/// The initial value of every state of a policy, through all adaptors.
 template <optimizer_policy O>
 constexpr float initial_state_of(O const& policy) noexcept {
   if constexpr (requires { policy.optimizer; })
@@ -102,8 +107,8 @@ constexpr float initial_state_of(O const& policy) noexcept {
     return 0;
 }
 
-/// Refuses options with which nothing can be learned, through all adaptors: what an optimizer is handed to calls it, a trainer, a table and
-/// each call that updates. @throws tessera::error invalid_argument naming policy, option and value.
+/// Refuses options with which nothing can be learned, through all adaptors. A trainer, a table and each call that updates call it with
+/// their optimizers. @throws tessera::error invalid_argument naming policy, option and value.
 template <optimizer_policy O>
 void check_optimizer(O const& policy) {
   if constexpr (requires { policy.check(); }) policy.check();
@@ -126,7 +131,7 @@ inline void check_decay_factor(char const* policy, char const* option, float val
 
 }  // namespace detail
 
-/// The name of a policy, through all adaptors, which have no state of their own; policies that tell none pass for each other.
+/// The name of a policy, through all adaptors, which have no state of their own. Policies without a name count as the same.
 template <optimizer_policy O>
 constexpr char const* optimizer_name_of(O const& policy) noexcept {
   if constexpr (requires { policy.optimizer; })
@@ -149,7 +154,7 @@ void check_optimizer_kind(char const* call, char const* built_for, O const& poli
 
 }  // namespace detail
 
-/// w -= learning_rate * g.
+/// Gradient descent: w -= learning_rate * g.
 struct sgd {
   static constexpr char const* name = "sgd";
   static constexpr int row_state = 0;
@@ -164,9 +169,9 @@ struct sgd {
 };
 static_assert(optimizer_policy<sgd>);
 
-/// SGD with momentum as torch.optim.SGD: v = momentum * v + (1 - dampening) * g, at step 1 v = g; then w -= learning_rate * v, or, with
-/// `nesterov`, learning_rate * (g + momentum * v). A row first touched later starts from v = 0, as a row without gradient does there; unlike
-/// there, v does not fade, nor w move, while nobody touches the row.
+/// SGD with momentum as torch.optim.SGD: v = momentum * v + (1 - dampening) * g, and v = g at step 1. Then w -= learning_rate * v, or, with
+/// `nesterov`, learning_rate * (g + momentum * v). A row first touched later starts from v = 0, as PyTorch's rows without gradient. Other
+/// than in PyTorch, v does not fade, nor w move, while nobody touches the row.
 struct momentum_sgd {
   struct factors {
     float rate, momentum, share;
@@ -195,7 +200,7 @@ struct momentum_sgd {
 };
 static_assert(optimizer_policy<momentum_sgd>);
 
-/// s += g^2, then w -= learning_rate * g / (sqrt(s) + epsilon), as torch.optim.Adagrad.
+/// Adagrad as torch.optim.Adagrad: s += g^2, then w -= learning_rate * g / (sqrt(s) + epsilon).
 struct adagrad {
   static constexpr char const* name = "adagrad";
   static constexpr int row_state = 0;
@@ -216,7 +221,7 @@ struct adagrad {
 };
 static_assert(optimizer_policy<adagrad>);
 
-/// As torch.optim.Adam; source: Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015, algorithm 1.
+/// Adam as torch.optim.Adam. Source: Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015, algorithm 1.
 struct adam {
   static constexpr char const* name = "adam";
   static constexpr int row_state = 0;
@@ -247,12 +252,13 @@ struct adam {
 };
 static_assert(optimizer_policy<adam>);
 
-/// FTRL-proximal per coordinate; states z, then n. Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013,
-/// algorithm 1, with alpha as `learning_rate`. Weights follow from z, so that |z| <= lambda1 gives an exact 0.
+/// FTRL-proximal per coordinate; its states are z and n. Weights follow from z, so that |z| <= lambda1 gives an exact 0.
 ///
-/// A weight that was not 0 before its first update enters z there, with the share (sqrt(n) = |g|) |g| / (beta + |g| + lambda2 *
-/// learning_rate) of it kept: wholly for beta = lambda2 = 0, hardly for |g| far below beta; with g = 0, or under lambda1, it becomes 0.
-/// Start rows at 0, or beta at 0, where that matters. @pre learning_rate > 0, the same all along: w is computed anew from z and n.
+/// A weight that is not 0 before its first update enters z. The share |g| / (beta + |g| + lambda2 * learning_rate) of it is kept, as
+/// sqrt(n) = |g|. That is all of it for beta = lambda2 = 0, and little for |g| far below beta. With g = 0, or under lambda1, the weight
+/// becomes 0. Start rows at 0, or beta at 0, where that matters. Source: McMahan et al., "Ad click prediction: a view from the trenches",
+/// KDD 2013, algorithm 1, with alpha as `learning_rate`.
+/// @pre learning_rate > 0, the same all along: w is computed anew from z and n
 struct ftrl {
   static constexpr char const* name = "ftrl";
   static constexpr int row_state = 0;

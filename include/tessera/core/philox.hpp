@@ -16,8 +16,8 @@ struct random_block {
   TESSERA_HOST_DEVICE constexpr std::uint32_t operator[](int i) const noexcept { return word[i]; }
 };
 
-/// Philox4x32-10: the random block number `counter` of the stream `key`. A pure function, so any element of any stream costs the same on
-/// any device. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+/// Philox4x32-10: the random block number `counter` of the stream `key`. It is a pure function, so that any element of any stream costs the
+/// same on any device. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 TESSERA_HOST_DEVICE constexpr random_block philox(random_block counter, std::uint32_t key0, std::uint32_t key1) noexcept {
   for (int round = 0; round < 10; ++round) {
     auto const product0 = std::uint64_t{0xD2511F53} * counter.word[0];
@@ -30,7 +30,7 @@ TESSERA_HOST_DEVICE constexpr random_block philox(random_block counter, std::uin
   return counter;
 }
 
-/// Block `index` of the sub-stream (a, b) of a seed. `b` below 2^32: what the words are for; `a`: of which row, block or epoch.
+/// Block `index` of the sub-stream (a, b) of a seed. `b`, below 2^32, says what the words are for; `a` says for which row, block or epoch.
 TESSERA_HOST_DEVICE constexpr random_block philox(random_seed seed, std::uint64_t a, std::uint32_t b, std::uint32_t index) noexcept {
   return philox({{static_cast<std::uint32_t>(a), static_cast<std::uint32_t>(a >> 32), index, b}}, static_cast<std::uint32_t>(seed.value),
                 static_cast<std::uint32_t>(seed.value >> 32));

@@ -11,20 +11,21 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Several ranges, each cut into pieces of its own size, numbered through, so that one parallel region does them all. Move-only.
+/// Several ranges, each cut into pieces of its own size and numbered through, so that one parallel region does them all. Move-only.
 class piece_list {
  public:
-  /// `pieces(range)`: how many the range has. Allocates from `exec`'s memory.
+  /// `pieces(range)`: how many pieces the range has. It allocates from `exec`'s memory.
   template <class Pieces>
   piece_list(host_exec const& exec, std::int64_t ranges, Pieces const& pieces) : first_(exec, ranges + 1) {
     first_[0] = 0;
     for (std::int64_t r = 0; r < ranges; ++r) first_[r + 1] = first_[r] + pieces(r);
   }
 
+  /// The number of pieces of all ranges.
   std::int64_t count() const noexcept { return first_[first_.size() - 1]; }
   /// The number of a range's first piece; for `range` = ranges, count().
   std::int64_t first_of(std::int64_t range) const noexcept(!checks_indices) { return first_[range]; }
-  /// The range that a piece belongs to. @pre 0 <= piece < count().
+  /// The range that a piece belongs to. @pre 0 <= piece < count()
   std::int64_t range_of(std::int64_t piece) const noexcept {
     return std::upper_bound(first_.begin(), first_.end(), piece) - first_.begin() - 1;
   }
@@ -33,8 +34,8 @@ class piece_list {
   buffer<std::int64_t> first_;  // (ranges + 1,)
 };
 
-/// Calls f(range, first, last) for pieces of `grain(range)` of [0, size(range)), of all ranges in one parallel region: the bounds depend on
-/// sizes and grains alone. @pre size(range) >= 0, grain(range) >= 1.
+/// Calls f(range, first, last) for pieces of `grain(range)` of [0, size(range)), of all ranges in one parallel region. The bounds depend on
+/// sizes and grains alone. @pre size(range) >= 0, grain(range) >= 1
 template <class Size, class Grain, class F>
 void for_each_piece_of(host_exec const& exec, std::int64_t ranges, Size const& size, Grain const& grain, F const& f) {
   piece_list const pieces(exec, ranges, [&](std::int64_t range) { return divide_up(size(range), grain(range)); });

@@ -50,18 +50,31 @@ struct back_end<radix_sort_tag, Exec> {
     buffer<Key, Exec> other_keys(exec, n);
     buffer<Value, Exec> other_values(exec, n);
     auto const [sorted_keys, sorted_values] = run_between(exec, keys, values, other_keys.view(), other_values.view(), bits);
-    if (sorted_keys == keys.data()) return;
-    exec.copy(keys.data(), sorted_keys, static_cast<std::size_t>(n) * sizeof(Key));
-    exec.copy(values.data(), sorted_values, static_cast<std::size_t>(n) * sizeof(Value));
+    if (sorted_keys.data() == keys.data()) return;
+    exec.copy(keys.data(), sorted_keys.data(), static_cast<std::size_t>(n) * sizeof(Key));
+    exec.copy(values.data(), sorted_values.data(), static_cast<std::size_t>(n) * sizeof(Value));
   }
 
-  /// Without the way back: the other arrays have room for as many, and either pair may be the one returned, with what is sorted in it; the
-  /// other one holds nothing then. @pre the bits are the key's, see `radix_bits_of`.
   template <class Key, class Value>
-  static std::pair<Key*, Value*> run_between(Exec const& exec, vector_view<Key> keys, vector_view<Value> values,
-                                             vector_view<Key> other_keys, vector_view<Value> other_values, radix_bits bits) {
-    if (keys.size() <= 1 || bits.begin_bit == bits.end_bit) return {keys.data(), values.data()};
-    return radix_sort_between<Exec>::run(exec, keys.data(), values.data(), other_keys.data(), other_values.data(), keys.size(), bits);
+  static void run_buffers(Exec const& exec, buffer<Key, Exec>& keys, buffer<Value, Exec>& values, radix_bits bits) {
+    auto const n = keys.size();
+    if (n <= 1 || bits.begin_bit == bits.end_bit) return;
+    buffer<Key, Exec> other_keys(exec, n);
+    buffer<Value, Exec> other_values(exec, n);
+    if (run_between(exec, keys.view(), values.view(), other_keys.view(), other_values.view(), bits).first.data() == keys.data()) return;
+    std::swap(keys, other_keys);
+    std::swap(values, other_values);
+  }
+
+  template <class Key, class Value>
+  static std::pair<vector_view<Key>, vector_view<Value>> run_between(Exec const& exec, vector_view<Key> keys, vector_view<Value> values,
+                                                                     vector_view<Key> other_keys, vector_view<Value> other_values,
+                                                                     radix_bits bits) {
+    auto const n = keys.size();
+    if (n <= 1 || bits.begin_bit == bits.end_bit) return {keys, values};
+    auto const [sorted_keys, sorted_values] =
+        radix_sort_between<Exec>::run(exec, keys.data(), values.data(), other_keys.data(), other_values.data(), n, bits);
+    return {{sorted_keys, n}, {sorted_values, n}};
   }
 };
 

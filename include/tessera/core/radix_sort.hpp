@@ -17,17 +17,30 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Which bits of the key order it. For keys known to lie below 2^end_bit the other passes cost nothing.
+/// The bits of a key that order it. For keys below 2^end_bit the passes over higher bits are skipped.
 struct radix_bits {
   int begin_bit = 0;
-  int end_bit = 64;  // clamped to the key's width
+  int end_bit = 64;  ///< clamped to the key's width
 };
 
-/// Sorts pairs by key, ascending, in place; pairs of equal keys keep their order. `keys` and `values` (n,). Keys are integers, signed or
-/// not; only the bits of `range` are compared (a negative key needs all). Workspace: n keys and n values from `exec`'s memory, on a device
-/// also what its library asks for; nothing waits. @throws tessera::error shape_mismatch, invalid_argument unless 0 <= begin_bit <= end_bit.
+/// Sorts pairs by key, ascending, in place. `keys` and `values` (n,). Keys are integers, signed or not; only the bits of `range` are
+/// compared, and negative keys need all bits. Workspace: n keys and n values from `exec`'s memory; on a device also what its library asks
+/// for. It does not synchronise.
+/// @post pairs of equal keys keep their order
+/// @throws tessera::error shape_mismatch; invalid_argument unless 0 <= begin_bit <= end_bit.
 template <execution Exec, class Key, class Value>
 void radix_sort_pairs(Exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits range = {});
+
+/// The same of whole buffers, which on a device may exchange their memory for that of the workspace, so that nothing is copied back.
+template <execution Exec, class Key, class Value>
+void radix_sort_pairs(Exec const& exec, buffer<Key, Exec>& keys, buffer<Value, Exec>& values, radix_bits range = {});
+
+/// The same with workspace of the caller's: `other_keys` and `other_values` (n,). Either pair of arrays may end up sorted, and is returned;
+/// what the other then holds is unspecified. On a device nothing is copied back, and it allocates what its library asks for alone.
+template <execution Exec, class Key, class Value>
+std::pair<vector_view<Key>, vector_view<Value>> radix_sort_pairs(Exec const& exec, vector_view<Key> keys, vector_view<Value> values,
+                                                                 vector_view<Key> other_keys, vector_view<Value> other_values,
+                                                                 radix_bits range = {});
 
 namespace detail {
 
@@ -132,7 +145,7 @@ void radix_sort_pieces(host_exec const& exec, Key* const keys, Value* const valu
   });
 }
 
-/// Those of the bits that a key has. @throws tessera::error invalid_argument.
+/// Limits the bits to those that a key has. @throws tessera::error invalid_argument.
 template <class Key>
 radix_bits radix_bits_of(char const* call, radix_bits range) {
   radix_bits const bits{range.begin_bit, std::min(range.end_bit, 8 * static_cast<int>(sizeof(Key)))};
@@ -149,19 +162,54 @@ struct back_end<radix_sort_tag, host_exec> {
   static void run(host_exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits range) {
     buffer<Key> key_scratch(exec, keys.size());
     buffer<Value> value_scratch(exec, keys.size());
-    radix_sort_pieces(exec, keys.data(), values.data(), keys.size(), range, key_scratch.data(), value_scratch.data());
+    run_between(exec, keys, values, key_scratch.view(), value_scratch.view(), range);
+  }
+
+  template <class Key, class Value>
+  static void run_buffers(host_exec const& exec, buffer<Key>& keys, buffer<Value>& values, radix_bits range) {
+    run(exec, keys.view(), values.view(), range);
+  }
+
+  template <class Key, class Value>
+  static std::pair<vector_view<Key>, vector_view<Value>> run_between(host_exec const& exec, vector_view<Key> keys,
+                                                                     vector_view<Value> values, vector_view<Key> other_keys,
+                                                                     vector_view<Value> other_values, radix_bits range) {
+    radix_sort_pieces(exec, keys.data(), values.data(), keys.size(), range, other_keys.data(), other_values.data());
+    return {keys, values};
   }
 };
+
+template <class Key, class Value>
+void check_sorted_pairs(std::int64_t keys, std::int64_t values) {
+  static_assert(std::is_integral_v<Key>, "radix_sort_pairs: keys are integers");
+  static_assert(std::is_trivially_copyable_v<Value>, "radix_sort_pairs: values are plain data");
+  if (keys != values) throw error(errc::shape_mismatch, "radix_sort_pairs: one value a key", {{"keys", keys}, {"values", values}});
+}
 
 }  // namespace detail
 
 template <execution Exec, class Key, class Value>
 void radix_sort_pairs(Exec const& exec, vector_view<Key> keys, vector_view<Value> values, radix_bits range) {
-  static_assert(std::is_integral_v<Key>, "radix_sort_pairs: keys are integers");
-  static_assert(std::is_trivially_copyable_v<Value>, "radix_sort_pairs: values are plain data");
-  if (keys.size() != values.size())
-    throw error(errc::shape_mismatch, "radix_sort_pairs: one value a key", {{"keys", keys.size()}, {"values", values.size()}});
+  detail::check_sorted_pairs<Key, Value>(keys.size(), values.size());
   detail::back_end<detail::radix_sort_tag, Exec>::run(exec, keys, values, detail::radix_bits_of<Key>("radix_sort_pairs", range));
+}
+
+template <execution Exec, class Key, class Value>
+void radix_sort_pairs(Exec const& exec, buffer<Key, Exec>& keys, buffer<Value, Exec>& values, radix_bits range) {
+  detail::check_sorted_pairs<Key, Value>(keys.size(), values.size());
+  detail::back_end<detail::radix_sort_tag, Exec>::run_buffers(exec, keys, values, detail::radix_bits_of<Key>("radix_sort_pairs", range));
+}
+
+template <execution Exec, class Key, class Value>
+std::pair<vector_view<Key>, vector_view<Value>> radix_sort_pairs(Exec const& exec, vector_view<Key> keys, vector_view<Value> values,
+                                                                 vector_view<Key> other_keys, vector_view<Value> other_values,
+                                                                 radix_bits range) {
+  detail::check_sorted_pairs<Key, Value>(keys.size(), values.size());
+  if (other_keys.size() != keys.size() || other_values.size() != keys.size())
+    throw error(errc::shape_mismatch, "radix_sort_pairs: workspace as large as the pairs",
+                {{"keys", keys.size()}, {"other keys", other_keys.size()}, {"other values", other_values.size()}});
+  return detail::back_end<detail::radix_sort_tag, Exec>::run_between(exec, keys, values, other_keys, other_values,
+                                                                     detail::radix_bits_of<Key>("radix_sort_pairs", range));
 }
 
 }  // namespace TESSERA_ABI

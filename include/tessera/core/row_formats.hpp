@@ -9,13 +9,13 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/float_bits.hpp>
 
-/// The formats that the elements of an embedding row are stored in. Arithmetic is done in float; these functions cross the border, without
-/// a branch, in integer arithmetic alone where the mode of the floating-point unit (flush to zero) could matter, so that a loop over a row
-/// runs in vectors and host and device agree bit by bit.
+/// The formats that the elements of an embedding row are stored in. Arithmetic is done in float, and these functions convert. They have no
+/// branch. Where the mode of the floating-point unit (flush to zero) could matter, they use integer arithmetic alone. A loop over a row so
+/// runs in vectors, and host and device agree bit by bit.
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// IEEE 754 binary16: 5 bits of exponent, 10 of fraction; up to 65504, subnormal below 2^-14, in steps of 2^-24 there.
+/// IEEE 754 binary16: 5 bits of exponent, 10 of fraction; up to 65504, subnormal below 2^-14, there in steps of 2^-24.
 struct float16 {
   std::uint16_t bits;
   friend constexpr bool operator==(float16 const&, float16 const&) = default;  // of the bits
@@ -27,22 +27,22 @@ struct bfloat16 {
   friend constexpr bool operator==(bfloat16 const&, bfloat16 const&) = default;  // of the bits
 };
 
-/// 4 bits of exponent, 3 of fraction; up to 448, subnormal below 2^-6, in steps of 2^-9 there. Without infinity: what is past the largest
-/// becomes the largest, and infinity NaN.
-/// Source: Open Compute Project, "OCP 8-bit floating point specification (OFP8)", revision 1.0, 2023.
+/// Float8 E4M3: 4 bits of exponent, 3 of fraction; up to 448, subnormal below 2^-6, there in steps of 2^-9. It has no infinity: finite
+/// values past the largest become the largest, and infinity becomes NaN. Source: Open Compute Project, "OCP 8-bit floating point
+/// specification (OFP8)", revision 1.0, 2023.
 struct float8_e4m3 {
   std::uint8_t bits;
   friend constexpr bool operator==(float8_e4m3 const&, float8_e4m3 const&) = default;  // of the bits
 };
 
-/// The upper half of a float16: 5 bits of exponent, 2 of fraction; up to 57344, subnormal below 2^-14, in steps of 2^-16 there. Source: as
-/// above.
+/// Float8 E5M2, the upper half of a float16: 5 bits of exponent, 2 of fraction. Numbers go up to 57344; below 2^-14 numbers are subnormal,
+/// in steps of 2^-16. Source: as above.
 struct float8_e5m2 {
   std::uint8_t bits;
   friend constexpr bool operator==(float8_e5m2 const&, float8_e5m2 const&) = default;  // of the bits
 };
 
-/// So many steps, of -127 … 127, of a size that the elements of a row share: see `row_scale`.
+/// A number of steps, -127 … 127, of a size that the elements of a row share: see `row_scale`.
 struct scaled_int8 {
   std::int8_t steps;
   friend constexpr bool operator==(scaled_int8 const&, scaled_int8 const&) = default;
@@ -55,7 +55,7 @@ template <class E>
 concept float_element = std::same_as<E, float> || std::same_as<E, float16> || std::same_as<E, bfloat16> || std::same_as<E, float8_e4m3> ||
     std::same_as<E, float8_e5m2>;
 
-/// What the elements of a row can be stored as.
+/// The types that the elements of a row can be stored as.
 template <class E>
 concept row_element = float_element<E> || std::same_as<E, scaled_int8>;
 
@@ -64,7 +64,7 @@ namespace detail {
 inline constexpr std::uint32_t float_magnitude = 0x7FFFFFFF;
 inline constexpr std::uint32_t float_infinity = 0x7F800000;
 
-/// As bits: of numbers in their order, infinity above them, NaN above that.
+/// The magnitude as bits, which order numbers as their magnitudes do; infinity is above all numbers, NaN above that.
 TESSERA_HOST_DEVICE constexpr std::uint32_t magnitude_of(float value) noexcept { return float_bits(value) & float_magnitude; }
 
 // The sixteen bits of a float's upper half, after what rounding added below. A NaN keeps its upper bits and turns quiet.
@@ -145,7 +145,8 @@ struct small_float_of<float8_e5m2> : small_float<5, 2, true> {};
 
 }  // namespace detail
 
-/// The value, exactly; a NaN keeps its sign and, where the format has more than one, its payload.
+/// The value, exactly; a NaN keeps its sign and, where the format has more than one NaN, its payload. @post round_to<E>(to_float(e)) == e
+/// unless e is NaN
 template <float_element E>
 TESSERA_HOST_DEVICE constexpr float to_float(E value) noexcept {
   if constexpr (std::same_as<E, float>)
@@ -156,8 +157,8 @@ TESSERA_HOST_DEVICE constexpr float to_float(E value) noexcept {
     return detail::small_float_of<E>::value_of(value.bits);
 }
 
-/// The nearest value of the format, of two equally near the even one; past the largest, infinity, as IEEE 754 has it, where the format has
-/// one. Infinity stays where there is one, else becomes NaN; NaN stays NaN.
+/// The nearest value of the format, of two equally near the even one. Past the largest it is infinity, as IEEE 754 has it, or the largest
+/// where the format has no infinity. Infinity then becomes NaN. NaN stays NaN.
 template <float_element E>
 TESSERA_HOST_DEVICE constexpr E round_to(float value) noexcept {
   if constexpr (std::same_as<E, float>) {
@@ -170,10 +171,9 @@ TESSERA_HOST_DEVICE constexpr E round_to(float value) noexcept {
   }
 }
 
-/// Stochastic rounding: one of the two neighbours, the upper with the probability of the value's distance from the lower (to within 2^-31
-/// of it where small numbers come in equal steps, exactly else), so that what is rounded away again and again survives in the mean.
-/// `random`: 32 uniform bits. A value of the format stays as it is; a finite value past the largest becomes the largest; infinity and NaN
-/// as above.
+/// Rounds stochastically to one of the two neighbours, so that small changes survive in the mean. The upper one has the probability of the
+/// value's distance from the lower one. That is exact, or to within 2^-31 of it where small numbers come in equal steps. `random`: 32
+/// uniform bits. A value of the format stays as it is. A finite value past the largest becomes the largest; infinity and NaN are as above.
 /// Source: Gupta, Agrawal, Gopalakrishnan, Narayanan, "Deep learning with limited numerical precision", ICML 2015, section 3.
 template <float_element E>
 TESSERA_HOST_DEVICE constexpr E round_to(float value, std::uint32_t random) noexcept {
@@ -189,12 +189,13 @@ TESSERA_HOST_DEVICE constexpr E round_to(float value, std::uint32_t random) noex
   }
 }
 
-/// How the elements of a row are read and written: each by itself, or, of `scaled_int8`, in steps of a size that the row chose.
-/// - `row_scale<E>::lead`: so many elements in front of a row hold its scale; `extent(dim)`: elements from one row to the next, with those.
-/// - `of(row)`: the scale of a row that is there; `for_values(values, n)`: of one that will hold these; `covering(magnitude)`: of one whose
-///   elements' magnitudes, as bits, are not above this.
-/// - `value(element)`; `nearest(value)`, `stochastic(value, random)`: as `to_float` and `round_to`. @pre the scale covers the value.
-/// - `write_to(row)`.
+/// How the elements of a row are read and written: each by itself, or, for `scaled_int8`, in steps of a size that the row chose.
+/// - `row_scale<E>::lead` elements before a row hold its scale. `extent(dim)` is the number of elements from one row to the next, with
+///   those.
+/// - `of(row)` is the scale of an existing row. `for_values(values, n)` is that of a row that will hold these. `covering(magnitude)` is
+///   that of a row whose elements' magnitudes, as bits, are at most this.
+/// - `value(element)`, `nearest(value)` and `stochastic(value, random)` are as `to_float` and `round_to`. @pre the scale covers the value
+/// - `write_to(row)` writes the scale.
 template <row_element E>
 struct row_scale {
   static constexpr std::int64_t lead = 0;
@@ -210,11 +211,11 @@ struct row_scale {
   TESSERA_HOST_DEVICE constexpr E stochastic(float value, std::uint32_t random) const noexcept { return round_to<E>(value, random); }
 };
 
-/// The size of a step is the least power of two, 2^-126 at least, by which 127 steps cover the row, so that elements that did not change
-/// stay what they are when the row takes a new scale that is finer, and every product with a step's size is exact. A row with an infinite
-/// element, or one past 127 * 2^121, or NaN is NaN throughout. In memory a row is its scale, a float, then its steps, and is filled up to
-/// whole fours.
-/// Source: of steps in powers of two, Open Compute Project, "OCP microscaling formats (MX) specification", 1.0, 2023; there of 32 elements.
+/// The scale of a row of `scaled_int8`. The size of a step is the least power of two, 2^-126 at least, by which 127 steps cover the row.
+/// Products with it are exact. Elements that did not change keep their value when the row takes a finer scale. A row with an infinite
+/// element, with one past 127 * 2^121, or with NaN is NaN throughout. In memory a row is its scale, a float, then its steps, filled up to
+/// whole fours. Source: for steps in powers of two, Open Compute Project, "OCP microscaling formats (MX) specification", 1.0, 2023; there
+/// for 32 elements.
 template <>
 struct row_scale<scaled_int8> {
   static constexpr std::int64_t lead = sizeof(float);
@@ -265,7 +266,7 @@ struct row_scale<scaled_int8> {
 
 namespace detail {
 
-/// The row of a slot of those that lie in `memory` one behind the other.
+/// The row of a slot, of rows that lie in `memory` one after the other.
 template <class Element>
 TESSERA_HOST_DEVICE constexpr Element* row_at(Element* memory, std::int64_t slot, std::int64_t dim) noexcept {
   using scale = row_scale<std::remove_const_t<Element>>;

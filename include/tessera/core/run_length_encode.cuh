@@ -24,12 +24,12 @@ struct mark_run_begins {  // unproven
   TESSERA_DEVICE void operator()(std::int64_t i) const { begins[i] = i < n && begins_run(values, i); }
 };
 
-/// before[i], of n + 1, becomes how many runs begin before place i of the n values. 8 bytes a value are written, twice the values are read.
+/// Writes to before[i], of n + 1, how many runs begin before place i of the n values. It writes 8 bytes a value and reads the values twice.
 template <device_execution Exec, class T>
 void count_runs(Exec const& exec, vector_view<T const> values, vector_view<std::int64_t> before) {
   buffer<std::uint8_t, Exec> begins(exec, values.size() + 1);
   launch_for_each(exec, begins.size(), mark_run_begins<T>{values.data(), values.size(), begins.data()});
-  back_end<exclusive_scan_tag, Exec>::run(exec, vector_view<std::uint8_t const>{begins.data(), begins.size()}, before, std::int64_t{0});
+  exclusive_scan(exec, begins.view(), before);
 }
 
 template <class T>

@@ -14,16 +14,16 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// The runs of equal values that follow each other: the value of each, and where it begins; returns how many they are. `values` (n,),
-/// `runs` (>= n,) of which the first r are written, `offsets` (>= n + 1,) of which the first r + 1 are, so that they are a
-/// `segmented_reduce`'s.
-/// @post values[i] == runs[k] for i of [offsets[k], offsets[k + 1]); offsets[r] == n. Nothing of the outputs may be the values' memory. On
-/// a device it waits for the number of runs. @throws tessera::error shape_mismatch.
+/// Finds the runs of equal neighbours: writes the value of each and where it begins, and returns how many there are. `values` (n,). `runs`
+/// (>= n,), of which the first r are written. `offsets` (>= n + 1,), of which the first r + 1 are written: those that `segmented_reduce`
+/// takes. Outputs must not overlap `values`. On a device it waits for the number of runs.
+/// @post values[i] == runs[k] for i of [offsets[k], offsets[k + 1]); offsets[r] == n
+/// @throws tessera::error shape_mismatch.
 template <execution Exec, class T>
 std::int64_t run_length_encode(Exec const& exec, vector_view<T> values, vector_view<std::remove_const_t<T>> runs,
                                vector_view<std::int64_t> offsets);
 
-/// The same, but writes the number of runs to `count` (1,), in the execution's memory: on a device nothing waits.
+/// As above; it writes the number of runs to `count` (1,), in the execution's memory, and does not synchronise.
 template <execution Exec, class T, std::same_as<std::int64_t> Count>
 void run_length_encode(Exec const& exec, vector_view<T> values, vector_view<std::remove_const_t<T>> runs, vector_view<std::int64_t> offsets,
                        vector_view<Count> count);

@@ -14,15 +14,17 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Running sums: out[i] = initial + in[0] + … + in[i - 1]; returns the sum of all, a `Sum`, but on a device nothing. `in` (n,), `out` (n,),
-/// which may be the same memory. Sums in `out`'s type. Floating sums are joined by fixed pieces of 32,768, so the thread count changes
-/// nothing; on a device they may differ in their last bits from run to run. @throws tessera::error shape_mismatch.
+/// Running sums: out[i] = initial + in[0] + … + in[i - 1]. It returns the sum of all, a `Sum`; on a device it returns nothing. `in` and
+/// `out` (n,) may be the same memory. Sums are of `out`'s type. Floating-point sums are joined by fixed pieces of 32,768, for any number of
+/// threads. On a device they may differ in their last bits from call to call. It does not synchronise. @throws tessera::error
+/// shape_mismatch.
 template <execution Exec, class T, class Sum>
 auto exclusive_scan(Exec const& exec, vector_view<T> in, vector_view<Sum> out, std::type_identity_t<Sum> initial = {});
 
-/// Row lengths to row offsets: offsets[0] = 0, offsets[i + 1] = offsets[i] + lengths[i]. `lengths` (n,), `offsets` (n + 1,).
-/// @throws tessera::error invalid_argument naming a row of negative length, out_of_range naming the row at which the sum leaves the type
-/// of the offsets, shape_mismatch.
+/// Converts row lengths to row offsets. `lengths` (n,), `offsets` (n + 1,).
+/// @post offsets[0] = 0, offsets[i + 1] - offsets[i] = lengths[i]
+/// @throws tessera::error shape_mismatch; invalid_argument naming a row of negative length; out_of_range naming the row at which the sum
+/// leaves the type of the offsets.
 template <execution Exec, class T, class Offset>
 void lengths_to_offsets(Exec const& exec, vector_view<T> lengths, vector_view<Offset> offsets);
 

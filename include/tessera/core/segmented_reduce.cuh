@@ -17,7 +17,7 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// Segments that a block folds side by side: as many as leave a block for each processor of a large device.
+/// How many segments a block folds side by side: as many as leave a block for each processor of a large device.
 constexpr std::int64_t segments_per_block(std::int64_t segments, std::int64_t most) noexcept {
   constexpr std::int64_t enough_blocks = 1024;
   return std::clamp<std::int64_t>(segments / enough_blocks, 1, most);

@@ -12,13 +12,14 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Reduction operators for host and device.
+/// The sum of two values, a reduction operator for host and device.
 struct plus {
   template <class T>
   TESSERA_HOST_DEVICE constexpr T operator()(T a, T b) const noexcept {
     return static_cast<T>(a + b);
   }
 };
+/// The greater of two values, a reduction operator for host and device.
 struct maximum {
   template <class T>
   TESSERA_HOST_DEVICE constexpr T operator()(T a, T b) const noexcept {
@@ -26,10 +27,11 @@ struct maximum {
   }
 };
 
-/// Folds each segment in index order: out[i] = op(… op(op(initial, v[offsets[i]]), …), v[offsets[i + 1] - 1]); `initial` where empty.
-/// `offsets` (n + 1,), non-decreasing, `out` (n,). Folds in `out`'s type.
-/// On a device sums, and maxima, of integers of 4 or 8 bytes are folded in any order, which no bit of them shows; `op` is a named type with
-/// a call for host and device. Nothing waits but a checked build.
+/// Folds each segment in index order: out[i] = op(… op(op(initial, v[offsets[i]]), …), v[offsets[i + 1] - 1]); `initial` where the segment
+/// is empty. `offsets` (n + 1,), non-decreasing; `out` (n,). It folds in `out`'s type.
+///
+/// On a device, sums and maxima of integers of 4 or 8 bytes are folded in any order, which gives the same bits. `op` is a named type with a
+/// call for host and device. Only a checked build synchronises.
 /// @throws tessera::error shape_mismatch; in a checked build invalid_argument naming a segment whose offsets are negative or decrease.
 template <execution Exec, class T, class Offset, class Result, class Op = plus>
 void segmented_reduce(Exec const& exec, T const* values, vector_view<Offset> offsets, vector_view<Result> out,

@@ -17,19 +17,20 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// The values whose flag is not 0, in their order; returns how many they are. `values` and `flags` (n,), flags integers or bool, `out`
-/// (>= n,), other memory, of which as many are written. On a device it waits for the number. @throws tessera::error shape_mismatch.
+/// Writes the values whose flag is not 0, in their order, and returns how many there are. `values` and `flags` (n,); flags are integers or
+/// bool. `out` (>= n,), of which that many are written, must not overlap `values`. On a device it waits for the number.
+/// @throws tessera::error shape_mismatch.
 template <execution Exec, class T, class Flag>
 std::int64_t select_flagged(Exec const& exec, vector_view<T> values, vector_view<Flag> flags, vector_view<std::remove_const_t<T>> out);
 
-/// The same, but writes the number to `count` (1,), in the execution's memory: on a device nothing waits.
+/// As above; it writes the number to `count` (1,), in the execution's memory, and does not synchronise.
 template <execution Exec, class T, class Flag, std::same_as<std::int64_t> Count>
 void select_flagged(Exec const& exec, vector_view<T> values, vector_view<Flag> flags, vector_view<std::remove_const_t<T>> out,
                     vector_view<Count> count);
 
 namespace detail {
 
-/// The number that `write(count)` leaves in its one element of the execution's memory; waits for it on a device.
+/// The number that `write(count)` writes to its one element of the execution's memory; on a device it waits for that.
 template <execution Exec, class Write>
 std::int64_t counted(Exec const& exec, Write const& write) {
   if constexpr (device_execution<Exec>) {
@@ -49,7 +50,7 @@ inline void check_count(char const* call, vector_view<std::int64_t> count) {
 
 inline constexpr std::int64_t compact_piece = 1 << 15;
 
-/// put(k, i) for the k-th i of [0, n), in order, that keep(i) holds for; @return how many there are. Any threads, which never meet.
+/// Calls put(k, i) for the k-th i of [0, n), in order, that `keep` accepts; returns how many there are. Threads never share an i.
 template <class Keep, class Put>
 std::int64_t compact(host_exec const& exec, std::int64_t n, Keep const& keep, Put const& put) {
   buffer<std::int64_t> starts(exec, divide_up(n, compact_piece));

@@ -39,8 +39,8 @@ TESSERA_HOST_DEVICE inline float newton_square_root(float x) noexcept {
 
 }  // namespace detail
 
-/// sqrtf(x), the same float for every x, in a form that compilers vectorise: the library's function reports to errno, so with default
-/// flags a loop that calls it stays scalar. Without instructions that fuse multiplication and addition nothing is to be gained.
+/// sqrtf(x), the same float for every x, in a form that compilers vectorise. The library's function sets errno, so that with default flags
+/// a loop that calls it stays scalar. Without fused multiply-add instructions this form gains nothing.
 TESSERA_HOST_DEVICE inline float square_root(float x) noexcept {
 #if (defined(__FMA__) || defined(__ARM_FEATURE_FMA)) && !defined(__NO_MATH_ERRNO__) && !defined(__CUDA_ARCH__)
   return detail::newton_square_root(x);

@@ -10,10 +10,10 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Splits a stretch of work into laps, by a clock that never goes back.
+/// Splits a stretch of work into laps, by a monotonic clock.
 class stopwatch {
  public:
-  /// Seconds since the last lap, at first since it was made.
+  /// The seconds since the last lap, at first since the stopwatch was made.
   double lap() noexcept {
     auto const now = clock::now();
     return std::chrono::duration<double>(now - std::exchange(last_, now)).count();

@@ -24,8 +24,9 @@ inline constexpr std::int64_t cache_line_bytes = 64;
 /// A result of more bytes than this is not expected to be still in a cache when it is read.
 inline constexpr std::int64_t streamed_bytes = std::int64_t{1} << 25;
 
-/// Writes a whole line of memory, which is not read for it as it would be for a plain write, and takes no place in the caches.
-/// @pre `to` starts a line. What is written is visible to other threads after `finish_streams`.
+/// Writes a whole line of memory past the caches, without reading it first as a plain write would. Other threads see it after
+/// `finish_streams`.
+/// @pre `to` starts a line
 inline void stream_line(void* to, void const* from) noexcept {
 #if defined(__AVX512F__)
   _mm512_stream_si512(static_cast<__m512i*>(to), _mm512_loadu_si512(from));
@@ -42,7 +43,7 @@ inline void finish_streams() noexcept {
 #endif
 }
 
-/// Whether results together are more than is expected to be still in a cache when it is read.
+/// Whether results together exceed what is expected to be still in a cache when they are read.
 inline bool exceeds_caches(vector_view<matrix_view<float> const> results) noexcept {
   std::int64_t values = 0;
   for (auto const& m : results) values += m.rows() * m.columns();
@@ -55,7 +56,7 @@ inline bool starts_lines(matrix_view<float> m) noexcept {
   return reinterpret_cast<std::uintptr_t>(m.data()) % cache_line_bytes == 0 && m.stride() % line_floats == 0;
 }
 
-/// to[i] = value(i) for i in [0, Width): whole lines of a place that starts one past the caches, if wanted; then `finish_streams` is due.
+/// Writes to[i] = value(i) for i of [0, Width). Where `stream` is set, whole lines go past the caches, and `finish_streams` must follow.
 template <int Width, class Value>
 [[gnu::always_inline]] inline void write_floats(float* __restrict to, bool stream, Value const& value) noexcept {
   if constexpr (Width % line_floats == 0) {
@@ -71,8 +72,9 @@ template <int Width, class Value>
   for (int i = 0; i < Width; ++i) to[i] = value(i);
 }
 
-/// Copies ranges past the caches, several at once and a few lines of each in turn: memory serves streams on many pages faster than one stream
-/// after the other. All is written, and visible to other threads, when the object is gone; until then no source may change.
+/// Copies ranges past the caches, several at once and a few lines of each in turn. Memory serves streams on many pages faster than one
+/// stream after the other. The destructor completes all writes and makes them visible to other threads.
+/// @pre sources do not change until then
 class streamed_copies {
  public:
   streamed_copies() noexcept = default;

@@ -19,10 +19,11 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// The work of one parallel region: `chunk(i)` does chunk i. Two words; never throws.
+/// The work of one parallel region: `chunk(i)` does chunk i. It is two words and never throws.
 class chunk_function {
  public:
   constexpr chunk_function() = default;
+  /// Refers to f, which must outlive it.
   template <class F>
     requires(!std::same_as<F, chunk_function>)
   explicit chunk_function(F const& f) noexcept
@@ -34,9 +35,9 @@ class chunk_function {
   void (*call_)(void const*, std::int64_t) noexcept = nullptr;
 };
 
-/// Threads that the caller owns: `run(chunks, f)` calls f(0) … f(chunks - 1), each once, on any threads in any order, and returns when all
-/// are done and their writes are visible; `size()` is how many may run at once, less than 1 counts as 1. OpenMP, TBB or another pool is a
-/// model in five lines. `run` is called by whoever calls a primitive, so by several threads at once where the program does that.
+/// Threads that the caller owns. `run(chunks, f)` calls f(0) … f(chunks - 1), each once, on any threads in any order. It returns when all
+/// are done and their writes are visible. `size()` is how many may run at once; less than 1 counts as 1. OpenMP, TBB or another pool is a
+/// model in five lines. The caller of a primitive calls `run`, so that several threads of a program may call it at once.
 template <class T>
 concept thread_team = requires(T& team, std::int64_t chunks, chunk_function f) {
   team.run(chunks, f);
@@ -52,10 +53,9 @@ struct serial_team {
 };
 static_assert(thread_team<serial_team>);
 
-/// `threads - 1` threads of its own beside the caller's. They spin briefly between regions, then sleep; a region that finds them awake
-/// costs about a microsecond. The caller takes chunks from the front and the others from the back, so that regions over the same samples
-/// find them in the cache of the core that had them before. A region started inside another, or by a second thread meanwhile, runs on its
-/// caller alone.
+/// A pool of `threads - 1` threads beside the caller's. They spin briefly between regions, then sleep; a region that finds them awake costs
+/// about a microsecond. The caller takes chunks from the front and the others from the back. Regions over the same samples so find them in
+/// the cache of the core that had them before. A nested region, or that of a second thread meanwhile, runs on its caller alone.
 class thread_pool {
  public:
   /// @throws tessera::error invalid_argument unless 1 <= threads <= 4096, out_of_memory when the system refuses a thread.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/cuda_execution.cuh>
@@ -61,7 +62,7 @@ struct check_unique_keys {  // unproven
 
   template <class Block>
   TESSERA_DEVICE void operator()(Block& block, std::int64_t i) const {
-    if (!told_apart(distinct, inverse[i], range)) report(block, i, i, range.begin_bit, range.end_bit);
+    if (!keys_differ(distinct, inverse[i], range)) report(block, i, i, range.begin_bit, range.end_bit);
   }
 };
 
@@ -88,15 +89,15 @@ struct back_end<unique_tag, Exec> {
   static void number(Exec const& exec, vector_view<Key const> keys, vector_view<Key> distinct, vector_view<std::int64_t> inverse,
                      vector_view<std::int64_t> count, radix_bits bits) {
     auto const n = keys.size();
-    buffer<Key, Exec> copies(exec, n), other_copies(exec, n);
-    buffer<Position, Exec> positions(exec, n), other_positions(exec, n);
+    buffer<Key, Exec> copies(exec, n);
+    buffer<Position, Exec> positions(exec, n);
     launch_for_each(exec, n, copy_unique_keys<Key, Position>{keys.data(), copies.data(), positions.data()});
-    auto const [sorted, from] = back_end<radix_sort_tag, Exec>::run_between(exec, copies.view(), positions.view(), other_copies.view(),
-                                                                            other_positions.view(), bits);
+    radix_sort_pairs(exec, copies, positions, bits);
     buffer<std::int64_t, Exec> before(exec, n + 1);
-    count_runs(exec, vector_view<Key const>{sorted, n}, before.view());
+    count_runs(exec, std::as_const(copies).view(), before.view());
     launch_for_each(exec, n,
-                    number_unique_keys<Key, Position>{sorted, from, n, before.data(), distinct.data(), inverse.data(), count.data()});
+                    number_unique_keys<Key, Position>{copies.data(), positions.data(), n, before.data(), distinct.data(), inverse.data(),
+                                                      count.data()});
   }
 };
 

@@ -25,9 +25,10 @@ inline namespace TESSERA_ABI {
 /// The distinct keys in ascending order, and for each key which of them it is; returns how many are distinct. `keys` (n,),
 /// `distinct` (>= n,) of which the first u are written, `inverse` (n,). On a device it waits for the number.
 /// `range`: the bits by which keys differ and are ordered; only a checked build looks whether they are those. @post
-/// distinct[inverse[i]] == keys[i]. Workspace from `exec`'s memory: n keys and n positions, up to 8 MiB a thread or two words a key if that
-/// is less, and as much again where most keys differ in their lower bits alone; at most 4 MiB for keys in a range no wider than there are
-/// keys or 2^20. On a device: twice the keys and their positions, of 4 bytes below 2^31 keys, and 9 bytes a key.
+/// distinct[inverse[i]] == keys[i]. Workspace from `exec`'s memory: n keys, n positions, and up to 8 MiB a thread or two words a key if
+/// that is less. Where most keys differ in their lower bits alone, the call takes as much again. Where the range of the keys is no wider
+/// than there are keys, and no wider than 2^20, the call takes at most 4 MiB. On a device: twice the keys and their positions, of 4 bytes
+/// below 2^31 keys, and 9 bytes a key.
 /// @throws tessera::error shape_mismatch, and as `radix_sort_pairs`; in a checked build invalid_argument where the bits do not suffice.
 template <execution Exec, class Key>
 std::int64_t unique(Exec const& exec, vector_view<Key> keys, vector_view<std::remove_const_t<Key>> distinct,
@@ -168,7 +169,7 @@ struct back_end<unique_tag, host_exec> {
   template <class Key>
   static void check(Key const* distinct, vector_view<std::int64_t> inverse, radix_bits range) {
     for (std::int64_t i = 0; i < inverse.size(); ++i)
-      if (!told_apart(distinct, inverse[i], range))
+      if (!keys_differ(distinct, inverse[i], range))
         throw error(errc::invalid_argument, "unique: keys differ in bits that are not compared",
                     {{"position", i}, {"begin_bit", range.begin_bit}, {"end_bit", range.end_bit}});
   }

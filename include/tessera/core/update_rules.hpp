@@ -16,7 +16,7 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace update_rules {
 
-/// base^exponent by squaring: the same bits on host and device. @pre exponent >= 0.
+/// base^exponent by squaring, with the same bits on host and device. @pre exponent >= 0
 TESSERA_HOST_DEVICE constexpr double power(double base, std::int64_t exponent) noexcept {
   double result = 1;
   for (; exponent > 0; exponent /= 2) {
@@ -26,22 +26,22 @@ TESSERA_HOST_DEVICE constexpr double power(double base, std::int64_t exponent) n
   return result;
 }
 
-/// The value, brought into [-limit, limit]; NaN stays. @pre limit >= 0.
+/// The value, clipped to [-limit, limit]; NaN stays. @pre limit >= 0
 TESSERA_HOST_DEVICE constexpr float clip(float value, float limit) noexcept {
   auto const bits = detail::float_bits(value), magnitude = bits & 0x7FFFFFFF, most = detail::float_bits(limit) & 0x7FFFFFFF;
   bool const outside = magnitude > most && magnitude <= 0x7F800000;  // bits order magnitudes, with NaN above infinity
   return detail::float_of_bits(detail::select(outside, (bits & 0x80000000) | most, bits));
 }
 
-/// w - rate * g.
+/// Gradient descent: w - rate * g.
 TESSERA_HOST_DEVICE inline float sgd(float weight, float gradient, float rate) noexcept { return multiply_add(-rate, gradient, weight); }
 
-/// How much an accumulated square slows a step down: 1 / (sqrt(s) + epsilon).
+/// The factor by which an accumulated square slows a step down: 1 / (sqrt(s) + epsilon).
 TESSERA_HOST_DEVICE inline float adagrad_scale(float square_sum, float epsilon) noexcept {
   return 1.0F / (square_root(square_sum) + epsilon);
 }
 
-/// Adagrad as PyTorch has it: s += g^2, then w -= rate * g / (sqrt(s) + epsilon).
+/// Adagrad as in PyTorch: s += g^2, then w -= rate * g / (sqrt(s) + epsilon).
 TESSERA_HOST_DEVICE inline float adagrad(float weight, float& square_sum, float gradient, float rate, float epsilon) noexcept {
   square_sum = multiply_add(gradient, gradient, square_sum);
   return weight - rate * gradient / (square_root(square_sum) + epsilon);
@@ -53,12 +53,12 @@ struct adam_factors {
   float correction1, correction2;
 };
 
-/// 1 / (1 - beta^step), computed in double. @pre step > 0.
+/// 1 / (1 - beta^step), computed in double. @pre step > 0
 TESSERA_HOST_DEVICE constexpr float adam_correction(float beta, std::int64_t step) noexcept {
   return static_cast<float>(1.0 / (1.0 - power(static_cast<double>(beta), step)));
 }
 
-/// Adam as PyTorch has it: epsilon outside the root of the corrected second moment.
+/// Adam as in PyTorch, with epsilon outside the root of the corrected second moment.
 TESSERA_HOST_DEVICE inline float adam(float weight, float& moment1, float& moment2, float gradient, adam_factors const& f) noexcept {
   moment1 = multiply_add(1.0F - f.beta1, gradient - moment1, moment1);
   moment2 = multiply_add(f.beta2, moment2, (1.0F - f.beta2) * gradient * gradient);
@@ -70,8 +70,8 @@ struct ftrl_factors {
   float rate, beta, lambda1, lambda2;
 };
 
-/// FTRL-proximal: z += g - sigma * w with sigma = (sqrt(n + g^2) - sqrt(n)) / rate, n += g^2, and w from z alone, 0 where |z| <= lambda1.
-/// Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1.
+/// FTRL-proximal: z += g - sigma * w with sigma = (sqrt(n + g^2) - sqrt(n)) / rate, then n += g^2. The weight follows from z alone; it is 0
+/// where |z| <= lambda1. Source: McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1.
 TESSERA_HOST_DEVICE inline float ftrl(float weight, float& z, float& n, float gradient, ftrl_factors const& f) noexcept {
   auto const root_before = square_root(n);
   n = multiply_add(gradient, gradient, n);

@@ -45,18 +45,21 @@ concept contiguous_container_of = requires(C& c) {
 };
 }  // namespace detail
 
-/// Elements in a row in memory that somebody else owns. Trivially copyable; converts from anything with data() and size().
+/// Contiguous elements in memory that somebody else owns. Trivially copyable; it converts from anything with data() and size().
 template <class T>
 struct vector_view {
   T* pointer = nullptr;
   std::int64_t count = 0;
 
   constexpr vector_view() = default;
+  /// A view of `size` elements from `data` on.
   TESSERA_HOST_DEVICE constexpr vector_view(T* data, std::int64_t size) noexcept : pointer(data), count(size) {}
+  /// A view of const elements, from one that may write them.
   template <class U>
     requires(std::same_as<U const, T> && !std::same_as<U, T>)
   TESSERA_HOST_DEVICE constexpr vector_view(vector_view<U> other) noexcept  // NOLINT: implicit, to const
       : vector_view(other.pointer, other.count) {}
+  /// A view of a container's elements. @pre the container outlives the view
   template <class C>
     requires(!detail::is_vector_view<std::remove_cvref_t<C>> && detail::contiguous_container_of<C, T>)
   constexpr vector_view(C&& container) noexcept  // NOLINT: implicit, as a span
@@ -92,13 +95,16 @@ struct matrix_view {
   T* pointer = nullptr;
   std::int64_t row_count = 0;
   std::int64_t column_count = 0;
-  std::int64_t row_stride = 0;  // elements from one row to the next, at least column_count
+  std::int64_t row_stride = 0;  ///< elements from one row to the next, at least column_count
 
   constexpr matrix_view() = default;
+  /// A view of contiguous rows.
   TESSERA_HOST_DEVICE constexpr matrix_view(T* data, std::int64_t rows, std::int64_t columns) noexcept
       : matrix_view(data, rows, columns, columns) {}
+  /// A view of rows that start `stride` elements apart.
   TESSERA_HOST_DEVICE constexpr matrix_view(T* data, std::int64_t rows, std::int64_t columns, std::int64_t stride) noexcept
       : pointer(data), row_count(rows), column_count(columns), row_stride(stride) {}
+  /// A view of const elements, from one that may write them.
   template <class U>
     requires(std::same_as<U const, T> && !std::same_as<U, T>)
   TESSERA_HOST_DEVICE constexpr matrix_view(matrix_view<U> other) noexcept  // NOLINT: implicit, to const
@@ -127,9 +133,11 @@ struct matrix_view {
     // An empty matrix may have no memory to point into.
     return {pointer == nullptr ? nullptr : pointer + first_row * row_stride + first_column, rows, columns, row_stride};
   }
+  /// Columns [first, first + columns) of all rows.
   TESSERA_HOST_DEVICE constexpr matrix_view columns_from(std::int64_t first, std::int64_t columns) const noexcept(!checks_indices) {
     return block(0, first, row_count, columns);
   }
+  /// Rows [first, first + rows).
   TESSERA_HOST_DEVICE constexpr matrix_view rows_from(std::int64_t first, std::int64_t rows) const noexcept(!checks_indices) {
     return block(first, 0, rows, column_count);
   }

@@ -2,55 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
-#include <tessera/core/view.hpp>
-#include <tessera/data/raw_rows.hpp>
+#include <tessera/data/sample_schema.hpp>
+#include <tessera/data/separators.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
 
 namespace detail {
-
-constexpr std::uint64_t every_byte(std::uint8_t byte) noexcept { return 0x0101010101010101 * std::uint64_t{byte}; }
-
-inline std::uint64_t load_word(char const* at) noexcept {
-  std::uint64_t word = 0;
-  std::memcpy(&word, at, sizeof word);
-  return word;
-}
-
-// Bit i: whether at[i] is a tab, of 64 characters.
-inline std::uint64_t tab_bits_by_words(char const* at) noexcept {
-  std::uint64_t bits = 0;
-  for (int i = 0; i < 64; i += 8) {
-    auto const differs = load_word(at + i) ^ every_byte('\t');
-    auto const equal = ~(((differs & every_byte(0x7f)) + every_byte(0x7f)) | differs | every_byte(0x7f)) >> 7;
-    bits |= (equal * 0x0102040810204080 >> 56) << i;
-  }
-  return bits;
-}
-
-inline std::uint64_t tab_bits(char const* at) noexcept {
-#if defined(__SSE2__)
-  std::uint64_t bits = 0;
-  for (int i = 0; i < 64; i += 16) {
-    auto const some = _mm_loadu_si128(reinterpret_cast<__m128i const*>(at + i));
-    auto const equal = static_cast<std::uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(some, _mm_set1_epi8('\t'))));
-    bits |= std::uint64_t{equal} << i;
-  }
-  return bits;
-#else
-  return tab_bits_by_words(at);
-#endif
-}
 
 // Writes where the tabs of [at, end) stand, from `at`, until there are `wanted` or a few more; false: there are not so many in `most` bytes.
 // @pre room for wanted + 64.
@@ -62,7 +26,7 @@ inline bool find_tabs(char const* at, char const* end, std::int64_t wanted, std:
     auto const* block = at + base;
     char last[64] = {};
     if (left < 64) block = static_cast<char const*>(std::memcpy(last, block, static_cast<std::size_t>(left)));
-    auto bits = tab_bits(block);
+    auto bits = bits_equal(block, '\t');
     auto const count = std::popcount(bits);
     // In eights: a loop that ended with the last tab would be a branch that nobody can predict.
     for (int i = 0; i < count; i += 8)
@@ -75,43 +39,59 @@ inline bool find_tabs(char const* at, char const* end, std::int64_t wanted, std:
   return true;
 }
 
+// Where the values of a field go, by row; nowhere where both are null.
+struct field_target {
+  float* number = nullptr;
+  std::int64_t* id = nullptr;
+};
+
 // Several lines of Criteo's layout at once, without a branch that depends on the values: the tabs first, then each field's last eight
-// characters as a word, then the words of a column side by side. What this does not know (longer fields, bad lines) it leaves to the
-// scanner that takes a character at a time.
+// characters as a word, then the words of a column side by side. What this does not know (longer fields, fractions, bad lines) it leaves
+// to the parser that takes a field at a time.
 class criteo_line_group {
  public:
   static constexpr std::int64_t lines = 16;
   // Text that must stand before the first line.
   static constexpr std::int64_t bytes_before = 8;
+  static constexpr std::int64_t integers = 13, categories = 26, fields = 1 + integers + categories;
 
   // Reads the lines at `at`; returns where the next one begins, or null: they are not all that simple, and what was written means nothing.
+  // `targets`: of all fields; the label has a number, categories have none.
   // @pre behind them begins another line; `bytes_before` bytes stand before `at`.
-  char const* parse(char const* at, char const* end, float* labels, matrix_view<std::int32_t> integers,
-                    matrix_view<std::int64_t> categories, std::int64_t row) noexcept {
+  char const* parse(char const* at, char const* end, field_target const* targets, std::int64_t row) noexcept {
     if constexpr (std::endian::native != std::endian::little) return nullptr;
     if (!find_tabs(at, end, lines * tabs_a_line + 1, most_bytes, tabs_)) return nullptr;
     negatives_ = 0;
     std::uint64_t above_seven_bits = 0, lengths = 0;
     std::int64_t start = 0;
     for (std::int64_t line = 0; line < lines; ++line) {
-      start = split(at, start, line, labels[row + line], above_seven_bits, lengths);
+      start = split(at, start, line, targets[0].number[row + line], above_seven_bits, lengths);
       if (start < 0) return nullptr;
     }
     if ((above_seven_bits & every_byte(0x80)) != 0 || lengths > 15) return nullptr;
     std::uint64_t bad = 0;
-    for (std::int64_t i = 0; i < click_layout::integers; ++i) bad |= decode_integers(words_[i], integers.row(i) + row);
-    for (std::int64_t c = 0; c < click_layout::categories; ++c)
-      bad |= decode_categories(words_[click_layout::integers + c], categories.row(c) + row);
+    for (std::int64_t i = 0; i < integers; ++i) {
+      auto const& target = targets[1 + i];
+      if (target.number != nullptr) bad |= decode_integers(words_[i], target.number + row, std::numeric_limits<float>::quiet_NaN());
+      if (target.id != nullptr) bad |= decode_integers(words_[i], target.id + row, missing_id);
+      if (target.number == nullptr && target.id == nullptr) bad |= line_ends(words_[i]);
+    }
+    for (auto i = integers; i < tabs_a_line; ++i) {
+      auto* const ids = targets[1 + i].id;
+      bad |= ids != nullptr ? decode_categories(words_[i], ids + row) : line_ends(words_[i]);
+    }
     if (bad != 0) return nullptr;
     for (std::int64_t n = 0; n < negatives_; ++n) {
-      auto& value = integers(negative_[n] / lines, row + negative_[n] % lines);
-      value = -value;
+      auto const& target = targets[1 + negative_[n] / lines];
+      auto const line = row + negative_[n] % lines;
+      if (target.number != nullptr) target.number[line] = -target.number[line];
+      if (target.id != nullptr) target.id[line] = -target.id[line];
     }
     return at + start;
   }
 
  private:
-  static constexpr std::int64_t tabs_a_line = click_layout::fields - 1;
+  static constexpr std::int64_t tabs_a_line = fields - 1;
   static constexpr std::int64_t most_bytes = 1 << 14;
   static constexpr std::uint64_t missing_word = ~std::uint64_t{0};
 
@@ -147,7 +127,7 @@ class criteo_line_group {
     if (digit > 1 || tabs[0] != start + 1) return -1;
     label = digit;
     std::int64_t begin = start + 2;
-    for (std::int64_t i = 0; i < click_layout::integers; ++i) {
+    for (std::int64_t i = 0; i < integers; ++i) {
       std::int64_t const end = tabs[1 + i];
       if (at[begin] == '-') {
         if (++begin == end) return -1;
@@ -156,7 +136,7 @@ class criteo_line_group {
       words_[i][line] = word_of(at, begin, end, seen, lengths);
       begin = end + 1;
     }
-    for (std::int64_t i = click_layout::integers; i < tabs_a_line - 1; ++i) {
+    for (std::int64_t i = integers; i < tabs_a_line - 1; ++i) {
       std::int64_t const end = tabs[1 + i];
       words_[i][line] = word_of(at, begin, end, seen, lengths);
       begin = end + 1;
@@ -169,8 +149,26 @@ class criteo_line_group {
     return next;
   }
 
+  // By a mask: compilers make no vector code of a choice between floats that were computed.
+  static float chosen(bool first, float a, float b) noexcept {
+    auto const mask = 0U - static_cast<std::uint32_t>(first);
+    return std::bit_cast<float>((std::bit_cast<std::uint32_t>(a) & mask) | (std::bit_cast<std::uint32_t>(b) & ~mask));
+  }
+  static std::int64_t chosen(bool first, std::int64_t a, std::int64_t b) noexcept { return first ? a : b; }
+
+  // Bits of what ended a line within a field that nobody wants: other fields have but digits.
+  static std::uint64_t line_ends(std::uint64_t const* words) noexcept {
+    std::uint64_t ends = 0;
+    for (std::int64_t i = 0; i < lines; ++i) {
+      auto const differs = words[i] ^ every_byte('\n');
+      ends |= (differs - every_byte(1)) & ~differs & every_byte(0x80);
+    }
+    return ends;
+  }
+
   // Bits of what was no decimal digit.
-  static std::uint64_t decode_integers(std::uint64_t const* words, std::int32_t* out) noexcept {
+  template <class T>
+  static std::uint64_t decode_integers(std::uint64_t const* words, T* out, T none) noexcept {
     std::uint64_t bad = 0;
     for (std::int64_t i = 0; i < lines; ++i) {
       auto const word = words[i];
@@ -180,7 +178,7 @@ class criteo_line_group {
       auto const two = (digits * 10 + (digits >> 8)) & 0x00ff00ff00ff00ff;
       auto const four = (two * 100 + (two >> 16)) & 0x0000ffff0000ffff;
       auto const eight = static_cast<std::uint32_t>(four * 10000 + (four >> 32));
-      out[i] = missing ? click_layout::missing_integer : static_cast<std::int32_t>(eight);
+      out[i] = chosen(missing, none, static_cast<T>(static_cast<std::int32_t>(eight)));
     }
     return bad;
   }
@@ -201,14 +199,14 @@ class criteo_line_group {
       auto const two = (digits << 4 | digits >> 8) & 0x00ff00ff00ff00ff;
       auto const four = (two << 8 | two >> 16) & 0x0000ffff0000ffff;
       auto const eight = (four << 16 | four >> 32) & 0xffffffff;
-      out[i] = missing ? click_layout::missing_category : static_cast<std::int64_t>(eight);
+      out[i] = missing ? missing_id : static_cast<std::int64_t>(eight);
     }
     return bad;
   }
 
   alignas(64) std::uint64_t words_[tabs_a_line][lines];
   std::uint32_t tabs_[lines * tabs_a_line + 1 + 64];
-  std::uint8_t negative_[lines * click_layout::integers];  // integer * lines + line
+  std::uint8_t negative_[lines * integers];  // integer * lines + line
   std::int64_t negatives_ = 0;
 };
 

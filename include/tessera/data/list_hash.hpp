@@ -14,14 +14,16 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// 128 bits by which lists of ids are told apart: of n different lists two have the same hash with a probability of some n² / 2^129, unless
-/// somebody made them for it.
+/// A hash of 128 bits by which lists of ids are compared. Among n distinct lists two have the same hash with a probability of about
+/// n² / 2^129, unless somebody constructs them for that.
 struct list_hash {
-  std::uint64_t low = 0, high = 0;
+  std::uint64_t low = 0, high = 0;  ///< the two halves
 
+  /// Makes the hash with all bits 0.
   constexpr list_hash() = default;
+  /// Takes the halves of a hash.
   constexpr list_hash(std::uint64_t low, std::uint64_t high) noexcept : low(low), high(high) {}
-  /// Of a list; its order counts.
+  /// Computes the hash of a list of ids, in which their order counts.
   explicit list_hash(vector_view<std::int64_t const> ids) noexcept {
     // Sums over places of hashes of (id, place): no place waits for another.
     for (std::int64_t k = 0; k < ids.size(); ++k) {
@@ -34,7 +36,7 @@ struct list_hash {
     high = mix_bits(high ^ ~length);
   }
 
-  /// Of the list in another context: that of a session, say.
+  /// Returns the hash of the same list in a context, for instance in a session.
   constexpr list_hash within(std::uint64_t context) const noexcept {
     return {mix_bits(low ^ mix_bits(context)), mix_bits(high + mix_bits(~context))};
   }

@@ -20,6 +20,7 @@
 #include <arrow/result.h>
 #include <arrow/status.h>
 #include <arrow/util/config.h>
+#include <arrow/util/key_value_metadata.h>
 #include <parquet/exception.h>
 #include <parquet/metadata.h>
 #include <parquet/properties.h>
@@ -33,17 +34,13 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// How a file is opened to be read: by its name, or by whatever a name means to the caller. What it returns is read by several threads at
-/// once, through `ReadAt` and `GetSize` alone. It may throw; no file (nullptr) is an error.
+/// Opens a file to be read, by its name or by whatever a name means to the caller. Several threads read the returned file at once, through
+/// `ReadAt` and `GetSize` alone. The function may throw; a returned nullptr is refused as io_error.
 using parquet_open = std::function<std::shared_ptr<arrow::io::RandomAccessFile>(std::string const& path)>;
 
 namespace detail {
 
 using arrow_bytes = arrow::Result<std::shared_ptr<arrow::Buffer>>;
-
-inline vector_view<char const> chars_of(arrow::Buffer const& buffer) noexcept {
-  return {reinterpret_cast<char const*>(buffer.data()), buffer.size()};
-}
 
 // A file whose reading is `ReadAt` alone: what Arrow asks beyond that.
 class arrow_source : public arrow::io::RandomAccessFile {
@@ -117,18 +114,16 @@ inline std::shared_ptr<arrow::io::RandomAccessFile> open_source(parquet_open con
 }
 
 // Bytes of a file that has to have them.
-inline std::shared_ptr<arrow::Buffer> read_source(arrow::io::RandomAccessFile& file, std::string const& path, std::int64_t position,
-                                                  std::int64_t bytes) {
-  auto read = file.ReadAt(position, bytes);
+inline void read_source(arrow::io::RandomAccessFile& file, std::string const& path, std::int64_t position, vector_view<char> out) {
+  auto const read = file.ReadAt(position, out.size(), out.data());
   if (!read.ok()) throw_io_error("cannot read", path, read.status().message());
-  if ((*read)->size() != bytes)
+  if (*read != out.size())
     throw error(errc::corrupt_file, "parquet: the file became shorter while it was read",
-                {{"file", path}, {"offset", position}, {"bytes", bytes}, {"found", (*read)->size()}});
-  return *read;
+                {{"file", path}, {"offset", position}, {"bytes", out.size()}, {"found", *read}});
 }
 
-// Calls f; whatever Arrow throws becomes an error with this sentence, `where()`'s values and the reason. Memory that was refused stays that:
-// a damaged file may ask for any amount.
+// Calls f; whatever Arrow throws becomes an error with this sentence, `where()`'s values and the reason. Memory that was refused stays
+// that: a damaged file may ask for any amount.
 template <class Where, class F>
 decltype(auto) arrow_call(errc code, char const* sentence, Where const& where, F const& f) {
   auto const fail = [&](errc what, std::string_view reason) {
@@ -150,34 +145,44 @@ decltype(auto) arrow_call(errc code, char const* sentence, Where const& where, F
   throw error(code, sentence);  // not reached
 }
 
-// Parquet protects the contents of pages at most. Files of ours have, in front of their footer, where Parquet allows anything: the CRC-32 of
-// each column chunk with all its headers (4 bytes each, row group by row group), their number (8), the CRC-32 of these 12 … bytes and of all
-// that follows the magic (4), the magic (8); numbers in little endian.
-inline constexpr std::string_view parquet_sums_magic = "TSRSUMS1";
-inline constexpr std::int64_t parquet_sums_tail = 20;
 inline constexpr std::string_view parquet_magic = "PAR1";
 inline constexpr std::int64_t parquet_tail = 8;  // the footer's length, the magic
-// Whose files have sums. Not said by key-value pairs, which other programs copy into the files that they write.
-inline constexpr std::string_view parquet_application = "tessera version ";
+
+// Parquet's own checksums protect the contents of pages, neither their headers nor the footer. So a footer of ours has a key-value pair:
+// the CRC-32 of all bytes in front of it, and that of itself with its tail, these eight digits as zeros. Who writes such pairs is told by
+// `parquet_application`: other programs copy pairs into files of their own.
+inline constexpr std::string_view parquet_application = "tessera-parquet version ";
+inline constexpr char const* parquet_sums_key = "tessera.crc32";
+
+inline std::string eight_digits(std::uint32_t value) {
+  constexpr char const* digits = "0123456789abcdef";
+  std::string text(8, '0');
+  for (std::size_t i = 8; i-- > 0; value >>= 4) text[i] = digits[value & 15];
+  return text;
+}
+inline std::string parquet_sums(std::uint32_t data, std::uint32_t footer) {
+  return "data " + eight_digits(data) + " footer " + eight_digits(footer);
+}
+/// Where in a footer the digits of its own checksum stand; npos: nowhere.
+inline std::size_t footer_sum_position(std::string_view footer, std::string_view sums) noexcept {
+  auto const at = footer.find(sums);
+  return at == std::string_view::npos ? at : at + sums.size() - 8;
+}
+// Of a footer with its tail.
+inline std::uint32_t footer_sum(std::string_view footer, std::size_t position) noexcept {
+  crc32_sum sum;
+  auto const add = [&](std::string_view part) { sum.update({part.data(), static_cast<std::int64_t>(part.size())}); };
+  add(footer.substr(0, position));
+  add("00000000");
+  add(footer.substr(position + 8));
+  return sum.value();
+}
 
 template <class T>
 T little_endian(char const* bytes) noexcept {
   T value = 0;
   for (std::size_t i = 0; i < sizeof(T); ++i) value |= static_cast<T>(static_cast<T>(static_cast<unsigned char>(bytes[i])) << (8 * i));
   return value;
-}
-template <class T>
-void append_little_endian(std::string& out, T value) {
-  for (std::size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
-}
-
-// The sums and all behind them, for a footer with its tail.
-inline std::string parquet_sums_text(std::vector<std::uint32_t> const& sums, std::string const& footer) {
-  std::string text;
-  for (auto const sum : sums) append_little_endian(text, sum);
-  append_little_endian(text, static_cast<std::uint64_t>(sums.size()));
-  append_little_endian(text, crc32_of(text + footer));
-  return text + std::string(parquet_sums_magic) + footer;
 }
 
 inline std::shared_ptr<parquet::FileMetaData> parse_parquet_footer(char const* text, std::int64_t length, arrow::MemoryPool* pool) {
@@ -191,8 +196,8 @@ inline std::shared_ptr<parquet::FileMetaData> parse_parquet_footer(char const* t
 
 struct parquet_footer {
   std::shared_ptr<parquet::FileMetaData> metadata;
-  std::vector<std::uint32_t> sums;  // of each row group's columns; empty where the file has none
-  std::uint32_t fingerprint = 0;    // of the file's size and footer
+  bool is_ours = false;           // written by parquet_writer
+  std::uint32_t fingerprint = 0;  // of the file's size and footer
 };
 
 // Reads a footer with what protects it. @throws tessera::error corrupt_file, incompatible for an encrypted file, io_error.
@@ -201,52 +206,41 @@ inline parquet_footer read_parquet_footer(arrow::io::RandomAccessFile& file, std
   auto const size = file.GetSize();
   if (!size.ok()) throw_io_error("cannot inspect file", path, size.status().message());
   if (*size < parquet_tail + 4) refuse("parquet: too short to be a Parquet file");
-  auto const guess = std::min<std::int64_t>(*size, 1 << 16);
-  auto end = read_source(file, path, *size - guess, guess);
-  auto const magic = std::string_view(chars_of(*end).data() + guess - 4, 4);
+  std::string end;
+  auto const read_end = [&](std::int64_t bytes) {
+    end.resize(static_cast<std::size_t>(bytes));
+    read_source(file, path, *size - bytes, {end.data(), bytes});
+  };
+  read_end(std::min<std::int64_t>(*size, 1 << 16));
+  auto const magic = std::string_view(end).substr(end.size() - 4);
   if (magic == "PARE") throw error(errc::incompatible, "parquet: the file is encrypted", {{"file", path}});
   if (magic != parquet_magic) refuse("parquet: not a Parquet file, or a truncated one");
-  std::int64_t const length = little_endian<std::uint32_t>(chars_of(*end).data() + guess - parquet_tail);
+  std::int64_t const length = little_endian<std::uint32_t>(end.data() + end.size() - parquet_tail);
   auto const footer_bytes = length + parquet_tail;
   if (length == 0 || footer_bytes + 4 > *size) refuse("parquet: the footer's length is no length");
+  if (footer_bytes > static_cast<std::int64_t>(end.size())) read_end(footer_bytes);
+  auto const footer = std::string_view(end).substr(end.size() - static_cast<std::size_t>(footer_bytes));
 
-  auto room = std::min(*size, footer_bytes + parquet_sums_tail);
-  if (room > end->size()) end = read_source(file, path, *size - room, room);
-  auto const* const footer = chars_of(*end).data() + end->size() - footer_bytes;
   parquet_footer result;
-  bool const has_sums = room == footer_bytes + parquet_sums_tail && std::string_view(footer - 8, 8) == parquet_sums_magic;
-  std::int64_t before = 0;  // bytes of sums
-  if (has_sums) {
-    auto const count = little_endian<std::uint64_t>(footer - parquet_sums_tail);
-    if (count > static_cast<std::uint64_t>(*size) / 4) refuse("parquet: altered checksums");
-    before = 4 * static_cast<std::int64_t>(count);
-    room = std::min(*size, footer_bytes + parquet_sums_tail + before);
-    auto const sums = read_source(file, path, *size - room, room - footer_bytes);
-    crc32_sum found;
-    found.update(chars_of(*sums).slice(0, sums->size() - 12));
-    found.update({footer, footer_bytes});
-    if (found.value() != little_endian<std::uint32_t>(footer - 12)) refuse("parquet: the footer or its checksums are altered");
-    for (std::int64_t i = 0; i < before; i += 4) result.sums.push_back(little_endian<std::uint32_t>(chars_of(*sums).data() + i));
-  }
-
   arrow_call(
       errc::corrupt_file, "parquet: a footer that cannot be read",
       [&] {
         return std::vector<error_value>{{"file", path}};
       },
-      [&] { result.metadata = parse_parquet_footer(footer, length, pool); });
-  auto const& metadata = *result.metadata;
-  if (metadata.created_by().starts_with(parquet_application) && !has_sums) refuse("parquet: the checksums are missing");
-  auto const chunks = std::int64_t{metadata.num_row_groups()} * metadata.num_columns();
-  if (has_sums && static_cast<std::int64_t>(result.sums.size()) != chunks)
-    refuse("parquet: as many checksums as column chunks are expected");
+      [&] { result.metadata = parse_parquet_footer(footer.data(), length, pool); });
+  result.is_ours = result.metadata->created_by().starts_with(parquet_application);
+  if (result.is_ours) {
+    auto const& pairs = result.metadata->key_value_metadata();
+    auto const found = pairs == nullptr ? -1 : pairs->FindKey(parquet_sums_key);
+    auto const sums = found < 0 ? std::string() : pairs->value(found);
+    auto const position = sums.size() == parquet_sums(0, 0).size() ? footer_sum_position(footer, sums) : std::string_view::npos;
+    if (position == std::string_view::npos) refuse("parquet: the checksums are missing");
+    if (eight_digits(footer_sum(footer, position)) != footer.substr(position, 8)) refuse("parquet: the footer is altered");
+  }
 
-  std::string bytes;
-  append_little_endian(bytes, *size);
   crc32_sum sum;
-  sum.update(bytes);
-  if (has_sums) sum.update({footer - parquet_sums_tail, parquet_sums_tail});
-  sum.update({footer, footer_bytes});
+  sum.update({reinterpret_cast<char const*>(&*size), sizeof(*size)});
+  sum.update({footer.data(), footer_bytes});
   result.fingerprint = sum.value();
   return result;
 }

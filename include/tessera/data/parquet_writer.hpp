@@ -4,17 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <arrow/io/interfaces.h>
 #include <arrow/memory_pool.h>
-#include <arrow/status.h>
 #include <parquet/column_writer.h>
 #include <parquet/file_writer.h>
 #include <parquet/metadata.h>
@@ -26,125 +24,60 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/data/parquet_columns.hpp>
 #include <tessera/data/parquet_file.hpp>
+#include <tessera/data/parquet_sink.hpp>
 #include <tessera/data/sample_columns.hpp>
-#include <tessera/files/atomic_file.hpp>
-#include <tessera/files/checksum.hpp>
-#include <tessera/files/posix_file.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-struct parquet_writer_options {
-  std::int64_t row_group_rows = std::int64_t{1} << 16;   ///< a row group ends with that many samples,
-  std::int64_t row_group_bytes = std::int64_t{1} << 27;  ///< or before it has more than so many bytes of values, unless one sample has
-  int zstd_level = 1;                                    ///< 0: not compressed; negative: faster, larger
-  std::int64_t page_bytes = std::int64_t{1} << 20;       ///< of values: what is compressed at once
-  bool dictionary = false;                               ///< each column's distinct values once a row group, as far as there are few,
-  std::vector<std::string> other_columns = {};           ///< but for these columns, which do the opposite
-  arrow::MemoryPool* pool = nullptr;                     ///< of Arrow's own memory; nullptr: its default pool
-};
-
-/// What a writer has written.
-struct parquet_written {
-  std::int64_t rows = 0;
-  std::int64_t row_groups = 0;
-  std::int64_t value_bytes = 0;  // of all values in memory, without offsets
-  std::int64_t file_bytes = 0;
-};
-
 namespace detail {
 
-// Where Arrow writes. Sums all bytes as they pass, and holds back the footer, in front of which sums will stand.
-class parquet_sink final : public arrow::io::OutputStream {
- public:
-  explicit parquet_sink(std::string target) : staged_(std::move(target)), file_(posix_file::create(staged_.path())) {}
+// The columns of a file: a dense one that is sparse too is stored once, as ids.
+inline std::vector<named_column> stored_columns(sample_schema const& schema) {
+  auto columns = named_columns(schema);
+  std::erase_if(columns, [&](named_column const& column) {
+    return column.role == column_role::dense && std::find(schema.sparse.begin(), schema.sparse.end(), column.name) != schema.sparse.end();
+  });
+  return columns;
+}
 
-  posix_file& file() noexcept { return file_; }
-  /// Gives the file its name.
-  void commit() {
-    file_.close();
-    staged_.commit();
-  }
-  void hold_back() noexcept { holds_back_ = true; }
-  void abandon() noexcept { abandoned_ = true; }
-  std::string const& held_back() const noexcept { return held_back_; }
-  /// What the last failure of `Write` was: Arrow knows only that there was one.
-  std::exception_ptr failure() const noexcept { return failure_; }
-
-  /// The sum of bytes [first, first + count), at both ends of which a call of `Write` ended.
-  std::uint32_t sum_of(std::int64_t first, std::int64_t count) const {
-    return sum_before(first + count) ^ crc32_join(sum_before(first), 0, count);
-  }
-
-  arrow::Status Write(void const* data, std::int64_t bytes) override {
-    if (abandoned_) return arrow::Status::OK();
-    vector_view<char const> const text(static_cast<char const*>(data), bytes);
-    try {
-      if (holds_back_) {
-        held_back_.append(text.data(), static_cast<std::size_t>(bytes));
-        return arrow::Status::OK();
-      }
-      file_.append(text);
-      sum_.update(text);
-      position_ += bytes;
-      ends_.push_back({position_, sum_.value()});
-    } catch (...) {
-      failure_ = std::current_exception();
-      return arrow::Status::IOError("cannot write");
-    }
-    return arrow::Status::OK();
-  }
-  arrow::Status Close() override { return arrow::Status::OK(); }
-  bool closed() const override { return false; }
-  arrow::Result<std::int64_t> Tell() const override { return position_ + static_cast<std::int64_t>(held_back_.size()); }
-
- private:
-  struct end {
-    std::int64_t position;
-    std::uint32_t sum;  // of all bytes before
-  };
-  std::uint32_t sum_before(std::int64_t position) const {
-    auto const found =
-        std::lower_bound(ends_.begin(), ends_.end(), position, [](end const& e, std::int64_t wanted) { return e.position < wanted; });
-    if (found == ends_.end() || found->position != position)
-      throw error(errc::incompatible, "parquet_writer: this Arrow lays out files otherwise",
-                  {{"file", file_.path()}, {"offset", position}});
-    return found->sum;
-  }
-
-  staged_file staged_;
-  posix_file file_;
-  crc32_sum sum_;
-  std::int64_t position_ = 0;
-  std::vector<end> ends_;
-  std::string held_back_;
-  std::exception_ptr failure_;
-  bool holds_back_ = false, abandoned_ = false;
-};
-
-inline std::shared_ptr<parquet::schema::GroupNode> parquet_schema_of(sample_schema const& schema) {
+inline std::shared_ptr<parquet::schema::GroupNode> parquet_schema_of(std::vector<named_column> const& columns) {
   using namespace parquet;
   using schema::GroupNode, schema::PrimitiveNode;
   schema::NodeVector fields;
-  std::set<std::string> names;
-  auto const add = [&](std::string const& name, schema::NodePtr node) {
-    if (name.empty() || name.find('\0') != std::string::npos || !names.insert(name).second)
-      throw error(errc::invalid_argument, "parquet_writer: columns need names, each its own", {{"column", name}});
-    fields.push_back(std::move(node));
-  };
-  auto const number = [&](std::string const& name, Type::type type) { add(name, PrimitiveNode::Make(name, Repetition::REQUIRED, type)); };
-  number(schema.label, Type::FLOAT);
-  for (auto const& name : schema.dense) number(name, Type::FLOAT);
-  for (auto const& name : schema.sparse)
-    add(name, GroupNode::Make(
-                  name, Repetition::REQUIRED,
-                  {GroupNode::Make("list", Repetition::REPEATED, {PrimitiveNode::Make("element", Repetition::REQUIRED, Type::INT64)})},
-                  LogicalType::List()));
-  if (!schema.session.empty()) number(schema.session, Type::INT64);
-  if (!schema.time.empty()) number(schema.time, Type::INT64);
-  auto const root = GroupNode::Make("schema", Repetition::REQUIRED, fields);
-  return std::static_pointer_cast<GroupNode>(root);
+  for (auto const& [name, role, index] : columns) {
+    if (name.find('\0') != std::string::npos)
+      throw error(errc::invalid_argument, "parquet_writer: a column's name has a zero", {{"column", name.c_str()}});
+    if (role == column_role::list) {
+      auto const element = PrimitiveNode::Make("element", Repetition::REQUIRED, Type::INT64);
+      fields.push_back(
+          GroupNode::Make(name, Repetition::REQUIRED, {GroupNode::Make("list", Repetition::REPEATED, {element})}, LogicalType::List()));
+    } else {
+      fields.push_back(PrimitiveNode::Make(name, role == column_role::single ? Repetition::OPTIONAL : Repetition::REQUIRED,
+                                           is_number(role) ? Type::FLOAT : Type::INT64));
+    }
+  }
+  return std::static_pointer_cast<GroupNode>(GroupNode::Make("schema", Repetition::REQUIRED, fields));
+}
+
+// Writes ids of a column that has null for `missing_id`.
+inline void write_single(parquet::ColumnWriter& column, vector_view<std::int64_t const> ids) {
+  constexpr std::int64_t at_once = 4096;
+  std::array<std::int16_t, at_once> present;
+  std::array<std::int64_t, at_once> packed;
+  for (std::int64_t first = 0; first < ids.size(); first += at_once) {
+    auto const count = std::min(at_once, ids.size() - first);
+    std::size_t found = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      bool const is_there = ids[first + i] != missing_id;
+      present[static_cast<std::size_t>(i)] = is_there;
+      packed[found] = ids[first + i];
+      found += is_there;
+    }
+    static_cast<parquet::Int64Writer&>(column).WriteBatch(count, present.data(), nullptr, packed.data());
+  }
 }
 
 // Writes rows of one list column. Levels say where rows begin and which are empty.
@@ -176,22 +109,34 @@ inline void write_lists(parquet::ColumnWriter& column, jagged_view<std::int64_t 
 
 }  // namespace detail
 
-/// Writes samples as a Parquet file: label and dense columns as float, lists as list<int64>, session and time as int64, none of them null.
+/// Writes samples as a Parquet file. @post `parquet_log` reads the same samples back, with the same schema.
 ///
-/// The file stands beside its name, as a `staged_file`, until `finish` has it on the device and renames it; a writer that goes without
-/// leaves nothing. Columns are encoded each by a thread; the bytes do not depend on how many there are. In memory is what was compressed of
-/// the row group that is being written, in Arrow's pool. Every page has Parquet's checksum, and in front of the footer stand checksums of
-/// all else, which `parquet_log` compares and other readers skip. After an exception the writer is good for nothing but destruction.
-/// Move-only.
+/// Labels, dense columns and the weight are stored as float, with NaN for what is missing. Lists are stored as `list<int64>`, single ids as
+/// int64 with null for `missing_id`, session and time as int64. A single column that is dense too is stored once, as ids.
+///
+/// The file stands beside its name, as a `staged_file`, until `finish` has written it to the disk and renames it. A writer that is
+/// destroyed before `finish` leaves nothing. Each column is encoded by one thread; the bytes do not depend on the number of threads.
+/// Arrow's pool holds what was compressed of the row group that is being written.
+///
+/// Every page has Parquet's checksum, which leaves out the page's header. The footer has a checksum of all pages and one of itself, as a
+/// key-value pair. After an exception the writer is good for nothing but destruction. Move-only.
 class parquet_writer {
  public:
-  /// @throws tessera::error invalid_argument for a schema with an empty or repeated name and for options below 1; io_error.
+  /// Creates the file beside its name.
+  /// @throws tessera::error io_error. invalid_argument as `check_schema`, and naming the column or the option where one of these holds. A
+  /// dense column is one of lists, too. A name has a zero character. row_group_rows, row_group_bytes or page_bytes is below 1.
   parquet_writer(std::string path, sample_schema schema, parquet_writer_options options = {})
       : path_(std::move(path)), schema_(std::move(schema)), options_(std::move(options)) {
     for (auto const& [name, value] : {std::pair("row_group_rows", options_.row_group_rows),
                                       std::pair("row_group_bytes", options_.row_group_bytes), std::pair("page_bytes", options_.page_bytes)})
       if (value < 1) throw error(errc::invalid_argument, "parquet_writer: options", {{"file", path_}, {name, value}});
-    auto const fields = detail::parquet_schema_of(schema_);
+    check_schema("parquet_writer", schema_);
+    columns_ = detail::stored_columns(schema_);
+    for (auto const& column : columns_)
+      if (column.role == detail::column_role::list && dense_of(column.name) >= 0)
+        throw error(errc::invalid_argument, "parquet_writer: a column that is dense and one of lists",
+                    {{"file", path_}, {"column", column.name}});
+    auto const fields = detail::parquet_schema_of(columns_);
     sink_ = std::make_shared<detail::parquet_sink>(path_);
     guarded([&] { file_ = parquet::ParquetFileWriter::Open(sink_, fields, properties()); });
   }
@@ -203,13 +148,16 @@ class parquet_writer {
 
   std::string const& path() const noexcept { return path_; }
   sample_schema const& schema() const noexcept { return schema_; }
-  /// So far; file_bytes is known after `finish`.
+  /// What was written so far; `file_bytes` is known after `finish`.
   parquet_written const& written() const noexcept { return written_; }
   /// Samples in the row group that is being written.
   std::int64_t open_rows() const noexcept { return open_rows_; }
+  /// Bytes of the values in the row group that is being written.
   std::int64_t open_bytes() const noexcept { return open_bytes_; }
 
-  /// Writes samples behind those before. @throws tessera::error shape_mismatch for other columns than the schema's; io_error, out_of_memory.
+  /// Writes samples behind those before.
+  /// @throws tessera::error io_error, out_of_memory. shape_mismatch for other columns than the schema's. incompatible naming column and
+  /// row, for a column that is dense and sparse whose number is not its id.
   void write(host_exec const& exec, sample_columns_view samples) {
     check(samples);
     for (std::int64_t first = 0; first < samples.size();) {
@@ -225,7 +173,7 @@ class parquet_writer {
     }
   }
 
-  /// Ends the row group that is being written, if there are samples in it. @throws tessera::error io_error.
+  /// Ends the row group that is being written, where there are samples in it. @throws tessera::error io_error, out_of_memory.
   void end_row_group() {
     if (row_group_ == nullptr) return;
     guarded([&] { row_group_->Close(); });
@@ -234,17 +182,16 @@ class parquet_writer {
     ++written_.row_groups;
   }
 
-  /// Returns when the file is on the device under its name, in place of one that was there. The writer is then good for nothing but
-  /// destruction. @throws tessera::error io_error; the name is then what it was.
+  /// Ends the file, and returns when it is on the disk under its name, in place of one that was there. The writer is then good for nothing
+  /// but destruction. @throws tessera::error io_error, out_of_memory; the name is then what it was.
   parquet_written finish() {
     end_row_group();
-    sink_->hold_back();
-    guarded([&] { file_->Close(); });
-    auto const text = detail::parquet_sums_text(sums(*file_->metadata()), sink_->held_back());
-    auto& file = sink_->file();
-    file.append(text);
-    written_.file_bytes = file.size();
-    sink_->commit();
+    written_.file_bytes = detail::seal_parquet(*sink_, path_, [&](auto const& pairs) {
+      guarded([&] {
+        file_->AddKeyValueMetadata(pairs);
+        file_->Close();
+      });
+    });
     return written_;
   }
 
@@ -265,52 +212,48 @@ class parquet_writer {
   }
 
   std::shared_ptr<parquet::WriterProperties> properties() const {
-    auto const application = std::string(detail::parquet_application) + std::to_string(TESSERA_VERSION_MAJOR) + "." +
-                             std::to_string(TESSERA_VERSION_MINOR) + "." + std::to_string(TESSERA_VERSION_PATCH);
     parquet::WriterProperties::Builder builder;
-    builder.created_by(application)
-        ->memory_pool(options_.pool != nullptr ? options_.pool : arrow::default_memory_pool())
-        ->data_pagesize(options_.page_bytes)
-        ->write_batch_size(4096)
-        ->enable_page_checksum()
-        ->disable_write_page_index()
-        ->disable_statistics()
-        ->set_size_statistics_level(parquet::SizeStatisticsLevel::None);
-    if (options_.zstd_level != 0) builder.compression(parquet::Compression::ZSTD)->compression_level(options_.zstd_level);
+    detail::set_properties(options_, builder);
     for (auto const& name : {schema_.session, schema_.time})
       if (!name.empty()) builder.enable_statistics(parquet::schema::ColumnPath({name}).ToDotString());
-    options_.dictionary ? builder.enable_dictionary() : builder.disable_dictionary();
     for (auto const& name : options_.other_columns) {
-      auto const is_list = std::find(schema_.sparse.begin(), schema_.sparse.end(), name) != schema_.sparse.end();
+      bool const is_list = std::any_of(columns_.begin(), columns_.end(),
+                                       [&](auto const& column) { return column.name == name && column.role == detail::column_role::list; });
       auto const column = is_list ? name + ".list.element" : name;
       options_.dictionary ? builder.disable_dictionary(column) : builder.enable_dictionary(column);
     }
     return builder.build();
   }
 
+  // Of the dense columns; -1: none of that name.
+  std::int64_t dense_of(std::string const& name) const {
+    auto const found = std::find(schema_.dense.begin(), schema_.dense.end(), name);
+    return found == schema_.dense.end() ? -1 : found - schema_.dense.begin();
+  }
+
   void check(sample_columns_view samples) const {
-    auto const dense = static_cast<std::int64_t>(schema_.dense.size()), sparse = static_cast<std::int64_t>(schema_.sparse.size());
-    bool fits = samples.dense.rows() == dense && (dense == 0 || samples.dense.columns() == samples.size()) &&
-                samples.sparse.size() == sparse && (schema_.session.empty() || samples.sessions.size() == samples.size()) &&
-                (schema_.time.empty() || samples.times.size() == samples.size());
-    for (auto const& rows : samples.sparse) fits = fits && rows.rows == samples.size();
-    if (fits) return;
-    throw error(errc::shape_mismatch, "parquet_writer: samples with other columns",
-                {{"file", path_},
-                 {"dense", samples.dense.rows()},
-                 {"dense expected", dense},
-                 {"sparse", samples.sparse.size()},
-                 {"sparse expected", sparse},
-                 {"sessions", samples.sessions.size()},
-                 {"times", samples.times.size()},
-                 {"samples", samples.size()}});
+    detail::check_columns("parquet_writer", sample_shape::of(schema_), samples, {{"file", path_}});
+    for (auto const& column : columns_)
+      if (auto const dense = dense_of(column.name); column.role == detail::column_role::single && dense >= 0)
+        check_same(samples, column, samples.dense.row(dense));
+  }
+
+  void check_same(sample_columns_view samples, detail::named_column const& column, float const* numbers) const {
+    auto const& rows = samples.sparse[column.index];
+    for (std::int64_t i = 0; i < samples.size(); ++i) {
+      auto const id = rows.values[rows.begin_of(i)];
+      if (id == missing_id ? !std::isnan(numbers[i]) : static_cast<float>(id) != numbers[i])
+        throw error(errc::incompatible, "parquet_writer: a number that is not its id",
+                    {{"file", path_}, {"column", column.name}, {"row", written_.rows + i}, {"number", numbers[i]}, {"id", id}});
+    }
   }
 
   std::int64_t bytes_of(sample_columns_view samples, std::int64_t first, std::int64_t count) const noexcept {
-    std::int64_t const numbers = 4 * (1 + static_cast<std::int64_t>(schema_.dense.size())) +
-                                 8 * ((schema_.session.empty() ? 0 : 1) + (schema_.time.empty() ? 0 : 1));
-    auto sum = count * numbers;
-    for (auto const& rows : samples.sparse) sum += 8 * (rows.offsets[first + count] - rows.offsets[first]);
+    std::int64_t sum = 0;
+    for (auto const& column : columns_)
+      if (column.role != detail::column_role::list) sum += count * (detail::is_number(column.role) ? 4 : 8);
+    for (std::int64_t c = 0; c < samples.sparse.size(); ++c)
+      if (!samples.single(c)) sum += 8 * (samples.sparse[c].offsets[first + count] - samples.sparse[c].offsets[first]);
     return sum;
   }
 
@@ -327,21 +270,27 @@ class parquet_writer {
 
   void write_rows(host_exec const& exec, sample_columns_view samples, std::int64_t first, std::int64_t count) {
     if (row_group_ == nullptr) guarded([&] { row_group_ = file_->AppendBufferedRowGroup(); });
-    auto const dense = samples.dense.rows(), sparse = samples.sparse.size();
-    auto const floats = [&](std::int64_t column, float const* values) {
-      static_cast<parquet::FloatWriter*>(row_group_->column(static_cast<int>(column)))->WriteBatch(count, nullptr, nullptr, values + first);
-    };
-    auto const integers = [&](std::int64_t column, std::int64_t const* values) {
-      static_cast<parquet::Int64Writer*>(row_group_->column(static_cast<int>(column)))->WriteBatch(count, nullptr, nullptr, values + first);
-    };
     guarded([&] {
-      exec.run(row_group_->num_columns(), [&](std::int64_t column) {
-        auto const list = column - 1 - dense;
-        if (column == 0) return floats(column, samples.labels.data());
-        if (list < 0) return floats(column, samples.dense.row(column - 1));
-        if (list < sparse)
-          return detail::write_lists(*row_group_->column(static_cast<int>(column)), samples.sparse[list].slice(first, count));
-        integers(column, list == sparse && !schema_.session.empty() ? samples.sessions.data() : samples.times.data());
+      exec.run(row_group_->num_columns(), [&](std::int64_t number) {
+        auto& column = *row_group_->column(static_cast<int>(number));
+        auto const floats = [&](float const* values) {
+          static_cast<parquet::FloatWriter&>(column).WriteBatch(count, nullptr, nullptr, values + first);
+        };
+        auto const integers = [&](std::int64_t const* values) {
+          static_cast<parquet::Int64Writer&>(column).WriteBatch(count, nullptr, nullptr, values + first);
+        };
+        auto const& [name, role, index] = columns_[static_cast<std::size_t>(number)];
+        switch (role) {
+          case detail::column_role::label: return floats(samples.labels.data());
+          case detail::column_role::dense: return floats(samples.dense.row(index));
+          case detail::column_role::weight: return floats(samples.weights.data());
+          case detail::column_role::other_label: return floats(samples.other_labels.row(index));
+          case detail::column_role::session: return integers(samples.sessions.data());
+          case detail::column_role::time: return integers(samples.times.data());
+          case detail::column_role::single:
+            return detail::write_single(column, {samples.sparse[index].values + samples.sparse[index].begin_of(first), count});
+          case detail::column_role::list: return detail::write_lists(column, samples.sparse[index].slice(first, count));
+        }
       });
     });
     auto const bytes = bytes_of(samples, first, count);
@@ -351,23 +300,10 @@ class parquet_writer {
     written_.value_bytes += bytes;
   }
 
-  std::vector<std::uint32_t> sums(parquet::FileMetaData const& metadata) const {
-    std::vector<std::uint32_t> result;
-    for (int group = 0; group < metadata.num_row_groups(); ++group) {
-      auto const row_group = metadata.RowGroup(group);
-      for (int c = 0; c < metadata.num_columns(); ++c) {
-        auto const chunk = row_group->ColumnChunk(c);
-        auto first = chunk->data_page_offset();
-        if (chunk->has_dictionary_page() && chunk->dictionary_page_offset() > 0) first = std::min(first, chunk->dictionary_page_offset());
-        result.push_back(sink_->sum_of(first, chunk->total_compressed_size()));
-      }
-    }
-    return result;
-  }
-
   std::string path_;
   sample_schema schema_;
   parquet_writer_options options_;
+  std::vector<detail::named_column> columns_;   // of the file
   std::shared_ptr<detail::parquet_sink> sink_;  // none: moved from
   std::unique_ptr<parquet::ParquetFileWriter> file_;
   parquet::RowGroupWriter* row_group_ = nullptr;  // of the file; none: no row group is open

@@ -7,11 +7,10 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include <tessera/core/background_thread.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/data/batch_copy.hpp>
@@ -21,34 +20,45 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Prepares nothing beside a batch: the default of prefetching_reader.
+/// The `Prepare` of a `prefetching_reader` that prepares nothing beside a batch.
 struct prepare_nothing {
   struct state {};
   void operator()(host_exec const&, batch_view const&, state&) const noexcept {}
 };
 
+/// Options of `prefetching_reader`.
 struct prefetching_options {
   std::int64_t depth = 2;  ///< batches read ahead of the one in use
 };
 
-/// Reads batches ahead on a thread of its own: the same ones in the same order as the wrapped reader gives.
+/// Reads batches ahead on a thread that the caller lends: the same batches in the same order as the wrapped reader gives.
 ///
-/// The thread starts here and calls the reader and `prepare(exec, batch, state)` with the `exec` given here, whose team and memory are no
-/// other thread's unless they are safe to share; an empty ring lets the consumer wait, a full one the thread. `prepare` may fill a
-/// `Prepare::state` (default-constructible, one a slot, used again and again) with what a step will need, sorted ids for instance.
-/// What the reader or `prepare` throws is thrown again by the `next` that would have given that batch; as with the reader alone, the
-/// position is then what it was. The thread has tried again meanwhile, once for each free slot of the ring: the next failures, up to depth + 1
-/// of them, may have happened before the consumer learned of the first, and each is thrown by a `next` of its own.
-/// The destructor waits for the batch that is being read, no longer; the reader then stands where the thread got to. Reader, team and
-/// memory outlive it; the reader is nobody else's meanwhile. One consumer thread at a time.
+///     background_thread thread;
+///     prefetching_reader ahead(reader_exec, thread, reader);
+///     for (batch_view batch; ahead.next(exec, batch);) run.step(exec, batch);
+///
+/// The thread calls the reader and `prepare(exec, batch, state)` with the `exec` given here. No other thread uses that team and memory
+/// meanwhile, unless they are safe to share. Where no batch is ready, the consumer waits; where `depth` are ready, the thread waits.
+/// `prepare` may fill a `Prepare::state` with what a step will need, sorted ids for instance. States are default-constructible; each slot
+/// has one, which is used again and again.
+///
+/// What the reader or `prepare` throws is thrown again by the `next` that would have given that batch. The position is then what it was, as
+/// with the reader alone. The thread tries again meanwhile, once for each free slot. So up to depth + 1 failures may have happened before
+/// the consumer learns of the first. Each failure is thrown by a `next` of its own.
+///
+/// The destructor waits for the batch that is being read, no longer, and leaves the thread without a job. The reader then stands where the
+/// thread got to. Thread, reader, team and memory outlive this object; nobody else uses the thread and the reader meanwhile. One consumer
+/// thread at a time.
 template <reader Reader, class Prepare = prepare_nothing>
 class prefetching_reader {
  public:
   using prepared_state = typename Prepare::state;
 
-  /// Takes up where `wrapped` stands. @throws tessera::error invalid_argument for depth < 1, out_of_memory when the system refuses a thread.
-  prefetching_reader(host_exec const& exec, Reader& wrapped, prefetching_options options = {}, Prepare prepare = {})
-      : exec_(exec), wrapped_(&wrapped), prepare_(std::move(prepare)), produced_at_(place()), consumed_at_(produced_at_) {
+  /// Goes on from where `wrapped` stands. @throws tessera::error invalid_argument for a depth below 1 or above 2^20, and for a thread that
+  /// has another job.
+  prefetching_reader(host_exec const& exec, background_thread& thread, Reader& wrapped, prefetching_options options = {},
+                     Prepare prepare = {})
+      : exec_(exec), thread_(&thread), wrapped_(&wrapped), prepare_(std::move(prepare)), produced_at_(place()), consumed_at_(produced_at_) {
     if (options.depth < 1 || options.depth > 1 << 20)
       throw error(errc::invalid_argument, "prefetching_reader: option depth", {{"depth", options.depth}, {"least", 1}});
     slots_.resize(static_cast<std::size_t>(options.depth) + 1);  // one more is in the consumer's hands
@@ -58,9 +68,9 @@ class prefetching_reader {
   prefetching_reader& operator=(prefetching_reader const&) = delete;
   ~prefetching_reader() { stop(); }
 
-  /// As the wrapped reader's `next`; waits for the batch if need be. Copies nothing and allocates nothing.
+  /// Gives the batch that the wrapped reader's `next` would give, and waits for it where need be. Copies nothing and allocates nothing.
   bool next(host_exec const&, batch_view& out) {
-    if (!thread_.joinable()) start(true);  // after a seek that was refused
+    if (!is_running_) start(true);  // after a seek that was refused
     std::unique_lock lock(mutex_);
     if (in_use_ != nullptr) free_slot();
     not_empty_.wait(lock, [this] { return filled_ > freed_; });
@@ -79,18 +89,19 @@ class prefetching_reader {
     return true;
   }
 
-  /// What `prepare` made for the batch that `next` gave last; the caller may change it until the next call.
+  /// What `prepare` made for the batch that `next` gave last. The caller may change it until the next call.
   /// @throws tessera::error invalid_argument where `next` gave no batch.
   prepared_state& prepared() {
     if (in_use_ == nullptr) throw error(errc::invalid_argument, "prefetching_reader: no batch to have prepared for");
     return in_use_->state;
   }
 
-  /// Of the batch that `next` gives next, however far the thread has read.
+  /// The position of the batch that `next` gives next, however far the thread has read.
   position_of<Reader> position() const { return consumed_at_.position; }
+  /// How many samples this epoch gave before that batch.
   std::int64_t epoch_samples() const noexcept { return consumed_at_.epoch_samples; }
 
-  /// Drops what was read ahead and goes on from there. @throws as the wrapped reader's; then the position is what it was.
+  /// Drops what was read ahead and goes on from `position`. @throws what the wrapped reader throws; the position is then what it was.
   void seek(position_of<Reader> position) {
     stop();
     auto const before = consumed_at_;
@@ -104,7 +115,7 @@ class prefetching_reader {
     }
   }
 
-  /// Of the copies so far, without the wrapped reader and what `prepare` keeps.
+  /// Bytes of the batches that were copied so far, without the wrapped reader and what `prepare` keeps.
   std::size_t bytes() const {
     std::lock_guard const lock(mutex_);
     auto sum = sizeof(*this) + slots_.capacity() * sizeof(ring_slot);
@@ -136,20 +147,19 @@ class prefetching_reader {
     stopping_ = false;
     failed_ = astray;
     for (auto& slot : slots_) slot.failure = nullptr;
-    try {
-      thread_ = std::thread([this] { work(); });
-    } catch (std::system_error const& refusal) {
-      throw error(errc::out_of_memory, "prefetching_reader: the system refuses a thread", {{"reason", refusal.what()}});
-    }
+    thread_->start([this] { work(); });
+    is_running_ = true;
   }
 
   void stop() noexcept {
+    if (!is_running_) return;
     {
       std::lock_guard const lock(mutex_);
       stopping_ = true;
     }
     not_full_.notify_one();
-    if (thread_.joinable()) thread_.join();
+    thread_->wait();
+    is_running_ = false;
   }
 
   // Under the mutex: the thread may fill the oldest slot again.
@@ -192,9 +202,11 @@ class prefetching_reader {
   }
 
   host_exec exec_;
+  background_thread* thread_;
   Reader* wrapped_;
   Prepare prepare_;
   std::vector<ring_slot> slots_;
+  bool is_running_ = false;      // the consumer's: the thread works for this reader
   ring_slot* in_use_ = nullptr;  // the consumer's
   bool failed_ = false;          // the thread's: the reader may not stand at `produced_at_`
   place_in_epoch produced_at_;   // the thread's
@@ -204,7 +216,6 @@ class prefetching_reader {
   std::int64_t filled_ = 0;  // slots since the start
   std::int64_t freed_ = 0;
   bool stopping_ = false;
-  std::thread thread_;
 };
 
 }  // namespace TESSERA_ABI

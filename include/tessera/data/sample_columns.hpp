@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstdint>
 #include <numeric>
 #include <string>
@@ -14,82 +13,131 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/data/sample_schema.hpp>
 #include <tessera/tensor/jagged.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Which columns a table of samples has, by name.
-struct sample_schema {
-  std::string label;                // a number, 0 or 1
-  std::vector<std::string> dense;   // numbers
-  std::vector<std::string> sparse;  // lists of ids; a single id is a list of one
-  std::string session;              // an integer; empty: the table has none
-  std::string time;                 // an integer, in any unit; empty: the table has none
-
-  sample_schema(std::string label, std::vector<std::string> dense, std::vector<std::string> sparse, std::string session = {},
-                std::string time = {})
-      : label(std::move(label)), dense(std::move(dense)), sparse(std::move(sparse)), session(std::move(session)), time(std::move(time)) {}
-
-  friend bool operator==(sample_schema const&, sample_schema const&) = default;
-};
-
-/// Samples as they stand in a table, column by column. Trivially copyable.
+/// Samples as a data set stores them, column by column, in memory of others. Trivially copyable.
 struct sample_columns_view {
-  vector_view<float const> labels;                            // (n,)
-  matrix_view<float const> dense;                             // (dense columns, n)
-  vector_view<jagged_view<std::int64_t const> const> sparse;  // (sparse columns,), each of n rows of ids as they are in the table
-  vector_view<std::int64_t const> sessions;                   // (n,), or empty where the table has none
-  vector_view<std::int64_t const> times;                      // (n,), or empty where the table has none
+  vector_view<float const> labels;  ///< (n,)
+  matrix_view<float const> dense;   ///< (dense columns, n); NaN: missing
+  /// (sparse columns,), each of n rows of ids as they are stored. A column of single ids has one id a row, or `missing_id`.
+  vector_view<jagged_view<std::int64_t const> const> sparse;
+  vector_view<std::int64_t const> sessions{};   ///< (n,), or empty where there are none
+  vector_view<std::int64_t const> times{};      ///< (n,), or empty where there are none
+  vector_view<float const> weights{};           ///< (n,), or empty where there are none
+  matrix_view<float const> other_labels{};      ///< (other labels, n)
+  vector_view<std::uint8_t const> is_single{};  ///< (sparse columns,): whether ids are single; or empty: all are lists
 
   constexpr std::int64_t size() const noexcept { return labels.size(); }
+  /// Whether a sparse column has single ids.
+  constexpr bool single(std::int64_t column) const noexcept { return !is_single.empty() && is_single[column] != 0; }
 };
 
-/// Row `row` of the samples number `source` among several.
+/// How many columns of each kind samples have, and which sparse ones have single ids.
+struct sample_shape {
+  std::int64_t dense = 0;
+  std::int64_t sparse = 0;
+  bool sessions = false;
+  bool times = false;
+  bool weights = false;
+  std::int64_t other_labels = 0;
+  std::vector<std::uint8_t> single{};  ///< (sparse,): whether the column has single ids; or empty: all have lists
+
+  static sample_shape of(sample_schema const& schema) {
+    sample_shape shape{static_cast<std::int64_t>(schema.dense.size()),
+                       static_cast<std::int64_t>(schema.sparse.size()),
+                       !schema.session.empty(),
+                       !schema.time.empty(),
+                       !schema.weight.empty(),
+                       static_cast<std::int64_t>(schema.other_labels.size())};
+    if (!schema.single.empty())
+      for (auto const& name : schema.sparse) shape.single.push_back(schema.is_single(name));
+    return shape;
+  }
+
+  /// Whether samples have these columns, each with one row a sample. Sessions, times and weights that the shape lacks are not looked at.
+  bool fits(sample_columns_view const& samples) const noexcept {
+    auto const n = samples.size();
+    auto const has = [n](bool named, auto const& values) { return !named || values.size() == n; };
+    bool result = samples.dense.rows() == dense && (dense == 0 || samples.dense.columns() == n) && samples.sparse.size() == sparse &&
+                  has(sessions, samples.sessions) && has(times, samples.times) && has(weights, samples.weights) &&
+                  samples.other_labels.rows() == other_labels && (other_labels == 0 || samples.other_labels.columns() == n);
+    for (std::int64_t c = 0; result && c < sparse; ++c)
+      result = samples.sparse[c].rows == n && samples.single(c) == (!single.empty() && single[static_cast<std::size_t>(c)] != 0);
+    return result;
+  }
+  friend bool operator==(sample_shape const&, sample_shape const&) = default;
+};
+
+namespace detail {
+
+// `named` stands before what was found and expected. @throws tessera::error shape_mismatch for samples that do not fit.
+inline void check_columns(char const* call, sample_shape const& shape, sample_columns_view const& samples,
+                          std::vector<error_value> named = {}) {
+  if (shape.fits(samples)) return;
+  named.insert(named.end(), {{"dense", samples.dense.rows()},
+                             {"dense expected", shape.dense},
+                             {"sparse", samples.sparse.size()},
+                             {"sparse expected", shape.sparse},
+                             {"sessions", samples.sessions.size()},
+                             {"times", samples.times.size()},
+                             {"weights", samples.weights.size()},
+                             {"other labels", samples.other_labels.rows()},
+                             {"samples", samples.size()}});
+  throw error(errc::shape_mismatch, std::string(call) + ": samples with other columns", std::move(named));
+}
+
+}  // namespace detail
+
+/// A sample among several lots of samples: row `row` of lot `source`.
 struct sample_place {
   std::int64_t source = 0;
   std::int64_t row = 0;
 };
 
-/// Owns samples of one table, in the order in which they were appended. Move-only.
+/// Owns samples of one data set, in the order in which they were appended. Move-only.
 class sample_columns {
  public:
   sample_columns() = default;
-  explicit sample_columns(sample_schema const& schema)
-      : sample_columns(static_cast<std::int64_t>(schema.dense.size()), static_cast<std::int64_t>(schema.sparse.size()),
-                       !schema.session.empty(), !schema.time.empty()) {}
-  sample_columns(std::int64_t dense, std::int64_t sparse, bool with_sessions, bool with_times)
-      : dense_columns_(dense),
-        with_sessions_(with_sessions),
-        with_times_(with_times),
-        sparse_(static_cast<std::size_t>(sparse)),
-        rows_(sparse_.size()) {}
+  /// Makes the columns of a schema, without samples.
+  explicit sample_columns(sample_schema const& schema) : sample_columns(sample_shape::of(schema)) {}
+  /// Makes columns of a shape, without samples.
+  explicit sample_columns(sample_shape shape)
+      : shape_(std::move(shape)), sparse_(static_cast<std::size_t>(shape_.sparse)), rows_(sparse_.size()) {
+    for (std::int64_t c = 0; c < shape_.sparse; ++c)
+      if (single(c)) of(c).single_row = singles_++;
+  }
 
   std::int64_t size() const noexcept { return size_; }
-  std::int64_t dense_columns() const noexcept { return dense_columns_; }
-  std::int64_t sparse_columns() const noexcept { return static_cast<std::int64_t>(sparse_.size()); }
-  bool with_sessions() const noexcept { return with_sessions_; }
-  bool with_times() const noexcept { return with_times_; }
-  /// Whether it has as many columns of each kind as the schema names.
-  bool has_columns_of(sample_schema const& schema) const noexcept {
-    return dense_columns_ == static_cast<std::int64_t>(schema.dense.size()) && sparse_.size() == schema.sparse.size() &&
-           with_sessions_ == !schema.session.empty() && with_times_ == !schema.time.empty();
-  }
+  /// How many columns of each kind there are.
+  sample_shape const& shape() const noexcept { return shape_; }
+  /// How many sparse columns there are.
+  std::int64_t sparse_columns() const noexcept { return shape_.sparse; }
+  /// How many dense columns there are.
+  std::int64_t dense_columns() const noexcept { return shape_.dense; }
+  /// Whether there are as many columns of each kind as the schema names.
+  bool has_columns_of(sample_schema const& schema) const { return shape_ == sample_shape::of(schema); }
   /// Forgets all samples and keeps the memory.
   void clear() noexcept { set_size(0); }
 
-  /// Shown until the next call that changes anything.
+  /// The samples, shown until the next call that changes anything.
   sample_columns_view view() const noexcept {
     return {{labels_.data(), size_},
-            {dense_.data(), dense_columns_, size_, stride_},
+            {dense_.data(), shape_.dense, size_, stride_},
             rows_,
-            {sessions_.data(), with_sessions_ ? size_ : 0},
-            {times_.data(), with_times_ ? size_ : 0}};
+            {sessions_.data(), shape_.sessions ? size_ : 0},
+            {times_.data(), shape_.times ? size_ : 0},
+            {weights_.data(), shape_.weights ? size_ : 0},
+            {other_labels_.data(), shape_.other_labels, size_, stride_},
+            shape_.single};
   }
 
-  /// Appends samples [first, first + count) of others, a column a thread. @pre none of them is in these.
-  /// @throws tessera::error shape_mismatch where the others have other columns, out_of_range for samples that are not there; and what the
-  /// memory throws. These samples are then as they were.
+  /// Appends samples [first, first + count) of others. Each column is one chunk of work. @pre the others are not a view of this object.
+  /// @throws what the memory throws. tessera::error shape_mismatch where the others have another number of dense or sparse columns, or lack
+  /// any column of these. out_of_range for samples that are not there. This object is then as it was.
   void append(host_exec const& exec, sample_columns_view from, std::int64_t first, std::int64_t count) {
     check(from);
     if (first < 0 || count < 0 || first > from.size() - count)
@@ -97,14 +145,14 @@ class sample_columns {
     append(exec, {&from, 1}, count, [=](std::int64_t i) { return sample_place{0, first + i}; });
   }
 
-  /// Appends samples indices[0], indices[1], … of others; an index may come again. @throws as above.
+  /// Appends samples indices[0], indices[1], … of others; an index may come again. @throws tessera::error as above.
   void append(host_exec const& exec, sample_columns_view from, vector_view<std::int64_t const> indices) {
     check(from);
     for (auto const index : indices) check(from, index);
     append(exec, {&from, 1}, indices.size(), [=](std::int64_t i) { return sample_place{0, indices[i]}; });
   }
 
-  /// Appends samples of several others: those at places[0], places[1], …; a place may come again. @throws as above.
+  /// Appends samples of several lots: those at places[0], places[1], …; a place may come again. @throws tessera::error as above.
   void append(host_exec const& exec, vector_view<sample_columns_view const> from, vector_view<sample_place const> places) {
     for (auto const& samples : from) check(samples);
     for (auto const& place : places) {
@@ -115,27 +163,38 @@ class sample_columns {
     append(exec, from, places.size(), [=](std::int64_t i) { return places[i]; });
   }
 
-  /// Taken from the memory of the execution.
+  /// Bytes that were taken from the memory of the execution.
   std::size_t bytes() const noexcept {
-    auto sum = labels_.capacity_bytes() + dense_.capacity_bytes() + sessions_.capacity_bytes() + times_.capacity_bytes();
+    auto sum = labels_.capacity_bytes() + dense_.capacity_bytes() + sessions_.capacity_bytes() + times_.capacity_bytes() +
+               weights_.capacity_bytes() + other_labels_.capacity_bytes() + single_ids_.capacity_bytes() + positions_.capacity_bytes() +
+               scratch_.capacity_bytes();
     for (auto const& column : sparse_) sum += column.ids.capacity_bytes() + column.offsets.capacity_bytes();
     return sum;
   }
 
-  /// Makes room for `rows` samples in all, whose values the caller writes: labels, dense, sessions, times, and for each list column its
-  /// offsets, then its ids.
+  /// Makes room for `rows` samples in all. The caller writes each number and single id, and for each list column its offsets, then its ids.
+  /// Samples that were there stay.
   void resize(host_exec const& exec, std::int64_t rows) {
     reserve(exec, rows);
     set_size(rows);
   }
+  /// The labels, (size(),), to be written.
   vector_view<float> labels() noexcept { return {labels_.data(), size_}; }
-  /// (dense columns, size()).
-  matrix_view<float> dense() noexcept { return {dense_.data(), dense_columns_, size_, stride_}; }
-  vector_view<std::int64_t> sessions() noexcept { return {sessions_.data(), with_sessions_ ? size_ : 0}; }
-  vector_view<std::int64_t> times() noexcept { return {times_.data(), with_times_ ? size_ : 0}; }
-  /// The offsets of a list column, (size() + 1,), which the caller writes, from 0 on.
+  /// The numbers of dense columns, (dense columns, size()), to be written.
+  matrix_view<float> dense() noexcept { return {dense_.data(), shape_.dense, size_, stride_}; }
+  /// The sessions, (size(),), to be written; empty where the shape has none.
+  vector_view<std::int64_t> sessions() noexcept { return {sessions_.data(), shape_.sessions ? size_ : 0}; }
+  /// The times, (size(),), to be written; empty where the shape has none.
+  vector_view<std::int64_t> times() noexcept { return {times_.data(), shape_.times ? size_ : 0}; }
+  /// The weights, (size(),), to be written; empty where the shape has none.
+  vector_view<float> weights() noexcept { return {weights_.data(), shape_.weights ? size_ : 0}; }
+  /// The further labels, (other labels, size()), to be written.
+  matrix_view<float> other_labels() noexcept { return {other_labels_.data(), shape_.other_labels, size_, stride_}; }
+  /// The ids of a column of single ids, (size(),), to be written. @pre the column has single ids.
+  vector_view<std::int64_t> single_ids(std::int64_t column) noexcept { return {single_data(column), size_}; }
+  /// The offsets of a list column, (size() + 1,), to be written, from 0 on. @pre the column has lists, here and below.
   vector_view<std::int64_t> offsets(std::int64_t column) noexcept { return {of(column).offsets.data(), size_ + 1}; }
-  /// The ids of a list column, (offsets[size()],); what was there stays. @pre the column's offsets are written.
+  /// The ids of a list column, (offsets[size()],), to be written; what was there stays. @pre the column's offsets are written.
   vector_view<std::int64_t> ids(host_exec const& exec, std::int64_t column) {
     auto& list = of(column);
     auto const values = list.offsets[size_];
@@ -143,25 +202,38 @@ class sample_columns {
     show(column);
     return {list.ids.data(), values};
   }
-  /// Instead, where a bound of the ids is known before the offsets are: makes room for so many, whose old contents are lost. They are written
-  /// to `room_of`; `ids` is still to be called when the offsets are there.
+  /// Makes room for so many ids of a list column, for a caller that knows a bound of the ids before the offsets. The old ids are lost where
+  /// there was less room. The caller writes ids to `room_of`, and still calls `ids` once the offsets are written.
   void room(host_exec const& exec, std::int64_t column, std::int64_t values) {
     auto& list = of(column);
     if (values > list.ids.size()) list.ids.resize(exec, values);
     show(column);
   }
+  /// The room for ids of a list column, as `room` made it.
   vector_view<std::int64_t> room_of(std::int64_t column) noexcept { return of(column).ids.view(); }
+  /// Bytes for whoever writes the samples, for a file's text say. The samples do not depend on them; the memory stays for the next time.
+  buffer<char>& scratch() noexcept { return scratch_; }
 
  private:
   struct list_column {
-    buffer<std::int64_t> ids, offsets;
+    buffer<std::int64_t> ids{}, offsets{};  // of a list column
+    std::int64_t single_row = 0;            // of a single one: which of `single_ids_`
   };
 
+  bool single(std::int64_t column) const noexcept { return !shape_.single.empty() && shape_.single[static_cast<std::size_t>(column)] != 0; }
   list_column& of(std::int64_t column) noexcept { return sparse_[static_cast<std::size_t>(column)]; }
+  std::int64_t* single_data(std::int64_t column) noexcept { return single_ids_.data() + of(column).single_row * stride_; }
+
+  // An odd number of cache lines between columns: a row's fields, written one after the other, then fall into different cache sets.
+  static constexpr std::int64_t column_stride(std::int64_t rows) noexcept { return 16 * (divide_up(rows, 16) | 1); }
 
   void show(std::int64_t column) noexcept {
     auto const& list = of(column);
-    rows_[static_cast<std::size_t>(column)] = {list.ids.data(), list.offsets.data(), size_, list.ids.size()};
+    auto& rows = rows_[static_cast<std::size_t>(column)];
+    if (single(column))
+      rows = {single_data(column), positions_.data(), size_, stride_};
+    else
+      rows = {list.ids.data(), list.offsets.data(), size_, list.ids.size()};
   }
 
   void set_size(std::int64_t size) noexcept {
@@ -171,22 +243,42 @@ class sample_columns {
 
   // Nothing is changed but where things lie until all the memory is there.
   void reserve(host_exec const& exec, std::int64_t rows) {
-    if (rows <= capacity_ && (capacity_ > 0 || sparse_.empty() || !sparse_.back().offsets.empty())) return;
+    if (has_room_ && rows <= capacity_) return;
     auto const capacity = capacity_ == 0 ? rows : std::max(rows, 2 * capacity_);
-    buffer<float> dense(exec, dense_columns_ * capacity);
-    for (std::int64_t c = 0; c < dense_columns_; ++c) std::copy_n(dense_.data() + c * stride_, size_, dense.data() + c * capacity);
+    auto const stride = column_stride(capacity);
+    auto dense = copied_rows(exec, dense_, shape_.dense, stride);
+    auto other_labels = copied_rows(exec, other_labels_, shape_.other_labels, stride);
+    auto single_ids = copied_rows(exec, single_ids_, singles_, stride);
     grow_to(exec, labels_, capacity);
-    if (with_sessions_) grow_to(exec, sessions_, capacity);
-    if (with_times_) grow_to(exec, times_, capacity);
-    for (std::int64_t c = 0; c < sparse_columns(); ++c) {
+    if (shape_.sessions) grow_to(exec, sessions_, capacity);
+    if (shape_.times) grow_to(exec, times_, capacity);
+    if (shape_.weights) grow_to(exec, weights_, capacity);
+    if (!shape_.single.empty() && positions_.size() < capacity + 1) {
+      buffer<std::int64_t> positions(exec, capacity + 1);
+      std::iota(positions.begin(), positions.end(), std::int64_t{0});
+      positions_ = std::move(positions);
+    }
+    for (std::int64_t c = 0; c < shape_.sparse; ++c) {
+      if (single(c)) continue;
       auto& offsets = of(c).offsets;
       bool const is_new = offsets.empty();
       grow_to(exec, offsets, capacity + 1);
       if (is_new) offsets[0] = 0;
-      rows_[static_cast<std::size_t>(c)].offsets = offsets.data();
     }
     dense_ = std::move(dense);
-    stride_ = capacity_ = capacity;
+    other_labels_ = std::move(other_labels);
+    single_ids_ = std::move(single_ids);
+    stride_ = stride;
+    capacity_ = capacity;
+    has_room_ = true;
+    for (std::int64_t c = 0; c < shape_.sparse; ++c) show(c);
+  }
+
+  template <class T>
+  buffer<T> copied_rows(host_exec const& exec, buffer<T> const& from, std::int64_t count, std::int64_t stride) const {
+    buffer<T> copy(exec, count * stride);
+    for (std::int64_t row = 0; row < count; ++row) std::copy_n(from.data() + row * stride_, size_, copy.data() + row * stride);
+    return copy;
   }
 
   template <class T>
@@ -201,26 +293,31 @@ class sample_columns {
   void append(host_exec const& exec, vector_view<sample_columns_view const> from, std::int64_t count, Place const& place) {
     auto const before = size_, after = size_ + count;
     reserve(exec, after);
-    exec.run(sparse_columns(), [&](std::int64_t c) {
+    exec.run(shape_.sparse, [&](std::int64_t c) {
+      if (single(c)) return;
       auto* const offsets = of(c).offsets.data();
       for (std::int64_t i = 0; i < count; ++i) {
         auto const at = place(i);
         offsets[before + i + 1] = offsets[before + i] + from[at.source].sparse[c].length(at.row);
       }
     });
-    for (std::int64_t c = 0; c < sparse_columns(); ++c) {
-      grow(exec, of(c).ids, of(c).offsets[after]);
+    for (std::int64_t c = 0; c < shape_.sparse; ++c) {
+      if (!single(c)) grow(exec, of(c).ids, of(c).offsets[after]);
       show(c);
     }
 
-    exec.run(1 + dense_columns_ + sparse_columns(), [&](std::int64_t task) {
+    exec.run(1 + shape_.dense + shape_.sparse, [&](std::int64_t task) {
       if (task == 0) return append_numbers(from, count, place);
-      if (task <= dense_columns_) {
+      if (task <= shape_.dense) {
         auto* const out = dense_.data() + (task - 1) * stride_ + before;
         for (std::int64_t i = 0; i < count; ++i) out[i] = from[place(i).source].dense.row(task - 1)[place(i).row];
         return;
       }
-      append_lists(from, count, place, task - 1 - dense_columns_);
+      auto const column = task - 1 - shape_.dense;
+      if (single(column))
+        append_single(from, count, place, column);
+      else
+        append_lists(from, count, place, column);
     });
     set_size(after);
   }
@@ -229,9 +326,22 @@ class sample_columns {
   void append_numbers(vector_view<sample_columns_view const> from, std::int64_t count, Place const& place) {
     for (std::int64_t i = 0; i < count; ++i) {
       auto const at = place(i);
-      labels_.data()[size_ + i] = from[at.source].labels[at.row];
-      if (with_sessions_) sessions_.data()[size_ + i] = from[at.source].sessions[at.row];
-      if (with_times_) times_.data()[size_ + i] = from[at.source].times[at.row];
+      auto const& samples = from[at.source];
+      labels_.data()[size_ + i] = samples.labels[at.row];
+      if (shape_.sessions) sessions_.data()[size_ + i] = samples.sessions[at.row];
+      if (shape_.times) times_.data()[size_ + i] = samples.times[at.row];
+      if (shape_.weights) weights_.data()[size_ + i] = samples.weights[at.row];
+      for (std::int64_t c = 0; c < shape_.other_labels; ++c)
+        other_labels_.data()[c * stride_ + size_ + i] = samples.other_labels.row(c)[at.row];
+    }
+  }
+
+  template <class Place>
+  void append_single(vector_view<sample_columns_view const> from, std::int64_t count, Place const& place, std::int64_t column) {
+    auto* const ids = single_data(column) + size_;
+    for (std::int64_t i = 0; i < count; ++i) {
+      auto const& rows = from[place(i).source].sparse[column];
+      ids[i] = rows.values[rows.begin_of(place(i).row)];
     }
   }
 
@@ -251,36 +361,26 @@ class sample_columns {
     }
   }
 
-  void check(sample_columns_view const& from) const {
-    bool fits = from.dense.rows() == dense_columns_ && from.sparse.size() == sparse_columns() &&
-                (from.dense.rows() == 0 || from.dense.columns() == from.size()) &&
-                (!with_sessions_ || from.sessions.size() == from.size()) && (!with_times_ || from.times.size() == from.size());
-    for (auto const& rows : from.sparse) fits = fits && rows.rows == from.size();
-    if (fits) return;
-    throw error(errc::shape_mismatch, "sample_columns: samples with other columns",
-                {{"dense", from.dense.rows()},
-                 {"dense expected", dense_columns_},
-                 {"sparse", from.sparse.size()},
-                 {"sparse expected", sparse_columns()},
-                 {"sessions", from.sessions.size()},
-                 {"times", from.times.size()},
-                 {"samples", from.size()}});
-  }
+  void check(sample_columns_view const& from) const { detail::check_columns("sample_columns", shape_, from); }
   static void check(sample_columns_view const& from, std::int64_t row) {
     if (row < 0 || row >= from.size())
       throw error(errc::out_of_range, "sample_columns: no such samples", {{"row", row}, {"samples", from.size()}});
   }
 
-  std::int64_t dense_columns_ = 0;
-  bool with_sessions_ = false, with_times_ = false;
-  std::int64_t size_ = 0, capacity_ = 0, stride_ = 0;
-  buffer<float> labels_, dense_;  // dense: (dense columns, capacity)
+  sample_shape shape_;
+  bool has_room_ = false;
+  std::int64_t size_ = 0, capacity_ = 0, stride_ = 0, singles_ = 0;
+  buffer<float> labels_, weights_;
+  buffer<float> dense_, other_labels_;  // (columns, stride)
+  buffer<std::int64_t> single_ids_;     // (columns of single ids, stride)
   buffer<std::int64_t> sessions_, times_;
+  buffer<std::int64_t> positions_;  // 0, 1, …: the offsets of all columns of single ids
+  buffer<char> scratch_;
   std::vector<list_column> sparse_;
   std::vector<jagged_view<std::int64_t const>> rows_;  // of each list column
 };
 
-/// The samples in the ascending order of `keys` (samples,): a column of theirs, say. Those of one key stay in their order.
+/// Returns the samples in the ascending order of `keys` (samples,), a column of theirs say. Samples of one key stay in their order.
 /// @throws tessera::error shape_mismatch for another number of keys.
 inline sample_columns sorted_by(host_exec const& exec, sample_columns const& samples, vector_view<std::int64_t const> keys) {
   if (keys.size() != samples.size())
@@ -288,30 +388,10 @@ inline sample_columns sorted_by(host_exec const& exec, sample_columns const& sam
   std::vector<std::int64_t> order(static_cast<std::size_t>(keys.size()));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   std::stable_sort(order.begin(), order.end(), [keys](std::int64_t a, std::int64_t b) { return keys[a] < keys[b]; });
-  sample_columns sorted(samples.dense_columns(), samples.sparse_columns(), samples.with_sessions(), samples.with_times());
+  sample_columns sorted(samples.shape());
   sorted.append(exec, samples.view(), order);
   return sorted;
 }
-
-/// A table of samples that is read block by block, in any order. Blocks are numbered from 0, are not empty, and in order are the table.
-/// - `schema()`: its columns.
-/// - `block_count()`; `rows()` in all, `rows(block)`, at least 1; `first_row(block)`: the number of a block's first row in the table.
-/// - `read(exec, block, out)`: `out` becomes the block's samples, whatever was in it and whatever columns it had.
-template <class S>
-concept sample_source = requires(S const& source, host_exec const& exec, std::int64_t block, sample_columns& out) {
-  { source.schema() } -> std::convertible_to<sample_schema const&>;
-  { source.block_count() } -> std::same_as<std::int64_t>;
-  { source.rows() } -> std::same_as<std::int64_t>;
-  { source.rows(block) } -> std::same_as<std::int64_t>;
-  { source.first_row(block) } -> std::same_as<std::int64_t>;
-  source.read(exec, block, out);
-};
-
-/// A source that can be told from others: `fingerprint()` is a checksum that other data have, almost surely, otherwise.
-template <class S>
-concept fingerprinted_source = sample_source<S> && requires(S const& source) {
-  { source.fingerprint() } -> std::same_as<std::uint32_t>;
-};
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
+#include <concepts>
 #include <cstdint>
 #include <numeric>
 #include <string>
@@ -17,8 +18,10 @@
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/data/block_walk.hpp>
+#include <tessera/data/bound_pipeline.hpp>
+#include <tessera/data/picked_rows.hpp>
 #include <tessera/data/reader.hpp>
-#include <tessera/data/sample_columns.hpp>
+#include <tessera/data/sample_source.hpp>
 #include <tessera/data/shuffle.hpp>
 #include <tessera/tensor/batch.hpp>
 #include <tessera/tensor/deduplicate.hpp>
@@ -33,71 +36,95 @@ inline namespace TESSERA_ABI {
 enum class sample_order : std::uint8_t {
   stored,    ///< that of the data set
   samples,   ///< blocks shuffled, and the samples of each
-  sessions,  ///< blocks shuffled, and the sessions of each: what stands side by side of one session stays so
+  sessions,  ///< blocks shuffled, and the sessions of each: neighbours of one session stay neighbours
 };
 
-/// What a dense value becomes.
-enum class dense_values : std::uint8_t {
-  as_stored,
-  log,  ///< ln(max(x, 0) + 1)
+/// What becomes of the samples at the end of an epoch that are too few for a batch.
+enum class short_batch : std::uint8_t {
+  keep,  ///< they are a batch
+  drop,  ///< no batch has them in this epoch: all batches have the same size
 };
 
+/// Options of `sample_reader`.
 struct sample_reader_options {
-  std::int64_t batch_size = 2048;  ///< samples, at least 1; the last batch of an epoch may have fewer
+  std::int64_t batch_size = 2048;  ///< samples, at least 1
   sample_order order = sample_order::stored;
   random_seed seed{};
-  dense_values dense = dense_values::as_stored;
-  std::int64_t first_block = 0;                    ///< of the data set
-  std::int64_t blocks = -1;                        ///< from there on; -1: all that are left
+  block_range blocks{0, -1};  ///< the blocks to be read, as `part_of` gives them; count -1: from `first` to the end
+  short_batch last_batch = short_batch::keep;
   std::vector<std::vector<std::string>> groups{};  ///< sparse columns whose repeated rows are kept once (IKJT); none: a row a sample
 };
 
-/// Seconds that a reader's batches took so far.
+/// Seconds that a reader's calls of `next` took so far.
 struct reader_times {
   double fill = 0;     ///< reading and decoding blocks, and picking rows of them
   double convert = 0;  ///< making tensors of columns, and rows distinct
-  double process = 0;  ///< what becomes of ids and dense values
+  double process = 0;  ///< what becomes of ids and numbers
 };
 
-/// Ids as they are stored.
-struct stored_ids {
-  template <class Batch>
-  Batch operator()(host_exec const&, Batch batch) const {
-    return batch;
-  }
-};
+/// Returns how many batches an epoch of so many samples has. @pre batch_size >= 1.
+constexpr std::int64_t epoch_batches(std::int64_t samples, std::int64_t batch_size, short_batch last) noexcept {
+  return last == short_batch::drop ? samples / batch_size : divide_up(samples, batch_size);
+}
 
-/// The batches of a data set of samples, epoch after epoch. Columns of the groups come first among the keys, group after group, and are made
-/// distinct while they are converted; `Pipeline` then sees each distinct row once: an `id_pipeline`, or any `pipeline(exec, batch)` that makes
-/// an `inverse_keyed_jagged<>` of one, with the same samples, groups and keys. Source: RecD, Sections 4.2 and 4.3.
+/// Returns how many batches an epoch has in each part of a data set, (parts,), as `part_of` cuts it. Processes that step together take as
+/// many as the least.
+/// @throws tessera::error invalid_argument for batch_size < 1, out_of_range for parts < 1.
+template <sample_source Source>
+std::vector<std::int64_t> epoch_batches_of_parts(Source const& source, std::int64_t parts, std::int64_t batch_size, short_batch last) {
+  if (batch_size < 1) throw error(errc::invalid_argument, "epoch_batches_of_parts: batch_size", {{"batch_size", batch_size}, {"least", 1}});
+  std::vector<std::int64_t> batches;
+  std::int64_t part = 0;
+  do batches.push_back(epoch_batches(rows_of(source, part_of(source, part, parts)), batch_size, last));
+  while (++part < parts);
+  return batches;
+}
+
+/// Gives the batches of a data set of samples, epoch after epoch.
 ///
-/// An epoch has every sample once; what comes depends on the data set, the pipeline and the options alone. One block is in memory at a time,
-/// and the rows of a batch that does not lie in one block. Data set and pipeline outlive it. One thread at a time.
+///     preprocessing const prepare = …;
+///     sample_reader reader(exec, log, prepare, {.batch_size = 512, .order = sample_order::samples});
+///     for (batch_view batch; reader.next(exec, batch);) run.step(exec, batch);
 ///
-/// Groups decide the order of the keys: `keys()`, which is `group_keys(schema.sparse, groups).keys`. A pipeline is made for that order, and
-/// the readers of one model, for training and for tests, have the same groups, or the model is told of the other order.
+/// An epoch has every sample of the blocks once, but for a short batch that is dropped. What comes depends on data set, pipeline and
+/// options alone. Data set and pipeline outlive the reader. One thread at a time.
+///
+/// `Pipeline` says what becomes of ids: `pipeline(exec, inverse_keyed_jagged<>) -> inverse_keyed_jagged<>`. The result has the same
+/// samples, groups and keys. An `id_pipeline` is such a pipeline. A pipeline sees each distinct row of a group once, and may offer more:
+/// - `of_keys(keys)` makes a function for the reader's keys, which is called in the pipeline's place. Keys that the function drops are not
+///   read. A `preprocessing` has it.
+/// - `dense()`, as a `dense_pipeline`, says what becomes of numbers. Without it numbers are as stored, and 0 where they are missing.
+/// - `takes_missing`, true, lets `missing_id` stay in columns of single ids. Without it the row becomes empty.
+///
+/// A pipeline is given memory that ends with the reader; a pipeline that keeps a batch copies it.
+///
+/// Columns of the groups come first among the keys, group after group. So groups decide the order of the keys: `keys()`. The readers of one
+/// model, for training and for tests, have the same groups. Batches name their keys, and models refuse others.
+///
+/// One block is in memory at a time, and the rows of a batch that does not lie in one block. Source: RecD, Sections 4.2 and 4.3.
 template <sample_source Source, class Pipeline = stored_ids>
 class sample_reader {
  public:
-  /// Reads nothing yet. @throws tessera::error invalid_argument for batch_size < 1, for blocks that the data set does not have, for groups as
-  /// `group_keys`, and for sample_order::sessions without a column of sessions; shape_mismatch for a pipeline that was made for other keys,
-  /// or for these in another order.
+  /// Stands at the beginning of epoch 0, and reads nothing yet.
+  /// @throws tessera::error invalid_argument for batch_size < 1, for blocks that the data set does not have, and for groups as
+  /// `group_keys`. The same for sample_order::sessions without a column of sessions. shape_mismatch for a pipeline that was made for other
+  /// keys or in another order, or for other dense columns.
   sample_reader(host_exec const& exec, Source const& source, Pipeline const& pipeline, sample_reader_options options = {})
       : source_(&source),
         pipeline_(&pipeline),
         options_(checked(source, std::move(options))),
-        groups_(group_keys(sample_schema(source.schema()).sparse, options_.groups)),
-        walk_(exec, source, options_.first_block, options_.blocks, options_.order != sample_order::stored, options_.seed),
+        groups_(group_keys(source.schema().sparse, options_.groups)),
+        ids_(pipeline, groups_),
+        walk_(exec, source, options_.blocks, options_.order != sample_order::stored, options_.seed),
         columns_(source.schema()),
         pending_(source.schema()) {
-    if constexpr (requires {
-                    { pipeline.keys() } -> std::convertible_to<std::vector<std::string> const&>;
-                  })
-      check_keys(pipeline.keys());
+    detail::check_dense_columns(pipeline, source.schema().dense);
   }
-  /// Of ids as they are stored.
+  /// Makes a reader whose pipeline leaves ids as they are stored.
   sample_reader(host_exec const& exec, Source const& source, sample_reader_options options = {}) requires std::same_as<Pipeline, stored_ids>
       : sample_reader(exec, source, as_stored, std::move(options)) {}
+  sample_reader(sample_reader&&) noexcept = default;
+  sample_reader& operator=(sample_reader&&) = delete;
 
   // What would be gone before the first batch.
   sample_reader(host_exec const&, Source const&&, Pipeline const&, sample_reader_options = {}) = delete;
@@ -105,48 +132,54 @@ class sample_reader {
   sample_reader(host_exec const&, Source const&&, Pipeline const&&, sample_reader_options = {}) = delete;
   sample_reader(host_exec const&, Source const&&, sample_reader_options = {}) = delete;
 
-  /// Names of a batch's keys, in their order.
+  /// The names of a batch's keys, in their order.
   std::vector<std::string> const& keys() const noexcept { return groups_.keys; }
-  /// Samples of an epoch.
-  std::int64_t rows() const noexcept {
-    std::int64_t sum = 0;
-    for (std::int64_t b = 0; b < options_.blocks; ++b) sum += source_->rows(options_.first_block + b);
-    return sum;
-  }
-  /// Of all calls of `next` that gave a batch.
+  /// How many samples the blocks have.
+  std::int64_t rows() const noexcept { return rows_of(*source_, options_.blocks); }
+  /// How many batches an epoch has. There are none where the blocks have no sample, as a part of few blocks may, or only a short batch that
+  /// is dropped.
+  std::int64_t epoch_batches() const noexcept { return tessera::epoch_batches(rows(), options_.batch_size, options_.last_batch); }
+  /// Seconds that all calls of `next` took.
   reader_times const& times() const noexcept { return times_; }
 
-  /// The next batch: true, and `out` shows it until the next call. Or the end of an epoch: false; the call after that begins the next.
+  /// Gives true, and `out` shows the next batch until the next call. At the end of an epoch it gives false, and the call after that begins
+  /// the next epoch.
   ///
-  /// Takes from `exec`'s memory, on the calling thread alone unless data set or pipeline do otherwise: first what the block and the batch need
-  /// more than all before, which stays; then the batch's features and the workspace of making them, which are back before the next batch takes
-  /// anything. So an arena that serves the reader alone soon takes no more from its upstream. The memory outlives the reader.
-  /// @throws tessera::error as the data set, `deduplicate` and the pipeline; corrupt_file for a block of another size than the data set said.
-  /// The position is then what it was, and the call after that gives this batch, or throws again.
+  /// The calling thread alone takes from `exec`'s memory, unless data set or pipeline do otherwise. What the block and the batch need more
+  /// than all before comes first, and stays. Then come the batch's features and the workspace of making them, which are back before the
+  /// next batch takes anything. So an arena that serves the reader alone soon takes no more from its upstream. The memory outlives the
+  /// reader.
+  /// @throws what data set and pipeline throw; tessera::error as `deduplicate`. corrupt_file for a block of another size than the data set
+  /// said. shape_mismatch for a pipeline that changes samples or keys. The position is then what it was; the call after that gives this
+  /// batch, or throws again.
   bool next(host_exec const& exec, batch_view& out) {
-    if (walk_.at_end()) {
+    auto const size = walk_.left(options_.batch_size);
+    if (size == 0 || (options_.last_batch == short_batch::drop && size < options_.batch_size)) {
       walk_.begin_next_epoch();
       return false;
     }
     features_ = {};  // before anything is taken, so that nothing stays behind it in an arena
     stopwatch watch;
     auto place = walk_.position();
-    auto const size = walk_.batch_size(options_.batch_size);
     auto const rows = pick(exec, place, size);
     times_.fill += watch.lap();
-    copy_numbers(exec, rows, size);
+    copy_numbers(exec, rows);
     times_.process += watch.lap();
-    features_ = distinct_rows(exec, rows, size);
+    features_ = make_features(exec, rows);
     times_.convert += watch.lap();
-    features_ = (*pipeline_)(exec, std::move(features_));
+    features_ = ids_(exec, std::move(features_));
+    check_features(size);
     times_.process += watch.lap();
 
     auto const features = std::as_const(features_).view();
     out = {};
-    out.dense = {dense_.data(), size, rows.from.dense.rows()};
+    out.dense = {dense_.data(), size, dense_features(rows.from)};
     out.labels = std::as_const(labels_).view();
+    out.weights = std::as_const(weights_).view();
+    if (auto const columns = rows.from.other_labels.rows(); columns > 0) out.other_labels = {other_labels_.data(), size, columns};
     out.sparse = features.distinct;
     out.groups = features.groups;
+    out.key_names = groups_.keys;
     out.sample_ids = std::as_const(sample_ids_).view();
     out.session_ids = std::as_const(session_ids_).view();
     out.id = place.batch++;
@@ -155,78 +188,65 @@ class sample_reader {
     return true;
   }
 
-  /// Of the batch that `next` gives next.
+  /// Where the next batch begins.
   reader_position position() const noexcept { return walk_.position(); }
-  /// Samples that this epoch had before the next batch. Looks at every block before it.
+  /// How many samples this epoch had before the next batch. The call looks at every block before that batch.
   std::int64_t epoch_samples() const noexcept { return walk_.epoch_samples(); }
-  /// Goes on from there: the same batches come as came after `position()` gave it, given the same data set and options.
-  /// @throws tessera::error incompatible for a position that this data set does not have.
+  /// Goes on from a position. @post the batches are those that came after `position()` gave it, with the same data set, pipeline and
+  /// options.
+  /// @throws tessera::error incompatible for a position that these blocks do not have.
   void seek(reader_position position) { walk_.seek("sample_reader", position); }
 
-  /// Of the reader, the block in memory and the last batch.
+  /// Bytes of the reader, the block in memory and the last batch.
   std::size_t bytes() const noexcept {
-    return sizeof(*this) + columns_.bytes() + pending_.bytes() + features_.bytes() + walk_.bytes() + row_order_.capacity_bytes() +
-           dense_.capacity_bytes() + labels_.capacity_bytes() + sample_ids_.capacity_bytes() + session_ids_.capacity_bytes() +
+    return sizeof(*this) + columns_.bytes() + pending_.bytes() + features_.bytes() + walk_.bytes() + keys_.bytes() +
+           row_order_.capacity_bytes() + dense_.capacity_bytes() + labels_.capacity_bytes() + weights_.capacity_bytes() +
+           other_labels_.capacity_bytes() + sample_ids_.capacity_bytes() + session_ids_.capacity_bytes() +
            columns_of_keys_.capacity_bytes() + lists_.capacity_bytes();
   }
 
  private:
   static constexpr std::int64_t nothing = -1, samples_per_piece = 256;
+  static constexpr bool keeps_missing = detail::takes_missing<Pipeline>;
   static constexpr stored_ids as_stored{};
-
-  void check_keys(std::vector<std::string> const& names) const {
-    for (std::size_t key = 0; key < std::max(names.size(), groups_.keys.size()); ++key) {
-      auto const name = key < names.size() ? names[key] : std::string("none"),
-                 own = key < groups_.keys.size() ? groups_.keys[key] : std::string("none");
-      if (name != own)
-        throw error(errc::shape_mismatch, "sample_reader: a pipeline of other keys; it takes those that `group_keys` orders",
-                    {{"key", key}, {"name", own}, {"name in the pipeline", name}});
-    }
-  }
 
   static sample_reader_options checked(Source const& source, sample_reader_options options) {
     if (options.batch_size < 1)
       throw error(errc::invalid_argument, "sample_reader: option batch_size", {{"batch_size", options.batch_size}, {"least", 1}});
     detail::check_choice("sample_reader", "order", options.order, sample_order::sessions);
-    detail::check_choice("sample_reader", "dense", options.dense, dense_values::log);
-    auto const blocks = source.block_count();
-    if (options.first_block < 0 || options.first_block > blocks || options.blocks < -1 || options.blocks > blocks - options.first_block)
+    detail::check_choice("sample_reader", "last_batch", options.last_batch, short_batch::drop);
+    auto& blocks = options.blocks;
+    auto const all = source.block_count();
+    if (blocks.first < 0 || blocks.first > all || blocks.count < -1 || blocks.count > all - blocks.first)
       throw error(errc::invalid_argument, "sample_reader: no such blocks",
-                  {{"first_block", options.first_block}, {"blocks", options.blocks}, {"blocks of the data set", blocks}});
-    if (options.blocks == -1) options.blocks = blocks - options.first_block;
-    if (options.order == sample_order::sessions && sample_schema(source.schema()).session.empty())
+                  {{"first", blocks.first}, {"count", blocks.count}, {"blocks of the data set", all}});
+    if (blocks.count == -1) blocks.count = all - blocks.first;
+    if (options.order == sample_order::sessions && source.schema().session.empty())
       throw error(errc::invalid_argument, "sample_reader: sessions to shuffle, and no column of sessions");
     return options;
   }
 
-  // Samples of a batch: those that are listed, or, where none is, those from `first` on.
-  struct picked_rows {
-    sample_columns_view from;
-    std::int64_t first;
-    vector_view<std::int64_t const> listed;
-  };
-
   // The next `size` samples, copied where they are not all of one block. Advances `place`.
-  picked_rows pick(host_exec const& exec, reader_position& place, std::int64_t size) {
+  detail::picked_rows pick(host_exec const& exec, reader_position& place, std::int64_t size) {
     bool const is_stored = options_.order == sample_order::stored;
     sample_ids_.resize(exec, size);
     pending_.clear();
     for (std::int64_t done = 0; done < size;) {
-      auto const block = walk_.block(place), offset = place.offset;
+      auto const block = walk_.block(place);
       load(exec, block);
-      auto const count = std::min(size - done, walk_.left_in_block(place));
-      vector_view<std::int64_t const> listed;
-      if (!is_stored) listed = std::as_const(row_order_).view().slice(offset, count);
-      for (std::int64_t i = 0; i < count; ++i) sample_ids_[done + i] = source_->first_row(block) + (is_stored ? offset + i : listed[i]);
-      walk_.advance(place, count);
-      if (count == size) return {columns_.view(), offset, listed};
+      detail::picked_rows rows{columns_.view(), std::min(size - done, walk_.left_in_block(place)), place.offset};
+      if (!is_stored) rows.listed = std::as_const(row_order_).view().slice(place.offset, rows.size);
+      auto const first_row = source_->first_row(block);
+      for (std::int64_t i = 0; i < rows.size; ++i) sample_ids_[done + i] = first_row + rows.row(i);
+      walk_.advance(place, rows.size);
+      if (rows.size == size) return rows;
       if (is_stored)
-        pending_.append(exec, columns_.view(), offset, count);
+        pending_.append(exec, rows.from, rows.first, rows.size);
       else
-        pending_.append(exec, columns_.view(), listed);
-      done += count;
+        pending_.append(exec, rows.from, rows.listed);
+      done += rows.size;
     }
-    return {pending_.view(), 0, {}};
+    return {pending_.view(), size};
   }
 
   // Has a block's rows in memory, and their order in this epoch.
@@ -263,52 +283,95 @@ class sample_reader {
       for (auto i = firsts[r]; i < n && sessions[i] == sessions[firsts[r]]; ++i) row_order_[to++] = i;
   }
 
-  void copy_numbers(host_exec const& exec, picked_rows const& rows, std::int64_t size) {
-    dense_.resize(exec, size * rows.from.dense.rows());
-    labels_.resize(exec, size);
-    session_ids_.resize(exec, rows.from.sessions.empty() ? 0 : size);
-    if (rows.listed.empty())
-      copy_numbers(rows.from, size, [first = rows.first](std::int64_t i) { return first + i; });
+  std::int64_t dense_features(sample_columns_view const& from) const noexcept {
+    if constexpr (detail::has_dense<Pipeline>)
+      return pipeline_->dense().features();
     else
-      copy_numbers(rows.from, size, [listed = rows.listed](std::int64_t i) { return listed[i]; });
+      return from.dense.rows();
   }
 
-  template <class RowOf>
-  void copy_numbers(sample_columns_view const& from, std::int64_t size, RowOf const& row_of) {
-    auto const columns = from.dense.rows();
-    for (std::int64_t i = 0; i < size; ++i) labels_[i] = from.labels[row_of(i)];
-    for (std::int64_t i = 0; i < session_ids_.size(); ++i) session_ids_[i] = from.sessions[row_of(i)];
-    for (std::int64_t c = 0; c < columns; ++c) {
-      auto const* const values = from.dense.row(c);
-      if (options_.dense == dense_values::log)
-        for (std::int64_t i = 0; i < size; ++i) dense_[i * columns + c] = std::log(std::max(values[row_of(i)], 0.0F) + 1);
+  void copy_numbers(host_exec const& exec, detail::picked_rows const& rows) {
+    auto const& from = rows.from;
+    auto const size = rows.size, features = dense_features(from);
+    dense_.resize(exec, size * features);
+    labels_.resize(exec, size);
+    weights_.resize(exec, from.weights.empty() ? 0 : size);
+    other_labels_.resize(exec, size * from.other_labels.rows());
+    session_ids_.resize(exec, from.sessions.empty() ? 0 : size);
+    matrix_view<float> const dense(dense_.data(), size, features), others(other_labels_.data(), size, from.other_labels.rows());
+    rows.visit([&](auto const& row_of) {
+      for_each_piece(exec, size, samples_per_piece, [&](std::int64_t first, std::int64_t last) {
+        for (auto i = first; i < last; ++i) labels_.data()[i] = from.labels.data()[row_of(i)];
+        if (!weights_.empty())
+          for (auto i = first; i < last; ++i) weights_.data()[i] = from.weights.data()[row_of(i)];
+        if (!session_ids_.empty())
+          for (auto i = first; i < last; ++i) session_ids_.data()[i] = from.sessions.data()[row_of(i)];
+        copy_columns(from.other_labels, first, last, row_of, others, [](float x) { return x; });
+        if constexpr (!detail::has_dense<Pipeline>) copy_columns(from.dense, first, last, row_of, dense, present_or_zero);
+      });
+    });
+    if constexpr (detail::has_dense<Pipeline>) {
+      if (rows.listed.empty())
+        pipeline_->dense()(exec, from.dense, rows.first, size, dense);
       else
-        for (std::int64_t i = 0; i < size; ++i) dense_[i * columns + c] = values[row_of(i)];
+        pipeline_->dense()(exec, from.dense, rows.listed, dense);
     }
   }
 
-  inverse_keyed_jagged<> distinct_rows(host_exec const& exec, picked_rows const& rows, std::int64_t size) {
+  // By bits: a branch would be mispredicted at every other number that is missing.
+  static float present_or_zero(float x) noexcept {
+    return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) & (std::uint32_t{0} - static_cast<std::uint32_t>(x == x)));
+  }
+  template <class RowOf, class F>
+  static void copy_columns(matrix_view<float const> columns, std::int64_t first, std::int64_t last, RowOf const& row_of,
+                           matrix_view<float> to, F const& f) {
+    for (std::int64_t c = 0; c < columns.rows(); ++c) {
+      auto const* const values = columns.row(c);
+      for (auto i = first; i < last; ++i) to.data()[i * to.columns() + c] = f(values[row_of(i)]);
+    }
+  }
+
+  inverse_keyed_jagged<> make_features(host_exec const& exec, detail::picked_rows const& rows) {
+    if (groups_.keys_per_group.empty())
+      return inverse_keyed_jagged<>::from_parts(keys_(exec, rows, groups_.order, keeps_missing), {}, {}, rows.size);
     auto const keys = static_cast<std::int64_t>(groups_.keys.size());
-    auto const column = [&](std::int64_t key) { return rows.from.sparse[groups_.order[static_cast<std::size_t>(key)]]; };
-    if (rows.listed.empty()) {
+    auto const column_of = [&](std::int64_t key) { return groups_.order[static_cast<std::size_t>(key)]; };
+    auto const drops = [&](std::int64_t key) { return !keeps_missing && rows.from.single(column_of(key)); };
+    bool drops_any = false;
+    for (std::int64_t k = 0; k < keys; ++k) drops_any = drops_any || drops(k);
+    if (rows.listed.empty() && !drops_any) {
       columns_of_keys_.resize(exec, keys);
-      for (std::int64_t k = 0; k < keys; ++k) columns_of_keys_[k] = column(k).slice(rows.first, size);
+      for (std::int64_t k = 0; k < keys; ++k) columns_of_keys_[k] = rows.from.sparse[column_of(k)].slice(rows.first, rows.size);
       vector_view<jagged_view<std::int64_t const> const> const columns(columns_of_keys_.view());
       return deduplicate(exec, columns, groups_.keys_per_group);
     }
-    lists_.resize(exec, size * keys);
-    for_each_piece(exec, size, samples_per_piece, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t k = 0; k < keys; ++k)
-        for (auto i = begin; i < end; ++i) lists_[i * keys + k] = column(k).row(rows.listed[i]);
+    lists_.resize(exec, rows.size * keys);
+    for_each_piece(exec, rows.size, samples_per_piece, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t k = 0; k < keys; ++k) {
+        auto const column = rows.from.sparse[column_of(k)];
+        for (auto i = begin; i < end; ++i) {
+          auto list = column.row(rows.row(i));
+          if (drops(k) && list[0] == missing_id) list = {};
+          lists_.data()[i * keys + k] = list;
+        }
+      }
     });
-    matrix_view<vector_view<std::int64_t const> const> const lists(lists_.data(), size, keys);
+    matrix_view<vector_view<std::int64_t const> const> const lists(lists_.data(), rows.size, keys);
     return deduplicate(exec, lists, groups_.keys_per_group);
+  }
+
+  void check_features(std::int64_t size) const {
+    auto const keys = static_cast<std::int64_t>(groups_.keys.size());
+    if (auto const made = features_.view(); made.samples != size || made.keys() != keys)
+      throw error(errc::shape_mismatch, "sample_reader: the pipeline has made a batch of other samples or keys",
+                  {{"samples", made.samples}, {"expected samples", size}, {"keys", made.keys()}, {"expected keys", keys}});
   }
 
   Source const* source_;
   Pipeline const* pipeline_;
   sample_reader_options options_;
   key_groups groups_;
+  detail::bound_pipeline<Pipeline> ids_;
   detail::block_walk<Source> walk_;
   reader_times times_;
   sample_columns columns_;  // of the loaded block
@@ -316,10 +379,12 @@ class sample_reader {
   std::int64_t loaded_block_ = nothing;
   std::int64_t ordered_epoch_ = nothing;  // in whose order row_order_ lists the block's rows
   buffer<std::int64_t> row_order_;
+  detail::key_maker keys_;
   buffer<jagged_view<std::int64_t const>> columns_of_keys_;
-  buffer<vector_view<std::int64_t const>> lists_;  // (samples, keys), where a block's rows come in another order
-  inverse_keyed_jagged<> features_;                // of the last batch
-  buffer<float> dense_, labels_;
+  buffer<vector_view<std::int64_t const>> lists_;  // (samples, keys), where rows of groups do not lie one after the other
+  inverse_keyed_jagged<> features_;                // of the last batch, maybe in the memory of keys_: after it
+  buffer<float> dense_, labels_, weights_;
+  buffer<float> other_labels_;  // (samples, other labels)
   buffer<std::int64_t> sample_ids_, session_ids_;
 };
 

@@ -16,10 +16,11 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/data/external_sort.hpp>
 #include <tessera/data/parquet_log.hpp>
 #include <tessera/data/parquet_writer.hpp>
-#include <tessera/data/sample_columns.hpp>
-#include <tessera/data/session_runs.hpp>
+#include <tessera/data/sample_source.hpp>
+#include <tessera/data/session_order.hpp>
 #include <tessera/data/session_sampling.hpp>
 #include <tessera/files/atomic_file.hpp>
 #include <tessera/files/atomic_folder.hpp>
@@ -28,23 +29,27 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Options of `cluster_by_session`.
 struct session_clustering_options {
-  std::int64_t memory_bytes = std::int64_t{1} << 30;  ///< taken at once, as long as a block of the source takes a quarter of it at most;
-                                                      ///< row groups get an eighth, so little memory makes small ones
-  std::string work_folder = {};                       ///< for what is sorted in part; none: the output's name + ".work"
-  std::int64_t most_runs = 64;                        ///< merged at once, as far as the memory allows
-  bool whole_sessions = false;                        ///< row groups end with a session, though they become twice as large at most
-  sample_selection selection = {};                    ///< what of the source is kept
+  std::int64_t memory_bytes = std::int64_t{1} << 30;  ///< the most taken at once; a block of the source must fit into a quarter of it;
+                                                      ///< a row group gets an eighth
+  std::string work_folder = {};                       ///< for sorted runs; none: the output's name + ".work"
+  std::int64_t most_runs = 64;                        ///< the most sorted runs that are merged at once, at least 2
+  bool whole_sessions = false;                        ///< a full row group grows to the end of its session, to twice its size at most
+  sample_selection selection = {};                    ///< which samples are kept
   parquet_writer_options output = {};                 ///< row_group_bytes: an eighth of the memory at most
+  session_order_options order = {};                   ///< how the order of source and output is measured
 };
 
 /// What `cluster_by_session` did.
 struct clustered_sessions {
   parquet_written output;
-  std::int64_t rows_read = 0;  // of the source, in this call
-  std::int64_t runs = 0;       // files that were sorted in memory, in this call
-  std::int64_t merges = 0;     // of runs into one, the last among them, in this call
-  bool resumed = false;        // what an earlier call left was used
+  std::int64_t rows_read = 0;     ///< of the source, in this call
+  std::int64_t runs = 0;          ///< files that were sorted in memory, in this call
+  std::int64_t merges = 0;        ///< of runs into one, the last among them, in this call
+  bool resumed = false;           ///< whether the call used what a killed one left
+  session_order before, after;    ///< of some blocks of the source and of the output, by `session_order_of`
+  std::int64_t source_bytes = 0;  ///< of the source's files; 0 where it does not say
 };
 
 namespace detail {
@@ -83,7 +88,13 @@ class clustering_work {
 
   std::string path(std::string const& file) const { return folder_ + "/" + file; }
   progress& state() noexcept { return progress_; }
-  std::string new_name() { return "run-" + std::to_string(progress_.next++) + ".parquet"; }
+  std::string new_name(char const* ending = ".parquet") { return "run-" + std::to_string(progress_.next++) + ending; }
+
+  /// Removes what a killed process has left.
+  void clear() noexcept {
+    progress_ = {};
+    remove_others();
+  }
 
   /// Takes up what a killed process has left; false where that is nothing, or of another task. Removes what is of no use.
   bool resume(sample_schema const& schema, arrow::MemoryPool* pool) {
@@ -146,7 +157,7 @@ class clustering_work {
     for (auto const& file : entries_of(folder_, "run-")) {
       auto const name = std::filesystem::path(file).filename().string();
       bool const is_used = std::any_of(progress_.runs.begin(), progress_.runs.end(), [&](run const& r) { return r.file == name; });
-      if (name.ends_with(".parquet") && !is_used) std::filesystem::remove(file, ignored);
+      if ((name.ends_with(".parquet") || name.ends_with(".arrow")) && !is_used) std::filesystem::remove(file, ignored);
     }
     remove_leftover_files(folder_);
   }
@@ -167,11 +178,23 @@ inline nlohmann::json clustering_task(sample_schema const& schema, std::uint32_t
           {"sparse", schema.sparse},
           {"session", schema.session},
           {"time", schema.time},
+          {"weight", schema.weight},
+          {"other_labels", schema.other_labels},
+          {"single", schema.single},
           {"memory_bytes", options.memory_bytes},
           {"most_runs", options.most_runs},
           {"rate", options.selection.rate},
           {"by_session", options.selection.key == sample_key::session},
           {"seed", options.selection.seed.value}};
+}
+
+inline session_clustering_options checked_options(std::string const& path, session_clustering_options options) {
+  validate(options.selection);
+  if (options.memory_bytes < 1 || options.most_runs < 2)
+    throw error(errc::invalid_argument, "cluster_by_session: options",
+                {{"file", path}, {"memory_bytes", options.memory_bytes}, {"most_runs", options.most_runs}});
+  if (options.output.pool == nullptr) options.output.pool = arrow::system_memory_pool();
+  return options;
 }
 
 template <class Source>
@@ -185,26 +208,43 @@ class session_clusterer {
         options_(options),
         sizes_(share_out(options.memory_bytes, options.most_runs, columns(schema_))),
         work_(options.work_folder.empty() ? path_ + ".work" : options.work_folder, options.work_folder.empty(),
-              clustering_task(schema_, source.fingerprint(), source.rows(), options)),
+              clustering_task(schema_, fingerprint(source), source.rows(), options)),
         held_(schema_) {}
 
   clustered_sessions run() {
-    result_.resumed = work_.resume(schema_, options_.output.pool);
-    make_runs();
-    auto& runs = work_.state().runs;
-    if (runs.empty()) {  // all fits into memory
-      write_held(path_, output_options(), options_.whole_sessions);
-      return result_;
-    }
-    if (!held_.empty()) end_run();
-    while (static_cast<std::int64_t>(runs.size()) > sizes_.fan_in) merge_some();
-    merge(0, runs.size(), path_, output_options(), options_.whole_sessions);
+    if constexpr (requires { source_.file_bytes(); }) result_.source_bytes = source_.file_bytes();
+    result_.before = session_order_of(exec_, source_, options_.order);
+    sort();
+    parquet_log_options options;
+    options.pool = options_.output.pool;
+    result_.after = session_order_of(exec_, parquet_log({path_}, schema_, options), options_.order);
     return result_;
   }
 
  private:
+  void sort() {
+    if (fingerprint(source_) == 0)
+      work_.clear();
+    else
+      result_.resumed = work_.resume(schema_, options_.output.pool);
+    make_runs();
+    auto& runs = work_.state().runs;
+    if (runs.empty()) {  // all fits into memory
+      write_held(path_, output_options(), options_.whole_sessions);
+      return;
+    }
+    if (!held_.empty()) end_run();
+    while (static_cast<std::int64_t>(runs.size()) > sizes_.fan_in) merge_some();
+    merge(0, runs.size(), path_, output_options(), options_.whole_sessions);
+  }
+
+  // 0: the source cannot be told from others.
+  static std::uint32_t fingerprint(Source const& source) {
+    if constexpr (fingerprinted_source<Source>) return source.fingerprint();
+    return 0;
+  }
   static std::int64_t columns(sample_schema const& schema) noexcept {
-    return 3 + static_cast<std::int64_t>(schema.dense.size() + schema.sparse.size());
+    return 4 + static_cast<std::int64_t>(schema.dense.size() + schema.sparse.size() + schema.other_labels.size());
   }
 
   parquet_writer_options output_options() const {
@@ -249,7 +289,7 @@ class session_clusterer {
   }
 
   parquet_written write_held(std::string const& path, parquet_writer_options const& options, bool whole_sessions) {
-    session_output out(path, schema_, options, whole_sessions);
+    sorted_output out(path, schema_, options, whole_sessions);
     held_.write_sorted(exec_, out, sizes_.block_bytes / 2);
     held_.clear();
     return result_.output = out.finish();
@@ -273,7 +313,7 @@ class session_clusterer {
     std::vector<std::string> paths;
     for (auto i = first; i < first + count; ++i) paths.push_back(work_.path(work_.state().runs[i].file));
     run_merge sorted(exec_, paths, schema_, options_.output.pool);
-    session_output out(path, schema_, options, whole_sessions);
+    sorted_output out(path, schema_, options, whole_sessions);
     sorted.write(exec_, out, sizes_.block_bytes / 2);
     result_.output = out.finish();
     ++result_.merges;
@@ -305,7 +345,7 @@ class session_clusterer {
   sample_schema schema_;
   std::string path_;
   session_clustering_options const& options_;
-  run_sizes sizes_;
+  sort_memory sizes_;
   clustering_work work_;
   held_samples held_;
   clustered_sessions result_;
@@ -313,35 +353,32 @@ class session_clusterer {
 
 }  // namespace detail
 
-/// Writes the samples of a source as one Parquet file in the order of sessions, ascending, within a session by time, and where that is the
-/// same or there is none, in the order of the source. Sessions of all times mix: a job that trains in the order of time clusters each of its
-/// partitions by itself.
+/// Writes the samples of a data set as one Parquet file, sorted by session, within a session by time. Samples that are equal in both, or
+/// that have no time, keep their order. Sessions of all times mix, so a job that trains in the order of time clusters each partition by
+/// itself.
 ///
-/// The file has what the schema names, in the form that samples have in memory, and nothing else: labels and dense values as floats, a dense
-/// null as what the source made of it, ids as lists. So it takes the place of no source that has more.
+/// The file has what the schema names, as `parquet_writer` stores it. The overload for Parquet files keeps all columns and types.
 ///
-/// Sorts in bounded memory: sorted runs in a work folder, then merges of as many as memory allows, in several passes where there are more.
-/// `memory_bytes` counts what is taken from `exec`'s memory and from the pool that `output` names; without a name that is the system's heap,
-/// which gives back what is not used. The output appears whole or not at all, with the same bytes on any number of threads.
+/// Memory is bounded. The source is sorted in runs, which lie in the work folder; runs are merged, in several passes where there are many.
+/// `memory_bytes` counts what comes from `exec`'s memory and from `output.pool`. Without a pool, Arrow takes the system's heap, which gives
+/// back what is not used. The output appears whole or not at all, with the same bytes on any number of threads.
 ///
-/// After an exception the work folder is as it was. After the process was killed, the next call with the same source, options and work
-/// folder goes on behind the last finished run, to the same bytes, and one with others begins anew. Source: Zhao et al., "RecD", MLSys 2023,
+/// After an exception no run stays in the work folder, except where another process sorts there. After a kill, the next call with the same
+/// source, options and folder continues behind the last finished run and comes to the same bytes. A call with others begins anew. So does a
+/// call whose source has no fingerprint, or the fingerprint 0.
+///
+/// The result says what was gained: bytes, and the order of a few blocks of source and output. Source: Zhao et al., "RecD", MLSys 2023,
 /// section 4.1, "Clustering by session"; section 7 for the selection.
 ///
-/// @throws tessera::error invalid_argument for a schema without a session and for options out of their range; io_error when another process
-/// sorts in the work folder; and what the source and `parquet_writer` throw.
-template <fingerprinted_source Source>
+/// @throws what the source, `session_order_of` and `parquet_writer` throw. tessera::error io_error when another process sorts in the work
+/// folder. invalid_argument for a schema without a session and for options out of their range.
+template <sample_source Source>
 clustered_sessions cluster_by_session(host_exec const& exec, Source const& source, std::string const& path,
                                       session_clustering_options const& options = {}) {
-  validate(options.selection);
-  sample_schema const& schema = source.schema();
-  if (schema.session.empty()) throw error(errc::invalid_argument, "cluster_by_session: the schema has no session", {{"file", path}});
-  if (options.memory_bytes < 1 || options.most_runs < 2)
-    throw error(errc::invalid_argument, "cluster_by_session: options",
-                {{"file", path}, {"memory_bytes", options.memory_bytes}, {"most_runs", options.most_runs}});
-  auto with_pool = options;
-  if (with_pool.output.pool == nullptr) with_pool.output.pool = arrow::system_memory_pool();
-  return detail::session_clusterer<Source>(exec, source, path, with_pool).run();
+  if (source.schema().session.empty())
+    throw error(errc::invalid_argument, "cluster_by_session: the schema has no session", {{"file", path}});
+  auto const valid = detail::checked_options(path, options);
+  return detail::session_clusterer<Source>(exec, source, path, valid).run();
 }
 
 }  // namespace TESSERA_ABI

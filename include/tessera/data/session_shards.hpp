@@ -13,18 +13,19 @@
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/data/parquet_writer.hpp>
-#include <tessera/data/sample_columns.hpp>
+#include <tessera/data/sample_source.hpp>
 #include <tessera/data/session_sampling.hpp>
 #include <tessera/files/atomic_folder.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Options of `write_session_shards`.
 struct session_shards_options {
-  std::int64_t shards = 8;               ///< at least 1
-  sample_key key = sample_key::session;  ///< by sample: as a log is spread without regard to sessions
-  random_seed seed{0};
-  sample_selection selection = {};  ///< which samples are written
+  std::int64_t shards = 8;               ///< files to be written, at least 1
+  sample_key key = sample_key::session;  ///< what decides a shard; by sample a log is spread without regard to sessions
+  random_seed seed{0};                   ///< seed of the hash that decides a shard
+  sample_selection selection = {};       ///< which samples are written
   parquet_writer_options writer = {};
 };
 
@@ -34,7 +35,7 @@ struct session_shards {
   std::vector<parquet_written> written;  ///< (shards,), of each path
   std::int64_t rows_read = 0;            ///< samples of the source
 
-  /// Samples that were written.
+  /// How many samples were written.
   std::int64_t rows() const noexcept {
     std::int64_t sum = 0;
     for (auto const& shard : written) sum += shard.rows;
@@ -62,13 +63,14 @@ inline void spread_rows(sample_columns_view samples, std::int64_t first_row, ses
 
 }  // namespace detail
 
-/// Spreads samples over Parquet files, `parent`/`name`/shard-00000.parquet and so on: all of a session into one, in their order.
+/// Spreads samples over Parquet files, `parent`/`name`/shard-00000.parquet and so on. By session, all samples of a session go into one
+/// file. Within a file samples keep their order.
 ///
-/// The folder appears whole or not at all, in place of one that was there; a shard without samples has a file too. One block of the source is
-/// in memory at a time, a copy of what one shard gets of it, and of each shard what was compressed of a row group. Source: RecD (see
+/// The folder appears whole or not at all, in place of one that was there. A shard without samples has a file too. In memory is one block
+/// of the source, with a copy of what one shard gets of the block. Each shard adds what was compressed of a row group. Source: RecD (see
 /// `sample_selection`), section 4.1, "Log sharding".
-/// @throws tessera::error invalid_argument for fewer shards than 1, for a rate that is none, and for a source without sessions where they
-/// are asked for; and what the source and `parquet_writer` throw.
+/// @throws what the source and `parquet_writer` throw; tessera::error io_error. invalid_argument for fewer shards than 1, for a rate
+/// outside [0, 1], and for a source without sessions where shards or selection need them.
 template <sample_source Source>
 session_shards write_session_shards(host_exec const& exec, Source const& source, std::string const& parent, std::string const& name,
                                     session_shards_options const& options = {}) {

@@ -38,51 +38,54 @@ inline void check_feature_rows(char const* of, vector_view<jagged_view<std::int6
 
 }  // namespace detail
 
-/// What comes again of one feature's lists within sessions. "Before" is the order in which samples were added.
+/// Counts what comes again of one feature's lists within sessions. "Earlier" means added earlier.
 struct feature_repeats {
-  std::int64_t samples = 0;
-  std::int64_t ids = 0;                   ///< in all their lists
-  std::int64_t repeated_samples = 0;      ///< whose list some sample of the session before had
-  std::int64_t repeated_samples_ids = 0;  ///< in those lists
-  std::int64_t repeated_ids = 0;          ///< that stand in some list of the session before; counted with options().partial
-  std::int64_t pairs = 0;                 ///< samples that are not their session's first
-  std::int64_t same_pairs = 0;            ///< whose list is that of the session's sample just before
-  std::int64_t elsewhere_samples = 0;     ///< not repeated ones whose list another session had before; with options().across
-  std::int64_t elsewhere_ids = 0;         ///< in those lists
+  std::int64_t samples = 0;               ///< samples of the sessions that are looked at
+  std::int64_t ids = 0;                   ///< ids in the lists of all these samples
+  std::int64_t repeated_samples = 0;      ///< samples whose list an earlier sample of the session has
+  std::int64_t repeated_samples_ids = 0;  ///< ids in the lists of the repeated samples
+  std::int64_t repeated_ids = 0;          ///< ids that an earlier list of the session has; 0 without options().partial
+  std::int64_t pairs = 0;                 ///< samples that are not the first of their session
+  std::int64_t same_pairs = 0;            ///< samples whose list is the same as in the session's previous sample
+  std::int64_t elsewhere_samples = 0;     ///< samples not repeated whose list an earlier session has; 0 without options().across
+  std::int64_t elsewhere_ids = 0;         ///< ids in the lists of these
 
+  /// Returns the mean length of a list, in ids.
   double mean_length() const noexcept { return detail::count_ratio(ids, samples); }
-  /// Share of exact duplicates, as 15.5 of 16.5 where a session's samples are all alike.
+  /// Returns the share of lists that are exact duplicates: 15.5 of 16.5 where all 16.5 samples of a session have the same list.
   double exact() const noexcept { return detail::count_ratio(repeated_samples, samples); }
-  /// Share of ids that are partial duplicates, as 99 of 200 where of two lists of 100 the second has one id of its own.
+  /// Returns the share of ids that are partial duplicates: 99 of 200 for two lists of 100, where the second has one new id.
   double partial() const noexcept { return detail::count_ratio(repeated_ids, ids); }
-  /// d(f): how probably a list stays from one sample of the session to the next; 0 where there is no next.
+  /// Returns d(f), the share of lists that stay from one sample of a session to the next; 0 where every session has one sample.
   double stays() const noexcept { return detail::count_ratio(same_pairs, pairs); }
-  /// Ids that are left when every session keeps each list once.
+  /// Returns how many ids are left when each session keeps each list once.
   std::int64_t kept_ids() const noexcept { return ids - repeated_samples_ids; }
 
   friend bool operator==(feature_repeats const&, feature_repeats const&) = default;
 };
 
-/// Means over features, and means weighted by their mean lengths, so by bytes.
+/// Means of `feature_repeats` over features.
 struct repeat_means {
-  double exact = 0, partial = 0;
-  double exact_by_bytes = 0, partial_by_bytes = 0;
+  double exact = 0, partial = 0;                    ///< means of exact() and partial(), each feature counted once
+  double exact_by_bytes = 0, partial_by_bytes = 0;  ///< the same, features weighted by mean length, and so by bytes
 };
 
+/// Options of `session_statistics`.
 struct session_statistics_options {
-  std::int64_t batch_size = 4096;   ///< samples in a row whose sessions are counted
-  bool partial = true;              ///< compare ids as well as lists
-  bool across = true;               ///< find lists that other sessions have
-  std::int64_t one_session_in = 1;  ///< features are looked at in so many sessions only, chosen by a hash of their ids: takes as much less
+  std::int64_t batch_size = 4096;   ///< samples of the batches whose sessions are counted
+  bool partial = true;              ///< whether ids are compared as well as lists
+  bool across = true;               ///< whether lists of other sessions are looked for
+  std::int64_t one_session_in = 1;  ///< of so many sessions one is looked at, chosen by a hash of its id; time and memory fall as much
 };
 
-/// How samples and repeats are distributed over the sessions of a log: the measures of RecD's section 3.
+/// Counts how samples and repeats are distributed over the sessions of a log, by the measures of RecD's section 3.
 ///
-/// Lists are compared by hashes of 128 bits, and so are (session, id) pairs. Memory: 16 bytes · 5/3 to 10/3 for every different list of a
-/// session and feature, every different list of a feature, every different id of a session and feature; 8 bytes a session and feature.
-/// One thread at a time.
+/// Lists are compared by hashes of 128 bits, and so are pairs of session and id. A hash takes 16 bytes · 5/3 to 10/3. Each feature has a hash
+/// for each distinct list, for each distinct list of a session, and for each distinct id of a session. Each pair of session and feature takes
+/// another 8 bytes. One thread at a time uses an object.
 class session_statistics {
  public:
+  /// Makes statistics of no samples, for so many features.
   /// @throws tessera::error invalid_argument for features < 0, batch_size < 1 or one_session_in < 1.
   explicit session_statistics(std::int64_t features, session_statistics_options options = {}) : options_(options) {
     if (features < 0 || options.batch_size < 1 || options.one_session_in < 1)
@@ -91,8 +94,10 @@ class session_statistics {
     features_.resize(at(features));
   }
 
-  /// Adds samples behind those before, one chunk of work a feature: `features` (features,) of a row a sample, `sessions` (samples,).
-  /// Allocates within chunks: `exec`'s memory must be thread-safe when it has several threads, and outlive this object.
+  /// Adds samples behind those before; each feature is one chunk of work. `features` (features,) have a row for each sample, `sessions`
+  /// (samples,) an id.
+  ///
+  /// The chunks allocate. @pre `exec`'s memory is thread-safe where `exec` has several threads, and outlives this object.
   /// @throws tessera::error shape_mismatch for another number of features or of rows, before anything is added.
   void add(host_exec const& exec, vector_view<jagged_view<std::int64_t const> const> features, vector_view<std::int64_t const> sessions) {
     check(features, sessions);
@@ -108,23 +113,29 @@ class session_statistics {
     }
     exec.run(features.size(), [&](std::int64_t f) { add(exec, features_[at(f)], features[f], sessions); });
   }
+  /// Adds samples with all their lists. @throws tessera::error shape_mismatch as above.
   void add(host_exec const& exec, sample_columns_view samples) { add(exec, samples.sparse, samples.sessions); }
 
+  /// Returns the options.
   session_statistics_options const& options() const noexcept { return options_; }
+  /// Returns the number of samples.
   std::int64_t samples() const noexcept { return samples_; }
+  /// Returns the number of sessions.
   std::int64_t sessions() const noexcept { return numbers_.size(); }
+  /// Returns the mean samples of a session, S.
   double samples_per_session() const noexcept { return detail::count_ratio(samples_, sessions()); }
-  /// The share of exact duplicates of a feature that never changes: (S - 1) / S.
+  /// Returns the share of exact duplicates of a feature that never changes: (S - 1) / S.
   double most_exact() const noexcept { return samples_ == 0 ? 0 : 1 - detail::count_ratio(sessions(), samples_); }
-  /// How many sessions have so many samples.
+  /// Returns, by number of samples, how many sessions have that number.
   std::map<std::int64_t, std::int64_t> histogram() const {
     std::map<std::int64_t, std::int64_t> result;
     for (std::int64_t s = 0; s < sessions(); ++s) ++result[counts_[s].samples];
     return result;
   }
-  /// How often a session has so many samples of a batch: of batches of batch_size samples in the order of adding, without a rest at the end.
+  /// Returns, by number of samples, how often a session has that number in a batch. Batches have batch_size samples each, in the order of
+  /// adding; a last short batch does not count.
   std::map<std::int64_t, std::int64_t> const& batch_histogram() const noexcept { return batch_histogram_; }
-  /// Samples of a batch over its sessions, over all whole batches; 0 where there is none.
+  /// Returns the mean samples that a session of a batch has in that batch, over all whole batches; 0 where there is none.
   double samples_per_session_in_batch() const noexcept {
     std::int64_t samples = 0, sessions = 0;
     for (auto const& [n, count] : batch_histogram_) {
@@ -134,9 +145,11 @@ class session_statistics {
     return detail::count_ratio(samples, sessions);
   }
 
+  /// Returns the number of features.
   std::int64_t feature_count() const noexcept { return static_cast<std::int64_t>(features_.size()); }
-  /// Of the sessions looked at.
+  /// Returns the counts of feature f in the sessions that are looked at. @pre 0 <= f < feature_count()
   feature_repeats const& feature(std::int64_t f) const noexcept { return features_[at(f)].repeats; }
+  /// Returns the means over all features.
   repeat_means means() const noexcept {
     repeat_means m;
     double lengths = 0;
@@ -153,6 +166,7 @@ class session_statistics {
     return m;
   }
 
+  /// Returns the bytes of memory in use.
   std::size_t bytes() const noexcept {
     auto sum = sizeof(*this) + numbers_.bytes() + counts_.capacity_bytes() + in_batch_.capacity_bytes() + slots_.capacity_bytes();
     for (auto const& f : features_) sum += sizeof(f) + f.last.capacity_bytes() + f.lists.bytes() + f.all_lists.bytes() + f.ids.bytes();

@@ -21,13 +21,13 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 
 /// Decides which ids get a row. The policy is its options; what it remembers is its `state`, one a table:
-/// - `state(exec, policy, table)` takes all its memory at once, `policy.bytes_for(table)`, and refuses options that cannot be.
-/// - `admits(exec, id, batch)`: the id, which has no row, was seen in this batch. An id that comes several times in a batch was seen once,
-///   so that a batch trains the same with its repetitions and without.
-/// - `admitted(id)`: it got a row.
-/// - `save(words)`, `restore(exec, words)`, (saved_rows(), saved_width): what a checkpoint keeps under the policy's `name`; a width of 0
-///   is nothing.
-/// - `name()` and `saved_width()`, if it has them, take the place of the policy's, whose width is then the most there may be.
+/// - `state(exec, policy, table)` takes all its memory at once, `policy.bytes_for(table)`, and refuses options out of range.
+/// - `admits(exec, id, batch)` says whether an id without a row, seen in this batch, gets one. An id counts once a batch, so that
+///   repetitions within a batch change nothing.
+/// - `admitted(id)` is called once the id has got a row.
+/// - `save(words)` and `restore(exec, words)`, (saved_rows(), saved_width), are what a checkpoint keeps under the policy's `name`. A width
+///   of 0 keeps nothing.
+/// - `name()` and `saved_width()` of a state are optional: they replace those of the policy, whose width is then the upper bound.
 template <class A>
 concept admission = std::is_trivially_copyable_v<A> && std::default_initializable<A> &&
     std::constructible_from<typename A::state, host_exec const&, A const&, table_options const&> &&
@@ -68,8 +68,8 @@ struct admit_all {
 };
 static_assert(admission<admit_all>);
 
-/// An id gets a row with this probability in each batch in which it is seen. Whether it does depends on the table's seed and id, the id and
-/// the batch alone.
+/// An id gets a row with this probability in each batch in which it is seen. The decision depends on the table's seed and id, on the id and
+/// on the batch alone.
 struct admit_by_probability {
   double probability = 0.5;
 
@@ -103,15 +103,15 @@ static_assert(admission<admit_by_probability>);
 
 /// An id gets a row in the batch in which it is seen for the `sightings`-th time.
 ///
-/// Counts are kept for the `candidates` ids without a row that were seen last: beyond, the one not seen for longest is forgotten. So a count
-/// is exact as long as fewer than `candidates` other ids without a row are seen between two sightings, else it begins again; it is never too
-/// high. Memory: about 70 bytes a candidate, taken when the table is built.
+/// Counts are kept for the `candidates` ids without a row that were seen last; the one not seen for longest is forgotten first. A count is
+/// exact as long as fewer than `candidates` other such ids are seen between two sightings; else it begins again. A count is never too high.
+/// Memory: about 70 bytes a candidate, taken when the table is built.
 struct admit_by_frequency {
   std::int64_t sightings = 2;
   std::int64_t candidates = std::int64_t{1} << 16;
 
   static constexpr char const* name = "sightings";
-  static constexpr std::int64_t saved_width = 3;  // id, count, last batch; the one not seen for longest first
+  static constexpr std::int64_t saved_width = 3;  ///< id, count, last batch; the one not seen for longest first
   std::size_t bytes_for(table_options const&) const noexcept {
     return id_map::bytes_for(candidates) + linked_numbers<sighting>::bytes_for(candidates);
   }

@@ -27,7 +27,7 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// Samples a piece, so that a piece reads about 256 KiB of rows whatever the shape.
+/// The number of samples in a piece, chosen so that a piece reads about 256 KiB of rows for any shape.
 constexpr std::int64_t bags_per_piece(std::int64_t bags, std::int64_t values, std::int64_t row_bytes) noexcept {
   std::int64_t const bytes_a_bag = bags == 0 ? row_bytes : (divide_up(values, bags) + 1) * row_bytes;
   return std::clamp<std::int64_t>((std::int64_t{1} << 18) / (bytes_a_bag < 1 ? 1 : bytes_a_bag), 4, 4096);
@@ -112,7 +112,7 @@ class row_queue {
   bool streams_;
 };
 
-/// What is asked of the table of one key. Which elements it has, only the reader needs to know.
+/// The bags of one key that are to be pooled. The type of the table's elements is known to the reader alone.
 struct bag_request {
   std::int64_t key;
   jagged_view<std::int64_t const> bags;  // ids
@@ -126,7 +126,7 @@ struct bag_request {
   matrix_view<float> out;  // (bags, dim)
 };
 
-/// `slots`: of the batch's values, from its first on. `is_large`: the results of all keys exceed the caches.
+/// `slots`: of the batch's values, its first value first. `is_large`: whether the results of all keys exceed the caches.
 inline bag_request bag_request_of(std::int64_t key, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, pooling mode,
                                   bool is_large, pooled_argmax* argmax, lookup_options const& options, matrix_view<float> out) noexcept {
   return {key,
@@ -141,7 +141,7 @@ inline bag_request bag_request_of(std::int64_t key, keyed_jagged_view<std::int64
           out};
 }
 
-/// Answers a request, bags [first, last) at a time.
+/// Pools the bags [first, last) of a request.
 template <class Element>
 struct bag_reader {
   host_rows<Element> const& table;
@@ -283,7 +283,7 @@ struct bag_reader {
   }
 };
 
-/// Calls read(request, table, first bag, last bag) for all keys, piece by piece, on any threads. `tables`: dims and bytes of their rows.
+/// Calls read(request, table, first bag, last bag) for all keys, piece by piece, on any threads. `tables` give dims and row bytes.
 template <class Read>
 void read_bags(host_exec const& exec, vector_view<row_places const> tables, vector_view<pooled_feature const> features,
                keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,

@@ -19,7 +19,7 @@ namespace detail {
 
 inline constexpr fault_kind decreasing_offsets{errc::invalid_argument, "jagged: offsets decrease", {"row", "offset", "next offset"}};
 
-/// A batch as kernels see it, rows of all keys counted from its first. Offsets that are none make an empty bag, and are told.
+/// A batch as kernels see it, the rows of all keys counted from its first. A row with invalid offsets is an empty bag, and is reported.
 struct batch_on_device {
   std::int64_t const* values = nullptr;
   float const* weights = nullptr;         // or nullptr
@@ -31,19 +31,19 @@ struct batch_on_device {
   explicit batch_on_device(keyed_jagged_view<std::int64_t const> batch) noexcept
       : values(batch.values), weights(batch.weights), offsets(batch.flat().offsets), rows(batch.rows()), room(batch.room) {}
 
-  /// Where the values of the first row begin: what slots and positions are counted from.
+  /// The offset of the first row, which slots and positions are counted from.
   TESSERA_HOST_DEVICE std::int64_t first_value() const noexcept { return rows == 0 ? 0 : offsets[0]; }
 
-  TESSERA_HOST_DEVICE bool is_sound(std::int64_t row) const noexcept {
+  TESSERA_HOST_DEVICE bool has_valid_offsets(std::int64_t row) const noexcept {
     auto const begin = offsets[row], end = offsets[row + 1];
     return offsets[0] >= 0 && begin >= offsets[0] && end >= begin && (room < 0 || end <= room);
   }
-  /// [begin, end) of a row's values.
-  TESSERA_HOST_DEVICE std::int64_t begin_of(std::int64_t row) const noexcept { return is_sound(row) ? offsets[row] : 0; }
-  TESSERA_HOST_DEVICE std::int64_t end_of(std::int64_t row) const noexcept { return is_sound(row) ? offsets[row + 1] : 0; }
+  /// A row's values are [begin_of(row), end_of(row)).
+  TESSERA_HOST_DEVICE std::int64_t begin_of(std::int64_t row) const noexcept { return has_valid_offsets(row) ? offsets[row] : 0; }
+  TESSERA_HOST_DEVICE std::int64_t end_of(std::int64_t row) const noexcept { return has_valid_offsets(row) ? offsets[row + 1] : 0; }
 };
 
-/// Part of a launch: the bags of one key, each by a group of threads, wide ones by several, each with columns of its own.
+/// The bags of one key in a launch. A group of threads takes a bag; several take a wide one, each with columns of its own.
 struct bag_unit_range {
   static constexpr int threads = 256;
 
@@ -61,14 +61,14 @@ struct bag_unit_range {
   constexpr std::int64_t blocks() const noexcept { return divide_up(bags * column_groups, threads / lanes); }
 };
 
-/// One group's work: columns [column, column + 4) of a bag by each of its threads.
+/// The work of one group: each of its threads has columns [column, column + 4) of a bag.
 struct bag_unit {
   std::int64_t bag;     // of the key
   std::int64_t column;  // of this thread; may lie past the last
   std::int64_t count;   // of its columns that there are
   bool leads;           // whether this thread speaks for the bag
 
-  /// `block`: one of the range's. False where there is no such bag.
+  /// `block`: one of the range's. The result is false where there is no such bag.
   TESSERA_HOST_DEVICE constexpr bool set(bag_unit_range const& range, std::int64_t block, int thread) noexcept {
     auto const lane = thread % range.lanes;
     auto const unit = (block - range.first_block) * (bag_unit_range::threads / range.lanes) + thread / range.lanes;
@@ -89,7 +89,7 @@ struct parts_on_device {
   std::int64_t const* first_blocks;  // (count + 1,)
   std::int64_t count;
 
-  /// Calls f(part, unit) for what a thread does.
+  /// Calls f(part, unit) for each unit of this thread.
   template <class Block, class F>
   TESSERA_DEVICE void for_each_of_thread(Block& block, F const& f) const {
     for_each_unit(block, first_blocks[count], 1, 0, [&](std::int64_t b) {
@@ -100,11 +100,11 @@ struct parts_on_device {
   }
 };
 
-/// Gathers the parts of a launch.
+/// Collects the parts of a launch.
 template <class Part>
 class launch_parts {
  public:
-  /// Where the next part's blocks begin; after all, how many there are.
+  /// The number of blocks of the parts so far: the next part's first block.
   std::int64_t blocks() const noexcept { return first_blocks_.back(); }
   std::int64_t count() const noexcept { return static_cast<std::int64_t>(parts_.size()); }
   void add(Part const& part) {
@@ -112,7 +112,7 @@ class launch_parts {
     first_blocks_.push_back(blocks() + part.units.blocks());
   }
 
-  /// Calls launch(parts_on_device) while they are there.
+  /// Copies the parts to the device and calls launch(parts_on_device).
   template <class Exec, class Launch>
   void on_device(Exec const& exec, Launch const& launch) const {
     auto const parts = to_device(exec, parts_);

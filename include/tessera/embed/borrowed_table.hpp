@@ -31,7 +31,7 @@ struct borrowed_memory {
   }
 };
 
-/// @pre the options are checked.
+/// Checks the number of elements and the alignment of borrowed memory. @pre the options are checked
 template <class T>
 void check_borrowed(table_options const& options, char const* what, vector_view<T> memory, std::int64_t expected, std::size_t alignment) {
   if (memory.size() != expected)
@@ -46,23 +46,24 @@ void check_borrowed(table_options const& options, char const* what, vector_view<
 
 }  // namespace detail
 
-/// A row for each id of 0 … rows - 1, as `dense_table`, in memory of the host that the caller has and keeps: a user's own weights, or a part of
-/// an arena that tables share one after the other. Nothing is allocated or initialised: rows and states are what stands there, and what steps
-/// write there stays when the table goes. Move-only, as two tables of the same rows would count their steps apart.
+/// A row for each id of 0 … rows - 1, as `dense_table`. The rows lie in memory of the host that the caller owns: a user's own weights, or a
+/// part of an arena. Nothing is allocated or initialised. Steps write to that memory, which keeps the trained rows after the table is
+/// destroyed. The table is move-only, as two tables of the same rows would count their steps apart.
 ///
-/// `weights`: (rows, dim), one row behind the other; of `scaled_int8` each row is row_scale<scaled_int8>::extent(dim) elements, the first four
-/// its scale. `states`: (rows, state_layout().width(dim)), as `row_state_layout` has it. `bytes_for` says how many bytes each needs.
-/// @pre the memory outlives the table and stays where it is; rows and states do not overlap; while a call on the table runs, nobody else
-/// writes there.
+/// `weights`: (rows, dim), contiguous. A row of `scaled_int8` has row_scale<scaled_int8>::extent(dim) elements, the first four its scale.
+/// `states`: (rows, state_layout().width(dim)), as `row_state_layout` orders them. `bytes_for` says how many bytes each needs.
 ///
-/// options.init_bound is not used. The seed is by steps that round.
+/// options.init_bound is not used; the seed is used by steps that round.
+/// @pre The memory outlives the table and stays where it is. Rows and states do not overlap. Nobody else writes to the memory during a call
+/// on the table.
 template <row_element Element = float>
 class borrowed_table : public detail::rows_by_id<Element, host_exec, detail::borrowed_memory<Element>> {
   using base = detail::rows_by_id<Element, host_exec, detail::borrowed_memory<Element>>;
 
  public:
-  /// Refers to rows and states of this optimizer. @throws tessera::error shape_mismatch for another number of elements than the table has;
-  /// invalid_argument for null where it has some, for memory that is not aligned as its elements (and scales) are, and as `dense_table`.
+  /// Refers to rows and to states of this optimizer.
+  /// @throws tessera::error shape_mismatch for another number of elements than the table has. invalid_argument for a null pointer to some
+  /// elements, for memory that its elements or scales are not aligned in, and as `dense_table`.
   template <row_optimizer Optimizer>
   borrowed_table(table_options const& options, Optimizer const& optimizer, vector_view<Element> weights, vector_view<float> states)
       : base(options, optimizer) {

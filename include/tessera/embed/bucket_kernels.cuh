@@ -38,14 +38,14 @@ struct located_values {
   TESSERA_DEVICE std::int64_t count() const { return begins[keys] - begins[0]; }
   TESSERA_DEVICE std::int64_t id(std::int64_t i) const { return ids[begins[0] + i]; }
   TESSERA_DEVICE Rows const& rows(std::int64_t i) const { return parts[range_of(begins, keys, begins[0] + i)]; }
-  TESSERA_DEVICE void tell(std::int64_t i, std::int64_t slot, row_status status) const {
+  TESSERA_DEVICE void set(std::int64_t i, std::int64_t slot, row_status status) const {
     slots[i] = slot;
     if (statuses != nullptr) statuses[i] = status;
   }
 };
 
-/// The values without a row, in any order, and the slots claimed for them: 4 * slot + claim_kind, or -1. Where they are settled: the slot for
-/// whom its row is to be written, else -1.
+/// The values without a row, in any order, and the slots claimed for them: 4 * slot + claim_kind, or -1. After `settle` it is the slot, for
+/// the value that is to write its row, else -1.
 struct missing_values {
   std::int64_t* numbers;
   std::int64_t* slots;
@@ -78,7 +78,7 @@ struct find_values_kernel {  // unproven
     auto const& rows = values.rows(i);
     auto const id = values.id(i), slot = rows.find(id);
     bool const lacks = slot < 0 && rows.in_range(id);
-    values.tell(i, slot, slot >= 0 ? row_status::found : lacks ? row_status::not_admitted : row_status::out_of_range);
+    values.set(i, slot, slot >= 0 ? row_status::found : lacks ? row_status::not_admitted : row_status::out_of_range);
     if (Insert && slot >= 0) rows.use(block, slot);
     return !lacks;
   }
@@ -126,10 +126,10 @@ struct settle_slots {  // unproven
       rows.count(block, 2);
       return;  // not admitted, as `find` said
     }
-    if (claim.kind == claim_kind::repeated) return values.tell(i, claim.slot, row_status::found);
+    if (claim.kind == claim_kind::repeated) return values.set(i, claim.slot, row_status::found);
     rows.count(block, 0);
     missing.slots[k] = claim.slot;
-    values.tell(i, claim.slot, claim.kind == claim_kind::evicted ? row_status::evicted : row_status::inserted);
+    values.set(i, claim.slot, claim.kind == claim_kind::evicted ? row_status::evicted : row_status::inserted);
   }
 };
 
@@ -158,7 +158,7 @@ struct initialise_rows {  // unproven
   }
 };
 
-/// f(block, k, lane) for k of [0, *count), by `lanes` threads each.
+/// Calls f(block, k, lane) for k of [0, *count), with `lanes` threads each.
 template <class F>
 struct counted_kernel {  // unproven
   static constexpr int threads = 256;
@@ -173,7 +173,7 @@ struct counted_kernel {  // unproven
     for_each_unit(block, *count, threads / lanes, block.thread() / lanes, [&](std::int64_t k) { f(block, k, block.thread() % lanes); });
   }
 };
-/// `most`: of what is counted.
+/// `most`: an upper bound of the count.
 template <device_execution Exec, class F>
 void launch_counted(Exec const& exec, std::int64_t const* count, std::int64_t most, int lanes, F const& f) {
   using kernel = counted_kernel<F>;

@@ -19,14 +19,14 @@
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
 
-/// What kernels see of a bucket table, and how they find ids in it and put new ones there.
+/// A bucket table as kernels see it, and how they find ids in it and insert new ones.
 namespace tessera {
 inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// A slot's use as one word; of two slots, the one with the lesser word leaves first. Only for policies that a device knows. `words_of(use)`,
-/// `of_words(words)`: what a checkpoint keeps of it, as the host's tables do.
+/// The use of a slot as one word; of two slots, the one with the lesser word leaves first. Specialised for the policies that a device has.
+/// `words_of(use)` and `of_words(words)` convert to and from what a checkpoint keeps, in the words of the host's tables.
 template <class Eviction>
 struct slot_use;
 
@@ -55,7 +55,7 @@ struct slot_use<evict_lfu> {
   TESSERA_HOST_DEVICE static constexpr std::int64_t first(std::int64_t batch) noexcept { return one + batch; }
   TESSERA_HOST_DEVICE static constexpr std::int64_t last_batch(std::int64_t use) noexcept { return use & (one - 1); }
   static constexpr std::array<std::int64_t, 2> words_of(std::int64_t use) noexcept { return {use >> batch_bits, last_batch(use)}; }
-  /// @throws tessera::error out_of_range for what no row has. Greater counts than a slot has room for become the greatest.
+  /// Counts above what a slot has room for become the greatest. @throws tessera::error out_of_range for words that no row has.
   static std::int64_t of_words(std::array<std::int64_t, 2> const& words) {
     if (words[0] < 1 || words[1] < 0 || words[1] >= one)
       throw error(errc::out_of_range, "evict_lfu: a use that no row has", {{"count", words[0]}, {"batch", words[1]}, {"most", one - 1}});
@@ -70,19 +70,19 @@ struct slot_use<evict_lfu> {
   }
 };
 
-/// What became of an id that asked for a slot.
+/// What became of an id that claimed a slot.
 enum class claim_kind : std::uint8_t { refused, repeated, inserted, evicted };
 
-/// A slot that an id got, and how.
+/// The slot that an id got, and how.
 struct slot_claim {
   std::int64_t slot = -1;
   claim_kind kind = claim_kind::refused;
 };
 
-/// Where ids and their ends are counted: so many places, lest threads wait for each other, of four words each.
+/// Events of ids are counted in so many places of four words each, as threads would wait for each other at one.
 inline constexpr std::int64_t count_places = 64, count_words = 4 * count_places;
 
-/// The four words added up, and what is counted behind all places. Waits.
+/// The four words added up over all places, then what is counted after them. Synchronises.
 template <class Exec>
 std::array<std::int64_t, 5> added_counts(Exec const& exec, buffer<std::int64_t, Exec> const& counts) {
   std::vector<std::int64_t> words(static_cast<std::size_t>(counts.size()));
@@ -92,17 +92,17 @@ std::array<std::int64_t, 5> added_counts(Exec const& exec, buffer<std::int64_t, 
   return sums;
 }
 
-/// One byte of each of a group's 32 slots, read by two accesses of one sector: 0 where no id ever was, else a piece of the id's hash.
+/// One byte for each of a group's 32 slots, read by two accesses of one sector. It is 0 where no id ever was, else a part of the id's hash.
 struct alignas(16) slot_tags {
   static constexpr int words = 4;
   std::uint64_t word[words];
 };
 
-/// Finding bytes in a word.
+/// Finds bytes in a word.
 struct tag_bytes {
   static constexpr std::uint64_t ones = 0x0101010101010101, tops = 0x8080808080808080;
 
-  /// The top bit of each byte that is 0, and perhaps of a few above one.
+  /// Sets the top bit of each byte that is 0, and perhaps of a few above one.
   TESSERA_HOST_DEVICE static constexpr std::uint64_t zeros(std::uint64_t word) noexcept { return (word - ones) & ~word & tops; }
   TESSERA_HOST_DEVICE static constexpr std::uint64_t equal(std::uint64_t word, std::uint64_t tag) noexcept {
     return zeros(word ^ tag * ones);
@@ -113,7 +113,7 @@ struct tag_bytes {
   }
 };
 
-/// How the groups of a table, each of 32 slots, are cut into buckets.
+/// How the groups of a table, each of 32 slots, are divided into buckets.
 struct bucket_shape {
   static constexpr int group_slots = 32;
 
@@ -123,15 +123,16 @@ struct bucket_shape {
   std::int64_t more = 0;
 
   constexpr bucket_shape() = default;
-  /// `groups_each`: of a bucket, and up to as many again less one where they do not come out even.
+  /// `groups_each`: groups a bucket. Buckets take up to as many again less one where they do not come out even.
   constexpr bucket_shape(std::int64_t groups, std::int64_t groups_each) noexcept
       : groups(groups), buckets(groups < groups_each ? 1 : groups / groups_each), each(groups / buckets), more(groups % buckets) {}
 };
 
-/// Where the slots of an id lie: those of its bucket, group after group from the id's own, in each from four of its own on, round.
+/// The order in which an id tries slots. The id tries the groups of its bucket from its own group on, and the slots of each group from its
+/// own four slots on. Both orders are cyclic.
 class bucket_place {
  public:
-  /// @pre the table has groups.
+  /// @pre the table has groups
   TESSERA_HOST_DEVICE constexpr bucket_place(std::int64_t id, bucket_shape const& shape) noexcept {
     auto const hash = mix_bits(static_cast<std::uint64_t>(id));
     auto const bucket = static_cast<std::int64_t>((hash >> 32) * static_cast<std::uint64_t>(shape.buckets) >> 32);
@@ -144,12 +145,12 @@ class bucket_place {
 
   TESSERA_HOST_DEVICE constexpr std::uint64_t tag() const noexcept { return tag_; }
   TESSERA_HOST_DEVICE constexpr int groups() const noexcept { return groups_; }
-  /// Group number i of those, as it is numbered in the table.
+  /// The number, in the table, of the i-th group that the id tries.
   TESSERA_HOST_DEVICE constexpr std::int64_t group(int i) const noexcept {
     auto const at = own_group_ + i;
     return first_group_ + (at < groups_ ? at : at - groups_);
   }
-  /// Slot number k of those.
+  /// The k-th slot that the id tries.
   TESSERA_HOST_DEVICE constexpr std::int64_t slot(int k) const noexcept {
     return group(k / group_slots) * group_slots + ((own_slot_ + k) & (group_slots - 1));
   }
@@ -164,44 +165,45 @@ class bucket_place {
 
 }  // namespace detail
 
-/// What kernels see of a bucket table: rows and states by slot, the id of each slot beside its use, and the tags of its groups of 32 slots.
+/// A bucket table as kernels see it. The view has rows and states by slot, the id and the use of each slot, and the tags of the groups of
+/// 32 slots.
 ///
-/// Where no row leaves, most ids stand among the first four slots that they tried, one sector of 32 bytes, and `find` looks there first. Then
-/// it reads a group's tags, another sector, and of its entries those whose tag fits: for an id that is there one more sector, for another
-/// one in eight times. It follows a full group into the next one of its bucket, if there is one. Counted over 2^20 slots: an id that is
-/// there takes 1.34 sectors in a table 4/5 full that keeps all; 2.06 in one that evicts, also when it is full and has been for long, and
-/// the use of an entry, which is updated, stands in the same sector.
+/// `find` first reads the first four slots that an id tries, one sector of 32 bytes. Most ids are there where no row leaves. Then it reads
+/// a group's tags, another sector, and those entries whose tag fits. An id that is present costs one sector more; an absent one costs one
+/// in one of eight cases. After a full group comes the next of the bucket, if there is one. Counted over 2^20 slots, a present id takes
+/// 1.34 sectors in a table that is 4/5 full and keeps all. In one that evicts it takes 2.06, full or not; the use of the entry is in the
+/// same sector.
 ///
-/// New ids come in three launches: `claim`, where ids may meet; `settle`, where those that stay become visible to `find`; and what writes
-/// their rows. Between the first two a slot's id stands as -2 - id. Slots are taken in an order that for one id is always the same, of the
-/// free ones, then of the ids that leave, the first to leave first, then of the new ids greater than it, the greatest first. What stood in a
-/// slot can thus only come later in that order for whoever looks again, so that ids that come in at once agree on a slot each, and what
-/// stays and what leaves are the same whoever was first.
+/// New ids come in three launches. In `claim` ids may compete for a slot; `settle` makes those that stay visible to `find`; the third
+/// writes their rows. Between the first two, a slot holds -2 - id. An id claims slots in a fixed order of preference. Free slots come
+/// first, then slots of ids that leave, the first to leave first. Slots of greater new ids come last, the greatest first. What a slot holds
+/// only moves later in that order. Ids that come in at once thus agree on a slot each, and who stays and who leaves does not depend on who
+/// was first.
 template <row_element Element, class Eviction>
 struct bucket_rows {
   using element = Element;
   static constexpr bool slots_are_ids = false;
   static constexpr bool evicts = Eviction::evicts;
   static constexpr int group_slots = detail::bucket_shape::group_slots;
-  /// Groups of a bucket: one where rows leave, so that few sectors are read to see who does; else so many slots that of as many ids as fill
-  /// 4/5 of them practically none finds its bucket full.
+  /// Groups a bucket. It is one where rows leave, so that few sectors are read to choose a victim. Else a bucket has so many slots that, of
+  /// as many ids as fill 4/5 of them, practically none finds its bucket full.
   static constexpr std::int64_t groups_each = evicts ? 1 : 32;
-  static constexpr std::int64_t words = evicts ? 2 : 1;  // an entry: the id, its use
+  static constexpr std::int64_t words = evicts ? 2 : 1;  ///< an entry: the id, its use
   static constexpr std::int64_t no_id = -1;
   static constexpr std::int64_t greatest = std::numeric_limits<std::int64_t>::max();
 
-  Element* weights;         // (slots, dim), each behind its scale
-  float* states;            // (slots, state width)
-  std::int64_t* entries;    // (slots, words)
-  detail::slot_tags* tags;  // (groups,)
-  std::int64_t* counts;     // (count_words,): in each place inserted, evicted, not admitted; in the first then those of `leaving`
-  std::int64_t* leaving;    // slots whose ids left and these ids, by turns; nullptr where nobody asks
+  Element* weights;         ///< (slots, dim), each behind its scale
+  float* states;            ///< (slots, state width)
+  std::int64_t* entries;    ///< (slots, words)
+  detail::slot_tags* tags;  ///< (groups,)
+  std::int64_t* counts;     ///< (count_words,): in each place inserted, evicted, not admitted; in the first then those of `leaving`
+  std::int64_t* leaving;    ///< slots whose ids left and these ids, by turns; nullptr where nobody asks
   table_options table;
   std::int64_t state_width;
   float initial_state;
   detail::bucket_shape shape;
-  std::int64_t batch;       // the present one
-  std::int64_t first_kept;  // rows used in this batch or later do not leave
+  std::int64_t batch;       ///< the present one
+  std::int64_t first_kept;  ///< rows used in this batch or later do not leave
   step_count step;
 
   TESSERA_HOST_DEVICE constexpr table_options const& options() const noexcept { return table; }
@@ -212,14 +214,15 @@ struct bucket_rows {
     return static_cast<std::uint64_t>(slot) < static_cast<std::uint64_t>(slot_bound());
   }
   TESSERA_HOST_DEVICE constexpr std::int64_t& id_of(std::int64_t slot) const noexcept { return entries[slot * words]; }
+  /// The use of a slot, as one word (`slot_use`).
   TESSERA_HOST_DEVICE constexpr std::int64_t& use_of(std::int64_t slot) const noexcept { return entries[slot * words + 1]; }
   TESSERA_HOST_DEVICE constexpr Element* row(std::int64_t slot) const noexcept { return detail::row_at(weights, slot, table.dim); }
   TESSERA_HOST_DEVICE constexpr float* state(std::int64_t slot) const noexcept { return states + slot * state_width; }
 
-  /// Whether the table can hold it: all but the greatest, whose mark would be no int64.
+  /// Whether the table can hold an id: any but negative ones and the greatest, whose mark would be no int64.
   TESSERA_HOST_DEVICE static constexpr bool in_range(std::int64_t id) noexcept { return id >= 0 && id != greatest; }
 
-  /// The slot of an id, or -1. Not in a launch that claims or settles.
+  /// The slot of an id, or -1. @pre no claim or settle is in the same launch
   TESSERA_HOST_DEVICE std::int64_t find(std::int64_t id) const noexcept {
     using detail::tag_bytes;
     if (!in_range(id) || shape.groups == 0) return -1;
@@ -252,7 +255,7 @@ struct bucket_rows {
     if constexpr (evicts) detail::slot_use<Eviction>::used(block, &use_of(slot), batch);
   }
 
-  /// A slot for an id that `find` did not find. Threads may claim for the same id: one gets the slot, the others are told of it.
+  /// Claims a slot for an id that `find` did not find. Several threads may claim for one id: one inserts it, the others get `repeated`.
   template <class Block>
   TESSERA_DEVICE detail::slot_claim claim(Block& block, std::int64_t id) const {
     using detail::claim_kind;
@@ -287,8 +290,7 @@ struct bucket_rows {
     }
   }
 
-  /// After all claims of the launches before: whether the id has this slot still. Then the thread to which `claim` said that it inserted it
-  /// makes it visible.
+  /// Whether the id still has its slot. The thread whose claim inserted the id makes it visible. @pre all claims were in earlier launches
   template <class Block>
   TESSERA_DEVICE bool settle(Block& block, std::int64_t id, detail::slot_claim const& claim) const {
     if (claim.slot < 0) return false;
@@ -302,12 +304,13 @@ struct bucket_rows {
     return true;
   }
 
-  /// Takes an id's row away; false where it has none, or another thread was first.
+  /// Takes an id's row away. It is false where the id has none, or another thread was first.
   template <class Block>
   TESSERA_DEVICE bool erase(Block& block, std::int64_t slot, std::int64_t id) const {
     return block.compare_exchange(&id_of(slot), id, no_id) == id;
   }
 
+  /// Lists a slot whose id leaves, and the id, where anybody asks.
   template <class Block>
   TESSERA_DEVICE void note_leaving(Block& block, std::int64_t slot, std::int64_t id) const {
     count(block, 1);
@@ -316,12 +319,12 @@ struct bucket_rows {
     leaving[2 * at] = slot;
     leaving[2 * at + 1] = id;
   }
-  /// Counts one inserted, evicted or not admitted.
+  /// Counts one id as inserted, evicted or not admitted.
   template <class Block>
   TESSERA_DEVICE void count(Block& block, int what) const {
     block.add(counts + (block.index() + block.thread()) % detail::count_places * 4 + what, std::int64_t{1});
   }
-  /// Whether a row in use may leave.
+  /// Whether a row that is in use may leave.
   TESSERA_HOST_DEVICE constexpr bool may_leave(std::int64_t slot) const noexcept {
     if constexpr (evicts) return detail::slot_use<Eviction>::last_batch(use_of(slot)) < first_kept;
     return false;

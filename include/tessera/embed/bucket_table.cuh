@@ -26,15 +26,15 @@
 #include <tessera/embed/row_order.cuh>
 #include <tessera/embed/row_store.hpp>
 
-/// Ids of many tables to their slots at once: every value of a batch by a thread, then those without a row once more.
+/// Locates the ids of many tables at once: a thread finds each value of a batch, then those without a row get one.
 namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// Locates all values: finds them, and where rows are inserted claims slots for the others, calls `leave()` while ids that lost their slot
-/// still have their rows there, settles, then `arrive(located_values, missing_values)` writes the rows of those that came. All memory but what
-/// `leave` takes is there before anything changes. `table_of` (keys,): number of the table of each key. Slots of values that turn out not to
-/// be there are -1.
+/// Locates all values. It finds them and, where rows are inserted, claims slots for the others. It calls `leave()` while the rows of
+/// evicted ids are still in their slots. Then it settles, and `arrive(located_values, missing_values)` writes the new rows. `table_of`
+/// (keys,): the table of each key. Slots of values that are not found are -1. All memory but that of `leave` is allocated before anything
+/// changes.
 template <bool Insert, class Exec, class Store, class Leave, class Arrive>
 void locate_each_value(Exec const& exec, vector_view<Store> tables, std::vector<std::int64_t> const& table_of, std::int64_t const* ids,
                        std::int64_t const* begins, vector_view<std::int64_t> slots, vector_view<row_status> statuses, Leave const& leave,
@@ -44,9 +44,9 @@ void locate_each_value(Exec const& exec, vector_view<Store> tables, std::vector<
   buffer<std::int64_t, Exec> numbers(exec, Insert ? n : 0), claimed(exec, Insert ? n : 0), count(exec, 1);
   std::vector<rows_type> parts;
   for (auto const t : table_of) parts.push_back(tables[t].device_rows());
-  auto const parts_there = to_device(exec, parts);
+  auto const device_parts = to_device(exec, parts);
   located_values<rows_type> const values{
-      ids, begins, parts_there.data(), parts_there.size(), slots.data(), statuses.empty() ? nullptr : statuses.data()};
+      ids, begins, device_parts.data(), device_parts.size(), slots.data(), statuses.empty() ? nullptr : statuses.data()};
   missing_values const missing{numbers.data(), claimed.data(), count.data()};
   exec.fill(count.data(), 0, sizeof(std::int64_t));
   using find_kernel = find_values_kernel<Insert, rows_type>;
@@ -59,7 +59,7 @@ void locate_each_value(Exec const& exec, vector_view<Store> tables, std::vector<
   arrive(values, missing);
 }
 
-/// `Impl::locate_values` for the ids of one table.
+/// Calls `Impl::locate_values` for the ids of one table.
 template <class Impl>
 struct locates_in_one {
   template <bool Insert, class Exec, class Store>
@@ -122,14 +122,13 @@ struct back_end<bucket_table_tag, Exec> : locates_in_one<back_end<bucket_table_t
     buffer<std::int64_t, Exec> slots(exec, n), other_slots(exec, n), count(exec, 1);
     exec.fill(count.data(), 0, sizeof(std::int64_t));
     auto const rows = table.device_rows();
-    std::pair<std::uint64_t*, std::int64_t*> sorted{keys.data(), slots.data()};
+    std::pair sorted{keys.view(), slots.view()}, other{other_keys.view(), other_slots.view()};
     for (bool const by_use : {false, true}) {
-      launch_for_each(exec, n, leaving_keys<rows_type>{rows, by_use, sorted.first, sorted.second});
-      bool const here = sorted.first == keys.data();
-      sorted = back_end<radix_sort_tag, Exec>::run_between(exec, (here ? keys : other_keys).view(), (here ? slots : other_slots).view(),
-                                                           (here ? other_keys : keys).view(), (here ? other_slots : slots).view(), {0, 64});
+      launch_for_each(exec, n, leaving_keys<rows_type>{rows, by_use, sorted.first.data(), sorted.second.data()});
+      if (radix_sort_pairs(exec, sorted.first, sorted.second, other.first, other.second).first.data() != sorted.first.data())
+        std::swap(sorted, other);
     }
-    launch_for_each(exec, std::min(most, n), leave_first<rows_type>{rows, sorted.first, sorted.second, count.data()});
+    launch_for_each(exec, std::min(most, n), leave_first<rows_type>{rows, sorted.first.data(), sorted.second.data(), count.data()});
     keep_leaving(exec, table);
     return read_one(exec, count.data());
   }
@@ -200,9 +199,9 @@ struct back_end<locate_all_tag, Exec> {
     }
     if (tables_of_keys.empty()) return;
     first_rows.push_back(batch.rows());
-    auto const first_rows_there = to_device(exec, first_rows);
-    buffer<std::int64_t, Exec> begins(exec, first_rows_there.size());
-    launch_for_each(exec, begins.size(), find_begins{batch_on_device(batch), first_rows_there.data(), begins.data()});
+    auto const first_rows_on_device = to_device(exec, first_rows);
+    buffer<std::int64_t, Exec> begins(exec, first_rows_on_device.size());
+    launch_for_each(exec, begins.size(), find_begins{batch_on_device(batch), first_rows_on_device.data(), begins.data()});
     std::remove_const_t<Store>::back_end::template locate_values<Insert>(exec, tables, tables_of_keys, batch.values, begins.data(),
                                                                          slots.view(), {});
   }

@@ -28,18 +28,18 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What became of ids since a bucket table was built.
+/// How many ids were inserted, evicted and refused since a bucket table was built.
 struct bucket_counts {
-  std::int64_t inserted = 0;      // ids that got a row
-  std::int64_t evicted = 0;       // ids that left for others, or by `evict`
-  std::int64_t not_admitted = 0;  // times that an id was asked for and got no row
+  std::int64_t inserted = 0;      ///< ids that got a row
+  std::int64_t evicted = 0;       ///< ids that left for others, or by `evict`
+  std::int64_t not_admitted = 0;  ///< times that an id was asked for and got no row
 };
 
 namespace detail {
 
 struct bucket_table_tag {};
 
-/// Eviction policies that a device has.
+/// The eviction policies that a device has.
 template <class Eviction>
 concept bucket_eviction = requires {
   sizeof(slot_use<Eviction>);
@@ -47,21 +47,23 @@ concept bucket_eviction = requires {
 
 }  // namespace detail
 
-/// A row for each id of [0, 2^63 - 1) seen so far, in a device's memory, as far as there is room: options.rows rounded up to a multiple of
-/// 32, for good. A row appears with the values that a dense table of the same options has there. Rows and states stand by slot, where they
-/// stay until their id leaves; what is read of them does not depend on the slot. Move-only.
+/// A row for each id of [0, 2^63 - 1) seen so far, in a device's memory. The table holds rows up to a fixed capacity: options.rows, rounded
+/// up to a multiple of 32. A row appears with the values that a dense table of the same options has there. Rows and states stay in their
+/// slot until their id leaves. What is read of them does not depend on the slot. Move-only.
 ///
-/// An id belongs to one bucket of slots. With `keep_all` a bucket has 1024 to 2016 (or all that there are), and an id that finds it full gets
-/// no row: up to 4/5 full, practically none does (five in 10^13 ids, at most). With `evict_lru` and `evict_lfu` a bucket has 32, and the id
-/// that finds it full gets the row of the one used longest ago, or in the fewest batches and of those longest ago; of several, that of the
-/// least id; but of none that was located in the last options.batches_in_flight batches: then it gets none. `begin_batch` counts batches.
-/// Source for buckets that evict within themselves: NVIDIA Merlin's HierarchicalKV; for tags compared eight at once: Abseil's Swiss tables.
+/// An id belongs to one bucket of slots. With `keep_all` a bucket has 1024 to 2016 slots, or all that there are; an id that finds it full
+/// gets no row. Up to 4/5 full, practically none does (at most five in 10^13 ids). With `evict_lru` and `evict_lfu` a bucket has 32 slots,
+/// and an id that finds it full gets the row of another. That is the one used longest ago, or in the fewest batches and of those longest
+/// ago; of several, that of the least id. Rows located in the last options.batches_in_flight batches are locked: where all are, the new id
+/// gets none. `begin_batch` counts batches.
 ///
-/// Ids that a call finds are used first, then the others get their rows. Where more of these than have room come to a bucket in one call, the
-/// least stay. So which ids stay and leave depends on the calls alone. Only slots, and in which order ids left, depend on timing, and which
-/// of the new ids of a bucket are said to be `inserted`, which `evicted`, and which of several places of one new id, while others are `found`.
+/// Ids that a call finds are used first, then the others get their rows. Where more new ids come to a bucket in one call than have room,
+/// the least stay. So which ids stay and leave depends on the calls alone. Timing decides slots and the order in which ids left. It also
+/// decides which new ids of a bucket are `inserted` and which `evicted`. Of several places of a new id it decides which one is so; the
+/// others are `found`.
 ///
-/// Nothing waits for the device but where it is said.
+/// A call synchronises only where its contract says so. Source: for buckets that evict within themselves, NVIDIA Merlin's HierarchicalKV;
+/// for tags compared eight at once, Abseil's Swiss tables.
 template <row_element Element, device_execution Exec, detail::bucket_eviction Eviction = keep_all>
 class bucket_table {
  public:
@@ -74,7 +76,7 @@ class bucket_table {
   static constexpr bool slots_are_ids = false;
   static constexpr bool has_policies = Eviction::evicts;
 
-  /// Makes room, with state for this optimizer. @throws tessera::error invalid_argument, out_of_memory.
+  /// Allocates all slots, with state for this optimizer. @throws tessera::error invalid_argument, out_of_memory.
   template <row_optimizer Optimizer>
   bucket_table(Exec const& exec, table_options const& options, Optimizer const& optimizer)
       : options_(options), layout_(row_state_layout::of(optimizer)), last_(exec) {
@@ -115,14 +117,15 @@ class bucket_table {
   step_count steps() const noexcept { return steps_; }
   void set_steps(step_count steps) noexcept { steps_ = steps; }
 
-  /// How many ids have rows. Counts them and waits, behind the last call that changed the table, as do the next two.
+  /// How many ids have rows. As `counts` and `for_each_row`, it waits for the last call that changed the table.
   std::int64_t rows() const { return detail::back_end<detail::bucket_table_tag, Exec>::count_rows(last_, device_rows()); }
+  /// How many ids were inserted, evicted and refused. It waits.
   bucket_counts counts() const {
     auto const sums = detail::added_counts(last_, counts_);
     return {sums[0], sums[1], sums[2]};
   }
-  /// f(slot, id) for each row: the next to leave first, where rows leave; else slots ascending. Needs as much of the host's memory as there
-  /// are entries.
+  /// Calls f(slot, id) for each row: the next to leave first, where rows leave, else slots ascending. It takes as much memory of the host
+  /// as there are entries.
   template <class F>
   void for_each_row(F const& f) const {
     std::vector<std::int64_t> entries(static_cast<std::size_t>(entries_.size()));
@@ -147,23 +150,24 @@ class bucket_table {
     return states_.data() + checked_slot(slot) * layout_.width(dim());
   }
 
-  /// The next batch: what is located from now on belongs to it.
+  /// Begins the next batch, to which all that is located from now on belongs.
   void begin_batch() noexcept { ++batch_; }
   table_clock clock() const noexcept { return {batch_, std::nullopt}; }
-  /// Of a checkpoint, say; policies of a device look at batches alone. @throws tessera::error invalid_argument for a batch before the present
-  /// one, or one that cannot be.
+  /// Sets the batch, of a checkpoint for instance; policies of a device do not look at time.
+  /// @throws tessera::error invalid_argument for a batch before the present one, or one that is too large.
   void set_clock(table_clock clock) {
     if (clock.batch < batch_ || clock.batch > most_batches)
       throw error(errc::invalid_argument, "bucket_table: batches are counted upwards",
                   {{"table", options_.id.value}, {"batch", batch_}, {"new batch", clock.batch}, {"most", most_batches}});
     batch_ = clock.batch;
   }
-  /// For checkpoints: the policies' names, and how many words they keep of a row.
+  /// What a checkpoint keeps: the names of the policies, and how many words of a row.
   static constexpr char const* admission_name() noexcept { return admission_policy::name; }
   static constexpr char const* eviction_name() noexcept { return Eviction::name; }
+  /// The words of a row's use in a checkpoint.
   static constexpr std::int64_t use_words() noexcept { return Eviction::saved_width; }
 
-  /// Workspace: 16 bytes an id. Waits only where evicted rows are kept.
+  /// As `row_store` has it. Workspace: 16 bytes an id. It synchronises only where evicted rows are kept.
   void locate(Exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
               vector_view<row_status> statuses = {}) {
     detail::check_locate_shapes("bucket_table::locate", ids.size(), slots.size(), statuses.size());
@@ -174,32 +178,34 @@ class bucket_table {
     back_end::template locate<false>(exec, *this, ids, slots, {});
   }
 
-  /// Takes the rows of these ids away, in flight or not; an id without a row is passed over.
+  /// Removes the rows of these ids, also of batches in flight; it passes over an id without a row.
   void erase(Exec const& exec, vector_view<std::int64_t const> ids) {
     last_ = exec;
     detail::back_end<detail::bucket_table_tag, Exec>::erase(exec, device_rows(), ids);
   }
-  /// Takes all rows away.
+  /// Removes all rows.
   void clear(Exec const& exec) {
     last_ = exec;
     exec.fill(entries_.data(), 0xFF, static_cast<std::size_t>(entries_.size()) * sizeof(std::int64_t));
     exec.fill(tags_.data(), 0, static_cast<std::size_t>(tags_.size()) * sizeof(detail::slot_tags));
     exec.fill(counts_.data(), 0, count_words * sizeof(std::int64_t));
   }
-  /// Lets up to `most` rows of all buckets leave, in the order of the policy, as far as they may; returns how many did. Waits. Workspace: 32
-  /// bytes a slot.
+  /// Evicts up to `most` rows of all buckets, in the order of the policy, except locked ones; returns how many left. Synchronises.
+  /// Workspace: 32 bytes a slot.
   std::int64_t evict(Exec const& exec, std::int64_t most) requires(Eviction::evicts) {
     return detail::back_end<detail::bucket_table_tag, Exec>::evict(exec, *this, most);
   }
 
-  /// Whether the rows that are evicted from now on are kept for the caller until `clear_evicted`; at first they are not. Each call that may
-  /// evict then waits for how many there are, and takes memory for them. Should that run out, they are lost, and the table is whole.
+  /// Whether rows evicted from now on are kept for the caller, until `clear_evicted`; at first they are not. Each call that may evict then
+  /// waits for their number, and allocates memory for them. Where that memory runs out, the evicted rows are lost; the table is as it
+  /// should be.
   void keep_evicted(bool keep) noexcept requires(Eviction::evicts) { keeps_evicted_ = keep; }
-  /// Those rows, call after call, in the device's memory; those of one call in any order.
+  /// The rows kept, in the device's memory, call after call; those of one call are in any order.
   evicted_rows_view evicted() const noexcept { return evicted_.view(dim(), layout_.width(dim())); }
+  /// Forgets the rows kept.
   void clear_evicted() noexcept { evicted_.count = 0; }
 
-  /// For kernels: what they see is to be written, whoever holds the table.
+  /// The view for kernels. They write rows through it also where the table is const.
   rows_type device_rows() const noexcept {
     return {const_cast<Element*>(weights_.data()),
             const_cast<float*>(states_.data()),

@@ -14,8 +14,9 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// A row's gradient is summed in ascending order of (sample, key, position in the bag), by chunks of this many, the chunks' sums then in
-/// order: however a batch is cut over ranks, and long runs over threads, the sum has one value. Keys come into it where they share a table.
+/// A row's gradient is summed in ascending order of (sample, key, position in the bag), in chunks of this many terms. Then the chunks' sums
+/// are added in order. The sum has the same bits for any number of ranks and threads. The key matters where several keys read one table.
+/// Of a batch of several source ranks (`lookup_options`), the samples of rank 0 come first, then those of rank 1, and so on.
 inline constexpr std::int64_t canonical_sum_chunk = 1024;
 
 namespace detail {
@@ -26,7 +27,7 @@ struct row_contribution {
   float scale;              // weight, over the bag's length for a mean
   std::int32_t place = -1;  // of a maximum: the position in its bag; behind the gradient stands whose each column is, (dim,) std::int32_t
 
-  /// Calls add(column, gradient) for each column. Those of a maximum that another row of the bag has won add zero.
+  /// Calls add(column, gradient) for each column. A column of a maximum that another row of the bag has won adds zero.
   template <class Add>
   [[gnu::always_inline]] void for_each_column(std::int64_t n, Add const& add) const noexcept {
     auto const* const from = opaque(gradient);
@@ -39,8 +40,8 @@ struct row_contribution {
   }
 };
 
-/// The summed gradient of a row over its sorted positions, in canonical order. `Dim` 0: any dim; `sum`, `chunk_sum` (dim,). `Maxima`: some
-/// may be of maxima. To ask each of them costs the others their registers, so that it is said once for all.
+/// Sums the gradient of a row over its sorted positions, in canonical order. `sum` and `chunk_sum` are (dim,); a `Dim` of 0 takes any dim.
+/// `Maxima` says whether some contributions may be of maxima. It is a parameter because asking each contribution would cost registers.
 template <int Dim, bool Maxima = false, class Position>
 void sum_contributions(row_contribution const* contributions, Position const* positions, std::int64_t count, std::int64_t dim, float* sum,
                        float* chunk_sum) noexcept {
@@ -73,8 +74,8 @@ void sum_contributions(row_contribution const* contributions, Position const* po
   }
 }
 
-/// f(std::integral_constant<int, Dim>), as `with_static_dim`, for sums over positions of a type. Wide positions are of tables past 2^32 rows,
-/// which have no loops of their own.
+/// Calls f(std::integral_constant<int, Dim>), as `with_static_dim`, for sums over positions of one type. Wide positions belong to tables of
+/// more than 2^32 rows, which have no loops of their own.
 template <class Position, class F>
 void with_sum_dim(std::int64_t dim, F const& f) {
   if constexpr (sizeof(Position) > sizeof(std::uint32_t))
@@ -83,7 +84,8 @@ void with_sum_dim(std::int64_t dim, F const& f) {
     with_static_dim(dim, f);
 }
 
-/// Of a batch in which some features may pool by maximum: of any dim, as such a sum waits for the winners.
+/// As `sum_contributions`; `maxima` says at run time whether some features of the batch may pool by maximum. Those sums take any dim, as
+/// they wait for the winners.
 template <int Dim, class Position>
 [[gnu::always_inline]] inline void sum_contributions_of(bool maxima, row_contribution const* contributions, Position const* positions,
                                                         std::int64_t count, std::int64_t dim, float* sum, float* chunk_sum) noexcept {

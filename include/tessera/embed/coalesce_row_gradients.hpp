@@ -20,25 +20,22 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Gradients of rows of one table, as another process sent them: row i of `values` is for `ids[i]`.
+/// Gradients of rows of one table, as another process sent them: row i of `values` is the gradient of `ids[i]`.
 struct row_gradient_list {
-  std::int64_t table = 0;               // its number among the tables of the call
-  vector_view<std::int64_t const> ids;  // (n,), repeated or not, in any order
-  matrix_view<float const> values;      // (n, dim of the table), any stride
+  std::int64_t table = 0;               ///< its number among the tables of the call
+  vector_view<std::int64_t const> ids;  ///< (n,), repeated or not, in any order
+  matrix_view<float const> values;      ///< (n, dim of the table), any stride
 };
 
-/// Sums gradients of rows that arrived from elsewhere, each row's once, so that `update_rows` applies them: what other processes send of the
-/// rows that lie here.
+/// Sums gradients of rows that arrived from other processes, each row's once, so that `update_rows` can apply them. It changes no table.
 ///
-/// `lists`: any number of them a table, none too, in the order of arrival; `out` (of all tables) is overwritten. An id that a hashed table
-/// gives no row gets no gradient, as in the lookups' backwards, and no row; the ids of dense tables that hold a shard's rows count from its
-/// first. Changes no table.
-/// @post a row's gradients are summed in the order of their lists, within a list of their positions, by the chunks of the canonical order
-/// (`canonical_sum_chunk`): with one list a table, the bits of `sequence_lookup_gradients` for the same ids. The thread count changes nothing.
-/// Workspace: 32 bytes an id, 8 more where tables are hashed, and 8 an id of the tables sorted at once, from `exec`'s memory.
-/// @throws tessera::error shape_mismatch; out_of_range for a table, or for an id that a dense table has no row for, by list and position:
-/// `out` is as before then.
-/// Source: of the name, PyTorch's `torch.Tensor.coalesce` of a sparse gradient.
+/// `lists`: any number of them a table, or none, in the order of arrival. `out`, which is overwritten, has all tables. As in the lookups'
+/// backwards, an id that a hashed table gives no row gets no gradient. The ids of dense tables that hold a shard's rows count from its
+/// first row. Workspace, from `exec`'s memory: 32 bytes an id, 8 more where tables are hashed, and 8 an id of the tables sorted at once.
+/// @post a row's gradients are summed in the order of their lists, and of positions within a list, in the chunks of `canonical_sum_chunk`.
+/// With one list a table the bits are those of `sequence_lookup_gradients` for the same ids, for any number of threads.
+/// @throws tessera::error shape_mismatch; out_of_range for a table, or for an id, named by list and position, that a dense table has no row
+/// for. `out` is then as before. Source: the name is that of PyTorch's `torch.Tensor.coalesce` of a sparse gradient.
 template <row_stores Tables>
 void coalesce_row_gradients(host_exec const& exec, Tables const& tables, vector_view<row_gradient_list const> lists, row_gradients& out);
 
@@ -96,7 +93,7 @@ void coalesce_row_gradients(host_exec const& exec, Tables const& tables, vector_
   saved.batch = {ids.data(), nullptr, offsets.data(), first_row.data(), keys, ids.size()};
   vector_view<std::int64_t const> const features(table_of_key.data(), keys);
   vector_view<matrix_view<float const> const> const gradients(values.data(), keys);
-  if constexpr (!store::slots_are_ids) detail::locate_all<false>(exec, held, features, saved.batch, saved.slots);
+  if constexpr (!store::slots_are_ids) detail::locate_all<false>(exec, held, features, saved.batch, saved.slots, 1);
   buffer<float> maxima;
   detail::sum_rows_of(exec, "coalesce_row_gradients", held, features, saved, out, [&](vector_view<detail::row_contribution> contributions) {
     detail::contribute(exec, features, saved.batch, saved.argmax, gradients, maxima, contributions);

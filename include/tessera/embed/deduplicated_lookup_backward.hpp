@@ -28,33 +28,35 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// In which order the gradients of what several samples share are summed.
+/// The order in which the gradients of samples that share a row are summed.
 enum class shared_gradients : std::uint8_t {
   merged,  ///< first over the samples of a distinct row, then over what names a table's row: as few additions as there are distinct values
   expanded,  ///< over the samples and positions of the expanded batch, to its bits; sorts and reads as much as its backward
 };
 
+/// Options of a backward of an IKJT.
 struct deduplicated_backward_options {
   shared_gradients sums = shared_gradients::merged;
 };
 
-/// Turns the gradients of pooled vectors into updates of rows, as `pooled_lookup_backward` does for the expanded batch. `gradients`
-/// (keys,): matrices (samples, dim).
+/// Turns the gradients of pooled vectors into updates of rows, as `pooled_lookup_backward` of the expanded batch. `gradients` (keys,):
+/// matrices (samples, dim).
 ///
-/// Merged sums differ from those of the expanded batch by rounding alone: of n terms of magnitudes that sum to m by at most about
-/// 2 n m 2^-24. Expanded sums have its bits. Workspace: merged, a gradient vector a distinct row of keys in groups, and what
-/// `gather_vectors_backward` takes for each group; expanded, the ids of all samples; and what `pooled_lookup_backward` takes. A
-/// `prepare_backward` of `saved.lookup` serves merged sums alone.
-/// Errors as `pooled_lookup_backward`.
+/// Merged sums differ from those of the expanded batch by rounding. For n terms of magnitudes that sum to m, the difference is at most
+/// about 2 n m 2^-24. `prepare_backward` of `saved.lookup` serves merged sums alone. Workspace: that of `pooled_lookup_backward`. Merged
+/// sums also take a gradient vector for each distinct row of keys in groups, and what `gather_vectors_backward` takes for each group.
+/// Expanded sums also take the ids of all samples.
 ///
-/// On a device it waits for what `pooled_lookup_backward` waits for, and for expanded sums once more, of hashed tables twice. Samples whose
-/// inverse names no row get no gradient, which `synchronize()` tells as `gather_vectors` or `expand` does.
+/// On a device it waits for what `pooled_lookup_backward` waits for. Expanded sums wait once more, of hashed tables twice. Samples whose
+/// inverse names no row get no gradient, and `synchronize()` reports them as of `gather_vectors` or `expand`.
+/// @post expanded sums give the bits of `pooled_lookup_backward` of the expanded batch
+/// @throws tessera::error as `pooled_lookup_backward`.
 template <execution Exec, row_stores Tables, row_optimizers Optimizers>
 void deduplicated_lookup_backward(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
                                   basic_deduplicated_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
                                   Optimizers const& optimizers, deduplicated_backward_options options = {});
 
-/// The summed gradients, handed out instead of an update, as `pooled_lookup_gradients`.
+/// Sums the gradients into `out` instead of updating rows, as `pooled_lookup_gradients`.
 template <execution Exec, row_stores Tables>
 void deduplicated_lookup_gradients(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
                                    basic_deduplicated_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
@@ -64,7 +66,7 @@ namespace detail {
 
 struct deduplicated_backward_tag {};
 
-/// Of bags that pool by maximum: whose each column is, for every sample. @pre inverses name rows.
+/// Expands the winners of bags that pool by maximum to all samples. @pre inverses name rows
 template <class Feature, class DimOf>
 void expand_argmax(host_exec const& exec, vector_view<Feature const> features, inverse_keyed_jagged_view<std::int64_t const> batch,
                    pooled_argmax const& of_rows, DimOf const& dim_of, keyed_jagged_view<std::int64_t const> expanded,

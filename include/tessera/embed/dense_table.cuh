@@ -17,7 +17,7 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// Four columns of an id's row as it first appears. `column` a multiple of 4.
+/// Four columns of an id's initial row. @pre `column` is a multiple of 4
 template <class Element>
 TESSERA_HOST_DEVICE four_elements<Element> initial_four(table_options const& table, std::int64_t id, std::int64_t column) noexcept {
   auto const words = initial_row_block(table, id, column / 4);

@@ -19,14 +19,14 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What kernels see of a dense table.
+/// A dense table as kernels see it.
 template <row_element Element>
 struct dense_rows {
   using element = Element;
   static constexpr bool slots_are_ids = true;
 
-  Element* weights;  // (rows, dim), each behind its scale
-  float* states;     // (rows, state width)
+  Element* weights;  ///< (rows, dim), each behind its scale
+  float* states;     ///< (rows, state width)
   table_options table;
   std::int64_t state_width;
   step_count step;
@@ -63,7 +63,7 @@ struct back_end<dense_table_tag, host_exec> {
   }
 };
 
-/// Rows in a buffer each.
+/// Rows and states in one buffer each.
 template <row_element Element, execution Exec>
 struct owned_memory {
   static constexpr char const *store = "dense_table", *locate = "dense_table::locate", *find = "dense_table::find";
@@ -73,8 +73,7 @@ struct owned_memory {
   std::size_t bytes() const noexcept { return weights.capacity_bytes() + states.capacity_bytes(); }
 };
 
-/// What a table of a row for each id is, but for whose memory the rows lie in and how they came there: `Memory` names the `store` and its
-/// calls, and has `weights` and `states`.
+/// A table with a row for each id. `Memory` owns or borrows `weights` and `states`, and has the names of the `store` and its calls.
 template <row_element Element, execution Exec, class Memory>
 class rows_by_id {
  public:
@@ -98,7 +97,7 @@ class rows_by_id {
   step_count steps() const noexcept { return steps_; }
   void set_steps(step_count steps) noexcept { steps_ = steps; }
 
-  /// All rows, (rows, dim), and all states, (rows, state width).
+  /// All rows, (rows, dim); `states` are (rows, state width).
   matrix_view<Element> weights() noexcept { return {first_row(memory_.weights.data()), rows(), dim(), scale::extent(dim())}; }
   matrix_view<Element const> weights() const noexcept { return {first_row(memory_.weights.data()), rows(), dim(), scale::extent(dim())}; }
   matrix_view<float> states() noexcept { return {memory_.states.data(), rows(), layout_.width(dim())}; }
@@ -132,7 +131,7 @@ class rows_by_id {
     back_end<dense_table_tag, Exec>::find(exec, device_rows(), ids, slots, {});
   }
 
-  /// For kernels: the rows and states are to be written, whoever holds the table.
+  /// The view for kernels. They write rows through it also where the table is const.
   tessera::host_rows<Element> host_rows() const noexcept requires(!device_execution<Exec>) {
     auto const rows = device_rows();
     auto const row_bytes = scale::extent(dim()) * static_cast<std::int64_t>(sizeof(Element));
@@ -146,7 +145,7 @@ class rows_by_id {
  protected:
   using scale = row_scale<Element>;
 
-  /// Without memory yet.
+  /// Sets the options; the derived class brings the memory.
   template <row_optimizer Optimizer>
   rows_by_id(table_options const& options, Optimizer const& optimizer) : options_(options), layout_(row_state_layout::of(optimizer)) {
     check_optimizer(optimizer);
@@ -173,11 +172,12 @@ class rows_by_id {
 
 }  // namespace detail
 
-/// A row for each id of 0 … rows - 1, in one array (rows, dim), of `scaled_int8` with gaps for the scales; optimizer states, always float, in
-/// another. Move-only.
+/// A row for each id of 0 … rows - 1, in one array (rows, dim), with gaps for the scales of `scaled_int8`. Optimizer states, always float,
+/// are in another array. Move-only.
 ///
-/// On a device the rows lie where its execution's memory is: on it, or in pinned memory of the host, which it reads over the bus. What
-/// `weights`, `states`, `row` and `state` point at is the device's.
+/// On a device the rows lie in the memory of its execution. That memory is on the device, or is pinned memory of the host, which the device
+/// reads over the bus.
+/// `weights`, `states`, `row` and `state` then point into that memory.
 template <row_element Element = float, execution Exec = host_exec>
 class dense_table : public detail::rows_by_id<Element, Exec, detail::owned_memory<Element, Exec>> {
   using base = detail::rows_by_id<Element, Exec, detail::owned_memory<Element, Exec>>;

@@ -40,12 +40,12 @@ struct group_feature {
   std::int64_t number;  // of the feature among those of all groups
 };
 
-/// Where the gradients of a group's rows go: to their places among those of all tables.
+/// Writes the gradients of a group's rows to their places among those of all tables.
 template <device_execution Exec>
 class group_gradients {
  public:
-  /// `tables` (of the group,): their numbers. `resize` notes in `rows` (all tables,) how many rows of each there are, and calls
-  /// `make_room`, which resizes `all`.
+  /// `tables` (of the group,): their numbers. `resize` writes to `rows` (all tables,) how many rows of each of them there are. Then it
+  /// calls `make_room`, which resizes `all`.
   group_gradients(vector_view<std::int64_t const> tables, vector_view<std::int64_t> rows, basic_row_gradients<Exec>& all,
                   std::function<void()> make_room)
       : tables_(tables), rows_(rows), all_(&all), make_room_(std::move(make_room)) {}
@@ -66,26 +66,26 @@ class group_gradients {
   std::function<void()> make_room_;
 };
 
-/// Tables of one kind on a device: a call for each stage of a batch, of which `batch` has the keys that read these tables, and `features`
-/// (keys,) says how. Slots are those of the batch's values; unused where they are ids.
+/// Tables of one kind on a device, with a call for each stage of a batch. `batch` has the keys that read these tables, and `features`
+/// (keys,) says how. Slots are those of the batch's values; they are unused where slots are ids.
 template <device_execution Exec>
 class device_table_group : public table_group {
  public:
   using features_type = vector_view<group_feature const>;
   using batch_type = keyed_jagged_view<std::int64_t const>;
 
-  /// Of hashed tables: a batch of each begins, and new ids get rows.
+  /// Begins a batch of each hashed table, and gives new ids rows.
   virtual void locate(Exec const& exec, features_type features, batch_type batch, buffer<std::int64_t, Exec>& slots) = 0;
   virtual void find(Exec const& exec, features_type features, batch_type batch, buffer<std::int64_t, Exec>& slots) const = 0;
   virtual void read(Exec const& exec, features_type features, basic_lookup_saved<Exec> const& saved,
                     vector_view<matrix_view<float> const> out, lookup_options const& options) const = 0;
 
-  /// A step of every table. Calls begin(), which may throw, when all memory is there; nothing changes before.
+  /// Makes a step of every table. It calls begin(), which may throw, once all memory is allocated; nothing changes before.
   virtual void update(Exec const& exec, char const* call, features_type features, basic_lookup_saved<Exec> const& saved,
                       vector_view<matrix_view<float const> const> gradients, std::function<void()> const& begin) = 0;
   virtual void sum(Exec const& exec, features_type features, basic_lookup_saved<Exec> const& saved,
                    vector_view<matrix_view<float const> const> gradients, group_gradients<Exec>& out) const = 0;
-  /// What a step does to rows of table t by their summed gradients, (rows, dim); `number`: as errors call the table. Takes no memory.
+  /// Updates rows of table t by their summed gradients, (rows, dim). Errors call the table `number`. It allocates nothing.
   virtual void apply(Exec const& exec, std::int64_t t, std::int64_t number, vector_view<std::int64_t const> slots,
                      matrix_view<float const> gradients) = 0;
 
@@ -119,12 +119,12 @@ class device_tables_of_kind final : public stores_of_kind<device_table_group<exe
 
   void update(exec_type const& exec, char const* call, features_type features, saved_type const& saved,
               vector_view<matrix_view<float const> const> gradients, std::function<void()> const& begin) override {
-    feature_source_there<exec_type> const source(exec, features, saved.batch, gradients);
+    feature_source_on_device<exec_type> const source(exec, features, saved.batch, gradients);
     update_rows_on_device(exec, call, base::stores(), features, saved, base::optimizers(), source.get(), begin);
   }
   void sum(exec_type const& exec, features_type features, saved_type const& saved, vector_view<matrix_view<float const> const> gradients,
            group_gradients<exec_type>& out) const override {
-    feature_source_there<exec_type> const source(exec, features, saved.batch, gradients);
+    feature_source_on_device<exec_type> const source(exec, features, saved.batch, gradients);
     sum_rows_on_device(exec, base::stores(), features, saved, source.get(), out);
   }
   void apply(exec_type const& exec, std::int64_t t, std::int64_t number, vector_view<std::int64_t const> slots,

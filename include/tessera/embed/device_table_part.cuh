@@ -22,12 +22,13 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/table_part.hpp>
 
-/// Tables on a device as checkpoints see them: rows are gathered there, then copied to the host, or the other way. What reads waits.
+/// Tables on a device as checkpoints see them. Rows are gathered on the device, then copied to the host, or the other way. Reading
+/// synchronises.
 namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// What a plane has of rows, byte by byte: from where they are to where they stand one after the other, or back.
+/// Copies a plane of rows, byte by byte, between their slots and a contiguous array.
 template <class Rows>
 struct copy_plane {  // unproven
   Rows rows;
@@ -54,7 +55,7 @@ struct copy_plane {  // unproven
   }
 };
 
-/// The part that is all of a store on a device.
+/// A part that is all of a store on a device.
 template <row_store Store>
 class device_store_part : public whole_store<Store> {
   using base = whole_store<Store>;
@@ -64,17 +65,17 @@ class device_store_part : public whole_store<Store> {
   using typename base::eviction;
 
  public:
-  /// Refers to the store. `optimizer`: its name.
+  /// Refers to the store. `optimizer` is the optimizer's name.
   device_store_part(exec_type const& exec, Store& store, std::string_view optimizer) noexcept : base(store, optimizer), exec_(exec) {}
 
-  /// @throws tessera::error incompatible where ids lose their rows to these: then it is not the table that they were in.
+  /// @throws tessera::error incompatible where ids lose their rows to these: then the rows did not come from this table.
   void place_rows(host_exec const&, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) override {
     if (ids.empty()) return;
     auto const before = evicted();
-    auto const ids_there = to_device(exec_, ids);
-    buffer<std::int64_t, exec_type> slots_there(exec_, ids.size());
-    store().locate(exec_, ids_there.view(), slots_there.view(), {});
-    exec_.copy_out(slots.data(), slots_there.data(), static_cast<std::size_t>(ids.size()) * sizeof(std::int64_t));
+    auto const ids_on_device = to_device(exec_, ids);
+    buffer<std::int64_t, exec_type> slots_on_device(exec_, ids.size());
+    store().locate(exec_, ids_on_device.view(), slots_on_device.view(), {});
+    exec_.copy_out(slots.data(), slots_on_device.data(), static_cast<std::size_t>(ids.size()) * sizeof(std::int64_t));
     if (auto const left = evicted() - before; left > 0)
       throw error(errc::incompatible, "table part: ids lose their rows to those that are placed",
                   {{"table", base::options().id.value}, {"ids", left}});
@@ -136,23 +137,23 @@ class device_store_part : public whole_store<Store> {
   }
   void copy(row_plane plane, vector_view<std::int64_t const> slots, std::size_t row_bytes, buffer<char, exec_type>& packed,
             bool out) const {
-    auto const slots_there = to_device(exec_, slots);
-    launch_for_each(
-        exec_, packed.size(),
-        copy_plane<rows_type>{store().device_rows(), plane, slots_there.data(), static_cast<std::int64_t>(row_bytes), packed.data(), out});
+    auto const slots_on_device = to_device(exec_, slots);
+    launch_for_each(exec_, packed.size(),
+                    copy_plane<rows_type>{store().device_rows(), plane, slots_on_device.data(), static_cast<std::int64_t>(row_bytes),
+                                          packed.data(), out});
   }
 
   exec_type exec_;
 };
 
-/// The part that is the table behind a cache, whose lines are written back before rows are listed, and are empty before rows change.
+/// A part that is the backing table of a cache. Lines are written back before rows are listed, and emptied before rows change.
 template <row_store Cache>
-class cached_store_part final : public device_store_part<std::remove_reference_t<decltype(std::declval<Cache&>().behind())>> {
-  using base = device_store_part<std::remove_reference_t<decltype(std::declval<Cache&>().behind())>>;
+class cached_store_part final : public device_store_part<std::remove_reference_t<decltype(std::declval<Cache&>().backing_table())>> {
+  using base = device_store_part<std::remove_reference_t<decltype(std::declval<Cache&>().backing_table())>>;
 
  public:
   cached_store_part(execution_of<Cache> const& exec, Cache& cache, std::string_view optimizer) noexcept
-      : base(exec, cache.behind(), optimizer), cache_(&cache) {}
+      : base(exec, cache.backing_table(), optimizer), cache_(&cache) {}
 
   void list_rows(vector_view<std::int64_t> slots, vector_view<std::int64_t> ids) const override {
     cache_->write_back(base::exec());
@@ -168,10 +169,10 @@ class cached_store_part final : public device_store_part<std::remove_reference_t
   Cache* cache_;
 };
 
-/// `optimizer`: its name.
+/// `optimizer` is the optimizer's name.
 template <device_execution Exec, row_store Store>
 std::unique_ptr<table_part> part_on_device(Exec const& exec, Store& store, std::string_view optimizer) {
-  if constexpr (requires { store.behind(); })
+  if constexpr (requires { store.backing_table(); })
     return std::make_unique<cached_store_part<Store>>(exec, store, optimizer);
   else
     return std::make_unique<device_store_part<Store>>(exec, store, optimizer);

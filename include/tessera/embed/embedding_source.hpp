@@ -18,18 +18,19 @@ inline namespace TESSERA_ABI {
 
 /// A block of vectors that a source makes of a batch.
 struct embedding_output {
-  std::string name;                 // of the feature, or of what several were made into
-  std::int64_t width = 0;           // floats of a vector
-  std::int64_t key = -1;            // of the batch, of which it is made; -1: of several
-  bool sequence = false;            // a vector for each id of the key's rows, one row after the other; else one for each sample
-  bool expanded_gradients = false;  // of a sequence whose repeated rows are there once: gradients are those of each sample's row
-  std::int64_t table = -1;          // which of `parts()` it is read from, and how it is pooled, for checkpoints; -1: not known
+  std::string name;                 ///< of the key that it is made of, as batches name it; or of what several were made into
+  std::int64_t width = 0;           ///< floats of a vector
+  std::int64_t key = -1;            ///< of the batch, of which it is made; -1: of several
+  bool sequence = false;            ///< a vector for each id of the key's rows, one row after the other; else one for each sample
+  bool expanded_gradients = false;  ///< of a sequence whose repeated rows are there once: gradients are those of each sample's row
+  std::int64_t table = -1;          ///< which of `parts()` it is read from, and how it is pooled, for checkpoints; -1: not known
   tessera::pooling pooling = tessera::pooling::sum;
 };
 
-/// A source with dense parameters of its own, which a trainer updates with the model's: `groups()`, a std::vector<parameter_group>, and
-/// `blocks()`, a std::vector<parameter_block>, whose memory stays where it is when the source moves; `parameter_count()`, of all groups together; and in place of the `begin_backward` below
-/// `begin_backward(exec, saved, gradients, of_parameters)`, which overwrites the last, (parameter_count(),), group after group.
+/// A source with dense parameters of its own, which a trainer updates with the model's. `groups()` is a std::vector<parameter_group>.
+/// `blocks()` is a std::vector<parameter_block>, whose memory stays where it is when the source moves. `parameter_count()` is the sum over
+/// all groups. `begin_backward` has one more argument, `of_parameters` (parameter_count(),): it overwrites them with gradients, group after
+/// group.
 template <class S>
 concept owns_parameters = requires(S& source, S const& held) {
   source.groups();
@@ -52,9 +53,9 @@ concept takes_gradients_of_parameters = requires(S& source, typename S::executio
 
 }  // namespace detail
 
-/// Where a model gets its vectors from. It owns rows, wherever they are, and updates them by its own optimizers. A model knows only its
-/// outputs. Tables of this process are a source (`local_tables`, on a device `device_tables`); so are tables that lie elsewhere, and an
-/// adaptor of another source (`source_adaptor`).
+/// Where a model gets its vectors from. A source owns rows, wherever they are, and updates them by its own optimizers. A model knows only
+/// the source's outputs. Tables of this process are a source (`local_tables`, on a device `device_tables`). Tables elsewhere are one, too,
+/// and so is an adaptor of another source (`source_adaptor`).
 ///
 /// A training step of a batch, with what the caller keeps in `saved`:
 ///
@@ -63,19 +64,19 @@ concept takes_gradients_of_parameters = requires(S& source, typename S::executio
 ///     source.begin_backward(exec, saved, gradients);       // a gradient for each vector
 ///     source.finish_backward(exec, saved);                 // rows are updated: one optimizer step
 ///
-/// - `outputs()`: the list; `out` and `gradients` (outputs,): matrices (samples, or ids of the key's rows; width), of any row stride.
-///   The list of gradients and what it shows must stay until `finish_backward`, the batch until then, too. Any number of batches may be
-///   between their `begin` and their last call, each with a `saved` of its own; a `saved` may be used again.
-/// - `gradients(exec, saved, sum)` instead of `finish_backward`: the gradients of rows are handed out, to be clipped, sent, or added up;
-///   `apply(exec, sum)` then makes the step, to the bits of `finish_backward` where nothing was changed in between.
-/// - `predict(exec, batch, out)`: the same vectors; it changes nothing.
-/// - `prepare(exec, batch, prepared)`: what may be done ahead by another thread, of what steps do not change. The step is then
-///   `begin(exec, batch, saved, prepared)`, which takes it, and leaves its memory there. A `prepared` that is default-made, or that a `begin`
-///   has taken, is of no batch: `begin` then does without.
-/// - `parts()`: what lies here of its tables, for checkpoints and checks (embed/table_part.hpp).
-/// - `bytes()`: of all that it holds here.
+/// - `outputs()` lists the blocks. `out` and `gradients` are (outputs,) matrices of any row stride: (samples; width), or (ids of the key's
+///   rows; width) for a sequence. The batch, the list of gradients and the matrices must stay until `finish_backward`.
+/// - Any number of batches may be between their `begin` and their last call, each with its own `saved`. A `saved` may be used again.
+/// - `gradients(exec, saved, sum)` replaces `finish_backward`: it gives the gradients of rows, to be clipped, sent, or added up.
+/// - `apply(exec, sum)` then makes the step. @post the same bits as `finish_backward`, where nothing changed `sum` in between.
+/// - `predict(exec, batch, out)` writes the same vectors and changes nothing.
+/// - `prepare(exec, batch, prepared)` does ahead what depends on nothing that steps change; another thread may call it. The step is then
+///   `begin(exec, batch, saved, prepared)`, which takes the content of `prepared` and leaves the memory. A default-made `prepared`, or one
+///   that was taken, is of no batch; `begin` then does the work itself.
+/// - `parts()` lists what of its tables lies here, for checkpoints and checks (embed/table_part.hpp).
+/// - `bytes()` is the memory of all that it holds here.
 ///
-/// Where it throws, the source is as before the call but for what its own contract says.
+/// After an exception the source is as before the call, unless its own contract says otherwise.
 template <class S>
 concept embedding_source = requires(S& source, S const& held, typename S::execution_type const& exec, batch_view const& batch,
                                     typename S::saved_type& saved, typename S::saved_type const& kept, typename S::prepared_type& prepared,

@@ -14,17 +14,18 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Rows that left a table, as they were: what `write_rows` takes. An id that left twice is there twice, its newer row behind.
+/// Rows that left a table, as they were: what `write_rows` takes. An id that left twice is there twice, its newer row after the older one.
 struct evicted_rows_view {
-  vector_view<std::int64_t const> ids;  // (n,)
-  matrix_view<float const> weights;     // (n, dim)
-  matrix_view<float const> states;      // (n, state width)
+  vector_view<std::int64_t const> ids;  ///< (n,)
+  matrix_view<float const> weights;     ///< (n, dim)
+  matrix_view<float const> states;      ///< (n, state width)
 };
 
-/// Owns such rows.
+/// Owns rows that left a table.
 class evicted_rows {
  public:
-  /// Puts a row behind the others: `row` (dim,), where a store has it, `state` (state width,). When there is no memory for it, nothing changes.
+  /// Appends a row: `row` (dim,), where it lies in the store, beside its scale; `state` (state width,). When memory runs out, nothing
+  /// changes.
   template <row_element Element>
   void push_back(host_exec const& exec, std::int64_t id, vector_view<Element const> row, vector_view<float const> state) {
     dim_ = row.size();

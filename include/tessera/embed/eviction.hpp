@@ -25,26 +25,27 @@ struct table_moment {
   std::int64_t time = 0;
 };
 
-/// What a table takes for now: the batches begun, and the time that its caller told it, if any.
+/// The clock of a table: the number of batches begun, and the time that its caller set, if any.
 struct table_clock {
   std::int64_t batch = 0;
   std::optional<std::int64_t> time;
 
+  /// The batch, and the time where there is one, else the batch again.
   constexpr table_moment now() const noexcept { return {batch, time.value_or(batch)}; }
   friend constexpr bool operator==(table_clock const&, table_clock const&) = default;
 };
 
 /// Decides which row leaves a table. The policy is its options; what it remembers is its `state`, one a table:
-/// - `state(policy, table)` refuses options that cannot be. `reserve(exec, slots)` makes room for the slots below `slots` and for one
-///   `inserted` to come, which then does not throw; the first one takes `policy.bytes_for(slots)`.
-/// - `inserted(slot, now)`, `used(exec, slot, now)`, `removed(slot)`. A row that is used several times in a batch was used once, so
-///   that a batch trains the same with its repetitions and without. Batches and times never decrease.
-/// - `victim(now, first_kept)`: the row to leave next among those not used in batch `first_kept` or later; -1 for none.
-/// - `for_each(f)`: f(slot) for each row, the next to leave first.
-/// - `save(slot, words)`, `restore(exec, slot, words)`, (saved_width,): what a checkpoint keeps of each row under the policy's `name`;
-///   restored in the order of `for_each`, each after it was inserted.
-/// - `name()` and `saved_width()`, if it has them, take the place of the policy's, whose width is then the most there may be.
-/// `evicts`: false for a policy that lets no row leave, and wants to hear of nothing.
+/// - `state(policy, table)` refuses options out of range. `reserve(exec, slots)` makes room for slots below `slots` and for the next
+///   `inserted`, which then does not throw. The first `reserve` takes `policy.bytes_for(slots)`.
+/// - `inserted(slot, now)`, `used(exec, slot, now)` and `removed(slot)` note what happened to a row. A row counts as used once a batch, so
+///   that repetitions within a batch change nothing. Batches and times never decrease.
+/// - `victim(now, first_kept)` is the row to leave next among those not used in batch `first_kept` or later; -1 for none.
+/// - `for_each(f)` calls f(slot) for each row, the next to leave first.
+/// - `save(slot, words)` and `restore(exec, slot, words)`, (saved_width,), are what a checkpoint keeps of each row under the policy's
+///   `name`. Rows are restored in the order of `for_each`, each after it was inserted.
+/// - `name()` and `saved_width()` of a state are optional: they replace those of the policy, whose width is then the upper bound.
+/// - `evicts` is false for a policy that lets no row leave: a table then calls none of the above.
 template <class E>
 concept eviction = std::is_trivially_copyable_v<E> && std::default_initializable<E> &&
     std::constructible_from<typename E::state, E const&, table_options const&> &&
@@ -140,11 +141,11 @@ class rows_by_use {
 
 }  // namespace detail
 
-/// The row not used for longest leaves first. 24 bytes a row; the same time a use however many rows there are.
+/// The row not used for longest leaves first. It takes 24 bytes a row, and the same time a use for any number of rows.
 struct evict_lru {
   static constexpr bool evicts = true;
   static constexpr char const* name = "lru";
-  static constexpr std::int64_t saved_width = 1;  // last batch
+  static constexpr std::int64_t saved_width = 1;  ///< last batch
   static std::size_t bytes_for(std::int64_t slots) noexcept { return detail::rows_by_use<std::int64_t>::bytes_for(slots); }
 
   struct state : detail::rows_by_use<std::int64_t> {
@@ -156,14 +157,14 @@ struct evict_lru {
 };
 static_assert(eviction<evict_lru>);
 
-/// A row may leave once it has not been used for `lifetime`, in batches, or in the unit of the times that the table is told; the one not
-/// used for longest first. 32 bytes a row.
+/// A row may leave once it has not been used for `lifetime`, in batches or in the unit of the table's time. The row not used for longest
+/// leaves first. The policy takes 32 bytes a row.
 struct evict_ttl {
   std::int64_t lifetime = std::numeric_limits<std::int64_t>::max();
 
   static constexpr bool evicts = true;
   static constexpr char const* name = "ttl";
-  static constexpr std::int64_t saved_width = 2;  // last batch, last time
+  static constexpr std::int64_t saved_width = 2;  ///< last batch, last time
   static std::size_t bytes_for(std::int64_t slots) noexcept { return detail::rows_by_use<table_moment>::bytes_for(slots); }
 
   class state : public detail::rows_by_use<table_moment> {
@@ -194,14 +195,13 @@ struct evict_ttl {
 };
 static_assert(eviction<evict_ttl>);
 
-/// The row used in the fewest batches leaves first, of several the one not used for longest. 32 bytes a row and 40 for each count that some
-/// row has; the same time a use however many rows there are.
-/// Source: Shah, Mitra, Matani, "An O(1) algorithm for implementing the LFU cache eviction scheme", 2010: rows in a list a count, the
-/// counts in a list.
+/// The row used in the fewest batches leaves first; of several, the one not used for longest. It takes 32 bytes a row and 40 for each
+/// different count, and the same time a use for any number of rows. Source: Shah, Mitra, Matani, "An O(1) algorithm for implementing the
+/// LFU cache eviction scheme", 2010: a list of counts, each with a list of rows.
 struct evict_lfu {
   static constexpr bool evicts = true;
   static constexpr char const* name = "lfu";
-  static constexpr std::int64_t saved_width = 2;  // count, last batch
+  static constexpr std::int64_t saved_width = 2;  ///< count, last batch
   static std::size_t bytes_for(std::int64_t slots) noexcept {
     return linked_numbers<row>::bytes_for(slots) + (slots > 0 ? linked_numbers<rows_of_count>::bytes_for(first_groups) : 0);
   }

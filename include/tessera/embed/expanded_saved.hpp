@@ -40,8 +40,8 @@ struct back_end<expanded_saved_tag, host_exec> {
   }
 };
 
-/// The rows of a batch with slots for values. A batch that is part of another has none for what lies before it, so its offsets are counted
-/// from its first value on.
+/// The rows of a batch with slots for values. A batch that is part of another has no slots before its first value, so its offsets are
+/// counted from there.
 template <class Exec>
 class slot_rows {
  public:
@@ -66,22 +66,25 @@ class slot_rows {
   keyed_jagged_view<std::int64_t const> view_;
 };
 
-/// What a lookup of the expanded batch would have saved, made of the lookup of an IKJT: handed to an ordinary backward with gradients of
-/// expanded rows, it sums a row's gradients in the order of samples and positions, to the bits that training without deduplication has. The
-/// IKJT, `saved` and the tables' rows must stay as the lookup left them. Move-only.
+/// What a lookup of the expanded batch would have saved, made from the lookup of an IKJT. Handed to an ordinary backward with gradients of
+/// expanded rows, it sums a row's gradients in the order of samples and positions. Move-only.
+/// @pre the IKJT, `saved` and the tables' rows stay as the lookup left them
+/// @post that backward gives the bits of training without deduplication
 template <execution Exec>
 class expanded_saved {
  public:
-  /// `saved`: of a lookup of `batch.distinct`. @throws tessera::error as `expand`. On a device it waits for how many values there are, and for
-  /// hashed tables once more.
+  /// `saved`: of a lookup of `batch.distinct`. On a device it waits for the number of values, and for hashed tables once more.
+  /// @throws tessera::error as `expand`.
   template <row_stores Tables>
   static expanded_saved of(Exec const& exec, Tables const&, inverse_keyed_jagged_view<std::int64_t const> batch,
                            basic_lookup_saved<Exec> const& saved) {
-    return of(exec, batch, element_in<Tables const>::slots_are_ids ? nullptr : saved.slots.data());
+    return of(exec, batch, element_in<Tables const>::slots_are_ids ? nullptr : saved.slots.data(), saved.source_ranks);
   }
-  /// `slots`: of the values of `batch.distinct`, from its first on; nullptr: they are the ids.
-  static expanded_saved of(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots) {
+  /// `slots`: of the values of `batch.distinct`, its first value first; nullptr where the slots are the ids.
+  static expanded_saved of(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots,
+                           std::int64_t source_ranks = 1) {
     expanded_saved result;
+    result.saved_.source_ranks = source_ranks;
     result.ids_ = expand(exec, batch);
     result.saved_.batch = std::as_const(result.ids_).view();
     if (slots == nullptr) return result;

@@ -15,13 +15,13 @@
 #include <tessera/embed/sequence_lookup_backward.cuh>
 #include <tessera/tensor/keyed_jagged.hpp>
 
-/// Where a backward on a device finds the gradients of values where some keys are pooled and others are sequences, so that tables that both
-/// read make one step, each row's gradient summed in canonical order over all of them.
+/// The gradients of values on a device, where some keys are pooled and others are sequences. Tables that both kinds read make one step, and
+/// each row's gradient is summed in canonical order over all of its values.
 namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// Finds the gradient of a value by its bag where no key is a sequence and the batch is unweighted, else by its position.
+/// Finds the gradient of a value: by its bag where the batch is unweighted and has no sequences, else by its position.
 struct feature_source {
   pooled_source pooled;             // of all keys
   sequence_source sequences;        // of all keys
@@ -35,13 +35,13 @@ struct feature_source {
   }
 };
 
-/// The source of a call, and what it reads. Waits where a batch with sequences or weights does not say its `room`.
+/// The source of a call, and the memory that it reads. It waits where a batch with sequences or weights does not say its `room`.
 template <class Exec>
-class feature_source_there {
+class feature_source_on_device {
  public:
   template <class Feature>
-  feature_source_there(Exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
-                       vector_view<matrix_view<float const> const> gradients)
+  feature_source_on_device(Exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
+                           vector_view<matrix_view<float const> const> gradients)
       : pooled_(exec, features, batch, gradients) {
     std::vector<std::uint8_t> is_sequence;
     for (std::int64_t key = 0; key < batch.keys; ++key)
@@ -54,8 +54,8 @@ class feature_source_there {
   feature_source get() const noexcept { return {pooled_.get(), sequences_ ? sequences_->get() : sequence_source{}, is_sequence_.data()}; }
 
  private:
-  pooled_source_there<Exec> pooled_;
-  std::optional<sequence_source_there<Exec>> sequences_;
+  pooled_source_on_device<Exec> pooled_;
+  std::optional<sequence_source_on_device<Exec>> sequences_;
   buffer<std::uint8_t, Exec> is_sequence_;
 };
 

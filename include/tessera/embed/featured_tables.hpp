@@ -40,7 +40,7 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// Tables of any kinds and the features that read them: what there is to do with a batch, for all kinds at once.
+/// Tables of any kinds and the features that read them. A call does its part of a step for all kinds at once.
 class featured_tables {
  public:
   /// @throws tessera::error as `local_tables`.
@@ -48,6 +48,7 @@ class featured_tables {
       : tables_(std::move(tables)), features_(std::move(features)), lookup_(lookup) {
     check_choice("local_tables", "out_of_range", lookup.out_of_range, out_of_range_ids::zero);
     check_features("local_tables", tables_, features_of_keys());
+    check_source_ranks("local_tables", features_of_keys(), lookup.source_ranks);
   }
 
   table_list const& list() const noexcept { return tables_; }
@@ -87,21 +88,22 @@ class featured_tables {
     return places;
   }
 
-  /// `slots`: those of hashed tables' keys, counted from the batch's first value; a dense table's ids are its slots.
+  /// The slots of a key's values. `slots` are those of hashed tables' keys, the batch's first value first; a dense table's ids are its
+  /// slots.
   std::int64_t const* slots_of(std::int64_t key, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots) const noexcept {
     if (is_hashed(key)) return slots;
     return batch.size() == 0 ? nullptr : batch.values + first_value(batch);
   }
 
-  /// f(table, ids, slots)
+  /// Calls f(table, ids, slots) for each key of a hashed table, in the order of `locate_all`.
   template <class F>
   void for_each_hashed_key(keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t>& slots, F const& f) const {
-    for (std::int64_t key = 0; key < batch.keys; ++key) {
+    for_each_key_by_feature(batch.keys, lookup_.source_ranks, [&](std::int64_t key) {
       auto const bags = batch.key(key);
-      if (!is_hashed(key) || bags.rows == 0) continue;
+      if (!is_hashed(key) || bags.rows == 0) return;
       vector_view<std::int64_t const> const ids{bags.values + bags.offsets[0], bags.size()};
       f(table_of(key), ids, slots.view().slice(bags.offsets[0] - first_value(batch), bags.size()));
-    }
+    });
   }
 
   void locate(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t>& slots) {
@@ -127,10 +129,10 @@ class featured_tables {
       table_of_key[key] = table_of(key);
       slots_of_key[key] = slots_of(key, batch, slots);
     }
-    order.sort(exec, {batch, table_of_key.view(), bounds.view(), slots_of_key.view()});
+    order.sort(exec, {batch, table_of_key.view(), bounds.view(), slots_of_key.view(), lookup_.source_ranks});
   }
 
-  /// All outputs, all kinds of tables in one parallel region; then what was pooled once for several samples is expanded.
+  /// Writes all outputs, all kinds of tables in one parallel region; then what was pooled once for several samples is expanded.
   void read(host_exec const& exec, char const* call, inverse_keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots,
             vector_view<matrix_view<float> const> out, pooled_argmax* argmax) const {
     check_outputs(call, batch, out, false);
@@ -177,15 +179,15 @@ class featured_tables {
   }
 
   void check_batch(host_exec const& exec, char const* call, batch_view const& batch) const {
-    check_keys(call, features_of_keys(), batch.inverse_keyed());
+    check_keys(call, features_of_keys(), batch.inverse_keyed(), lookup_.source_ranks);
     validate_batch(exec, batch.sparse);
-    if (!batch.groups.empty()) back_end<deduplicated_lookup_tag, host_exec>::check(exec, batch.inverse_keyed());
+    if (!batch.groups.empty()) check_inverse_rows(exec, batch.inverse_keyed());
     for (std::int64_t key = 0; key < batch.sparse.keys; ++key)
       if (features_[static_cast<std::size_t>(key)].is_largest() && batch.sparse.weighted())
         throw error(errc::invalid_argument, std::string(call) + ": a maximum is of an unweighted batch", {{"feature", key}});
   }
 
-  /// Ids that a dense table has no row for, where some tables are hashed: before one of those gives a row.
+  /// Refuses ids that a dense table has no row for, before a hashed table gives a row to another.
   void check_ids(keyed_jagged_view<std::int64_t const> batch) const {
     if (lookup_.out_of_range != out_of_range_ids::refuse) return;
     for (std::int64_t key = 0; key < batch.keys; ++key) {
@@ -213,7 +215,9 @@ class featured_tables {
                   {{"outputs", features_.size()}, {"blocks", blocks.size()}});
     for (std::int64_t key = 0; key < blocks.size(); ++key) {
       auto const& feature = features_[static_cast<std::size_t>(key)];
-      auto const rows = !feature.sequence ? batch.samples : expanded ? expanded_size(batch, key) : batch.distinct.key(key).size();
+      auto const rows = !feature.sequence ? pooled_vectors(batch, key, lookup_.source_ranks)
+                        : expanded        ? expanded_size(batch, key)
+                                          : batch.distinct.key(key).size();
       check_lookup_matrix(call, key, rows, table(feature.table).dim, blocks[key]);
     }
   }
@@ -226,7 +230,7 @@ class featured_tables {
     return size;
   }
 
-  /// In a checked build: rows are where `begin` found them.
+  /// In a checked build, refuses rows that are no longer where `begin` found them.
   void check_rows(host_exec const& exec, char const* call, keyed_jagged_view<std::int64_t const> batch,
                   buffer<std::int64_t> const& slots) const {
     if constexpr (checked)

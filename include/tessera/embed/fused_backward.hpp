@@ -29,7 +29,8 @@ inline batch_contributions contributions_of(lookup_saved const& saved, buffer<ro
   return {of_positions.data(), saved.batch.values + first_value(saved.batch), saved.argmax.size() > 0};
 }
 
-/// A fused backward. `gradients` (keys,): of bags, or of the ids of sequences. Nothing changes before all memory is there.
+/// Updates the rows that a batch names. `gradients` (keys,): of bags, or of the ids of sequences. All memory is allocated before anything
+/// changes.
 template <class Store, class Feature, class Optimizer>
 void update_rows_of(host_exec const& exec, char const* call, vector_view<Store> tables, vector_view<Feature const> features,
                     lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients,
@@ -54,12 +55,12 @@ void update_rows_of(host_exec const& exec, char const* call, vector_view<Store> 
 template <class Index>
 void sum_sorted_rows(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
                      batch_contributions const& contributions, row_gradients& out) {
-  run_pieces<Index> const pieces(exec, sorted);
-  shared_runs<Index> const shared(exec, tables, sorted, contributions);
+  segment_pieces<Index> const pieces(exec, sorted);
+  shared_segments<Index> const shared(exec, tables, sorted, contributions);
   buffer<std::int64_t> first_row(exec, pieces.count());  // of each piece, within its table
   exec.run(pieces.count(), [&](std::int64_t piece) {
     std::int64_t rows = 0;
-    pieces.for_each_run(piece, [&](auto const&, auto const&, std::int64_t) { ++rows; });
+    pieces.for_each_segment(piece, [&](auto const&, auto const&, std::int64_t) { ++rows; });
     first_row[piece] = rows;
   });
   buffer<std::int64_t> rows(exec, tables.size());
@@ -78,9 +79,9 @@ void sum_sorted_rows(host_exec const& exec, vector_view<row_places const> tables
     auto const values = out.values(t);
     auto row = first_row[piece];
     with_sum_dim<Index>(values.columns(), [&](auto dim) {
-      pieces.for_each_run(piece, [&](slot_run<Index> const& run, auto const&, std::int64_t) {
-        out.set_row(t, row, run.slot, contributions.ids[run.positions[0]]);
-        sum_contributions_of<dim()>(contributions.maxima, contributions.of_positions, run.positions, run.count, values.columns(),
+      pieces.for_each_segment(piece, [&](slot_segment<Index> const& segment, auto const&, std::int64_t) {
+        out.set_row(t, row, segment.slot, contributions.ids[segment.positions[0]]);
+        sum_contributions_of<dim()>(contributions.maxima, contributions.of_positions, segment.positions, segment.count, values.columns(),
                                     values.row(row), scratch.data() + widest * piece);
         ++row;
       });
@@ -88,7 +89,7 @@ void sum_sorted_rows(host_exec const& exec, vector_view<row_places const> tables
   });
 }
 
-/// The sums alone, into `out`: `contribute(contributions)` fills in what each position adds.
+/// Sums gradients into `out`, without an update. `contribute(contributions)` fills in what each position adds.
 template <class Store, class Feature, class Contribute>
 void sum_rows_of(host_exec const& exec, char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
                  lookup_saved const& saved, row_gradients& out, Contribute const& contribute) {
@@ -101,7 +102,7 @@ void sum_rows_of(host_exec const& exec, char const* call, vector_view<Store cons
              [&](auto const& sorted) { sum_sorted_rows(exec, places.view(), sorted, contributions_of(saved, contributions), out); });
 }
 
-/// The same of the gradients of a batch, as `update_rows_of`.
+/// As above, with the gradients of a batch as `update_rows_of` takes them.
 template <class Store, class Feature>
 void sum_rows_of(host_exec const& exec, char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
                  lookup_saved const& saved, vector_view<matrix_view<float const> const> gradients, row_gradients& out) {

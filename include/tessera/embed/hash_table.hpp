@@ -45,13 +45,13 @@ constexpr std::int64_t saved_width(State const& state) noexcept {
 
 }  // namespace detail
 
-/// A row for each id seen so far, any int64, as far as the policies let it: with the defaults, at the first `locate` of the id, for ever. A
-/// row appears with the values that a dense table of the same options has there. Rows lie in slabs that never move: slots and row pointers
-/// stay valid until their id leaves, whatever else comes and goes; the slot then goes to a new id. Move-only.
+/// A row for each id seen so far, any int64, as far as the policies let it. With the default policies an id gets its row at its first
+/// `locate`, for ever. A row appears with the values that a dense table of the same options has there. Rows lie in slabs that never move:
+/// slots and row pointers stay valid until their id leaves. The slot then goes to a new id. Move-only.
 ///
-/// Where options.most_rows ids have rows, a new one gets the row of the id that `Eviction` picks, or none where nothing may leave: ids located
-/// in the last options.batches_in_flight batches stay, so that backwards in flight find their rows. `begin_batch` counts batches, for both
-/// policies; before its first call all is one batch.
+/// Where options.most_rows ids have rows, a new id gets the row of the one that `Eviction` picks, or none where nothing may leave. Ids
+/// located in the last options.batches_in_flight batches stay, so that backwards in flight find their rows. `begin_batch` counts batches
+/// for both policies; before its first call all is one batch.
 template <row_element Element = float, admission Admission = admit_all, eviction Eviction = keep_all>
 class hash_table {
  public:
@@ -59,7 +59,7 @@ class hash_table {
   using admission_policy = Admission;
   using eviction_policy = Eviction;
   static constexpr bool slots_are_ids = false;
-  /// Whether which rows there are depends on more than the ids seen.
+  /// Whether the set of rows depends on more than the ids seen.
   static constexpr bool has_policies = Eviction::evicts || !std::is_same_v<Admission, admit_all>;
 
   /// Makes room for options.rows rows, with state for this optimizer. @throws tessera::error invalid_argument, out_of_memory.
@@ -77,8 +77,8 @@ class hash_table {
     rows_.reserve(exec, options.rows);
   }
 
-  /// What such a table will occupy with options.rows rows: whole slabs, the map of ids, which is between 3/10 and 3/5 full, and what the
-  /// policies remember.
+  /// What such a table will occupy with options.rows rows. That is whole slabs, the map of ids, which is between 3/10 and 3/5 full, and the
+  /// memory of the policies.
   static table_bytes bytes_for(table_options const& options, row_state_layout layout, Admission const& admission = {},
                                Eviction const& eviction = {}) noexcept {
     auto result = row_slabs<Element>::bytes_for(options, layout);
@@ -96,11 +96,11 @@ class hash_table {
   step_count steps() const noexcept { return steps_; }
   void set_steps(step_count steps) noexcept { steps_ = steps; }
 
-  /// The id of each slot, (slot_bound(),); without meaning where no id has the slot.
+  /// The id of each slot, (slot_bound(),); unspecified where no id has the slot.
   vector_view<std::int64_t const> ids() const noexcept { return ids_.ids(); }
-  /// Whether an id has this slot of [0, slot_bound()).
+  /// Whether an id has this slot. @pre slot in [0, slot_bound())
   bool holds_slot(std::int64_t slot) const noexcept(!checks_indices) { return ids_.holds_number(slot); }
-  /// f(slot, id) for each row: with an eviction policy, the next to leave first; else slots ascending.
+  /// Calls f(slot, id) for each row: with an eviction policy the next to leave first, else slots ascending.
   template <class F>
   void for_each_row(F const& f) const {
     if constexpr (Eviction::evicts)
@@ -115,18 +115,19 @@ class hash_table {
   float* state(std::int64_t slot) noexcept(!checks_indices) { return rows_.state(checked_slot(slot)); }
   float const* state(std::int64_t slot) const noexcept(!checks_indices) { return rows_.state(checked_slot(slot)); }
 
-  /// For kernels: the rows and states are to be written, whoever holds the table.
+  /// The view for kernels. They write rows through it also where the table is const.
   tessera::host_rows<Element> host_rows() const noexcept {
     return {rows_.places(), slot_bound(), ids_.ids().data(), false, options_, steps_};
   }
 
-  /// The next batch: what is located from now on belongs to it.
+  /// Begins the next batch, to which all that is located from now on belongs.
   void begin_batch() noexcept { ++clock_.batch; }
-  /// What policies take for the time: at first the number of the batch, then what the caller says.
+  /// Sets the time that policies look at. Until its first call the number of the batch is the time.
   /// @throws tessera::error invalid_argument for a time before the present one.
   void set_time(std::int64_t now) { set_clock({clock_.batch, now}); }
   table_clock clock() const noexcept { return clock_; }
-  /// Of a checkpoint, say. @throws tessera::error invalid_argument for a batch or a time before the present one.
+  /// Sets batch and time, of a checkpoint for instance. @throws tessera::error invalid_argument for a batch or a time before the present
+  /// one.
   void set_clock(table_clock clock) {
     auto const now = clock_.now(), next = clock.now();
     if (next.batch < now.batch || next.time < now.time)
@@ -136,17 +137,17 @@ class hash_table {
     clock_ = clock;
   }
 
-  /// Ids that have rows are used first, then the others get theirs, each in the order of `ids`, whatever the thread count. What the table
-  /// needs to grow comes from the memory it was built with: room for half as many rows again as it had room for, options.most_rows at most.
-  /// Should that memory run out, the rows that already appeared stay, whole.
+  /// As `row_store` has it. Ids that have rows are used first, then the others get theirs, each in the order of `ids`, for any number of
+  /// threads. The table grows in the memory that it was built with: by half of its room, to options.most_rows at most.
+  /// @throws tessera::error out_of_memory; rows that appeared before stay, complete.
   void locate(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
               vector_view<row_status> statuses = {}) {
     detail::check_locate_shapes("hash_table::locate", ids.size(), slots.size(), statuses.size());
     use_rows(exec, ids, slots);
-    give_rows<true>(exec, ids, slots, statuses);
+    insert_rows<true>(exec, ids, slots, statuses);
   }
-  /// `locate` in two halves, where rows may leave: ids of several calls of the first half that have rows keep them in any second half of
-  /// the same batch. The first gives the other ids -1, the second takes slots as the first left them.
+  /// The first half of `locate`, where rows may leave; `locate_new` is the second. An id that has a row in any first half keeps it in all
+  /// second halves of the batch. The first half gives the other ids slot -1; the second takes slots as the first left them.
   void locate_held(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) requires(Eviction::evicts) {
     detail::check_locate_shapes("hash_table::locate_held", ids.size(), slots.size(), 0);
     use_rows(exec, ids, slots);
@@ -154,14 +155,14 @@ class hash_table {
   void locate_new(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
                   vector_view<row_status> statuses = {}) requires(Eviction::evicts) {
     detail::check_locate_shapes("hash_table::locate_new", ids.size(), slots.size(), statuses.size());
-    give_rows<true>(exec, ids, slots, statuses);
+    insert_rows<true>(exec, ids, slots, statuses);
   }
-  /// The same without asking admission.
+  /// As `locate`, without asking the admission policy.
   void insert(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
               vector_view<row_status> statuses = {}) {
     detail::check_locate_shapes("hash_table::insert", ids.size(), slots.size(), statuses.size());
     use_rows(exec, ids, slots);
-    give_rows<false>(exec, ids, slots, statuses);
+    insert_rows<false>(exec, ids, slots, statuses);
   }
 
   void find(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const {
@@ -175,7 +176,7 @@ class hash_table {
     });
   }
 
-  /// Takes the rows of these ids away, in flight or not; an id without a row is passed over. Returns how many left.
+  /// Removes the rows of these ids, also of batches in flight, and returns how many left; it passes over an id without a row.
   std::int64_t erase(host_exec const&, vector_view<std::int64_t const> ids) {
     auto const before = rows();
     for (auto const id : ids)
@@ -183,7 +184,7 @@ class hash_table {
     return before - rows();
   }
 
-  /// Lets up to `most` rows leave, in the order of the policy, as far as they may; returns how many did.
+  /// Evicts up to `most` rows, in the order of the policy, except those of batches in flight; returns how many left.
   std::int64_t evict(host_exec const& exec, std::int64_t most) {
     static_assert(Eviction::evicts, "hash_table: this policy lets no row leave");
     auto const home = exec.with_memory(memory_);
@@ -191,31 +192,38 @@ class hash_table {
     while (count < most && evict_one(home)) ++count;
     return count;
   }
-  /// Lets all rows leave whose lifetime is over, as far as they may; returns how many did.
+  /// Evicts all rows whose lifetime is over, except those of batches in flight; returns how many left.
   std::int64_t evict_expired(host_exec const& exec) {
     static_assert(std::is_same_v<Eviction, evict_ttl>, "hash_table: with this policy no row expires");
     return evict(exec, rows());
   }
 
-  /// Whether the rows that are evicted from now on are kept for the caller until `clear_evicted`; at first they are not. Their memory is
-  /// the table's.
+  /// Whether rows evicted from now on are kept for the caller, until `clear_evicted`; at first they are not. The table's memory takes them.
   void keep_evicted(bool keep) noexcept { keeps_evicted_ = keep; }
-  /// Those rows, in the order in which they left.
+  /// The rows kept, in the order in which they left.
   evicted_rows_view evicted() const noexcept { return evicted_.view(); }
+  /// Forgets the rows kept.
   void clear_evicted() noexcept { evicted_.clear(); }
 
-  /// What the policies remember, for a checkpoint, as their concepts have it: of each row, restored in the order of `for_each_row`; and of
-  /// ids without rows.
+  /// What the policies remember, for a checkpoint, as their concepts have it. Uses of rows are restored in the order of `for_each_row`;
+  /// sightings are those of ids without rows.
   char const* admission_name() const noexcept { return detail::policy_name<Admission>(admission_); }
   char const* eviction_name() const noexcept { return detail::policy_name<Eviction>(eviction_); }
+  /// The words that admission keeps of an id without a row.
   std::int64_t sighting_words() const noexcept { return detail::saved_width<Admission>(admission_); }
+  /// The words that eviction keeps of a row.
   std::int64_t use_words() const noexcept { return detail::saved_width<Eviction>(eviction_); }
+  /// Writes the words of a row's use, (use_words(),).
   void save_use(std::int64_t slot, std::int64_t* words) const { eviction_.save(slot, words); }
+  /// Restores the use of a row from its words.
   void restore_use(host_exec const& exec, std::int64_t slot, std::int64_t const* words) {
     eviction_.restore(exec.with_memory(memory_), slot, words);
   }
+  /// How many ids without a row admission knows.
   std::int64_t saved_sightings() const noexcept { return admission_.saved_rows(); }
+  /// Writes what admission keeps, (saved_sightings(), sighting_words()).
   void save_sightings(matrix_view<std::int64_t> words) const { admission_.save(words); }
+  /// Restores what admission kept.
   void restore_sightings(host_exec const& exec, matrix_view<std::int64_t const> words) {
     admission_.restore(exec.with_memory(memory_), words);
   }
@@ -248,15 +256,15 @@ class hash_table {
   }
 
   template <bool AskAdmission>
-  void give_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
-                 vector_view<row_status> statuses) {
+  void insert_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots,
+                   vector_view<row_status> statuses) {
     auto const home = exec.with_memory(memory_);
     bool any_new = false;
     try {
       for (std::int64_t i = 0; i < ids.size(); ++i) {
         auto status = row_status::found;
         if (slots[i] < 0) {
-          slots[i] = give_row<AskAdmission>(home, ids[i], status);
+          slots[i] = insert_row<AskAdmission>(home, ids[i], status);
           any_new = any_new || is_marked(slots[i]);
         }
         if (!statuses.empty()) statuses[i] = status;
@@ -270,7 +278,7 @@ class hash_table {
 
   // The slot for an id that had none when the call began; marked when it is new.
   template <bool AskAdmission>
-  std::int64_t give_row(host_exec const& home, std::int64_t id, row_status& status) {
+  std::int64_t insert_row(host_exec const& home, std::int64_t id, row_status& status) {
     if (auto const slot = ids_.find(id); slot != id_map::absent) return slot;
     status = row_status::not_admitted;
     if (AskAdmission && !admission_.admits(home, id, clock_.batch)) return -1;

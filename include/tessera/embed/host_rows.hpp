@@ -17,7 +17,7 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// The rows of 2^bits slots, one behind the other, and their states.
+/// The rows of 2^bits slots, one after the other, and their states.
 struct row_slab {
   static constexpr int bits = 10;
   static constexpr std::int64_t rows = std::int64_t{1} << bits;
@@ -26,13 +26,13 @@ struct row_slab {
   float* first_state;
 };
 
-/// Where the row and the state of a slot lie, whatever the elements are: in one array each, or in slabs.
+/// Where the row and the state of a slot lie, for any type of element: in one array each, or in slabs.
 struct row_places {
-  void* rows = nullptr;             // of slot 0, with its scale where it has one; unused where there are slabs
-  float* states = nullptr;          // likewise
-  row_slab const* slabs = nullptr;  // slot s: place s mod 2^bits of slab s / 2^bits
-  std::int64_t row_bytes = 0;       // from one row to the next
-  std::int64_t state_width = 0;     // floats from one state to the next
+  void* rows = nullptr;             ///< of slot 0, with its scale where it has one; unused where there are slabs
+  float* states = nullptr;          ///< likewise
+  row_slab const* slabs = nullptr;  ///< slot s: place s mod 2^bits of slab s / 2^bits
+  std::int64_t row_bytes = 0;       ///< from one row to the next
+  std::int64_t state_width = 0;     ///< floats from one state to the next
   std::int64_t dim = 0;
 
   void* row(std::int64_t slot) const noexcept {
@@ -45,16 +45,16 @@ struct row_places {
   }
 };
 
-/// What the host's kernels see of a table: plain data, without the policies that decide which id has a row. Valid until the store is moved, or
-/// gives or takes a row.
+/// A table as kernels of the host see it: plain data, without the policies that decide which id has a row. It is valid until the store is
+/// moved, or a row enters or leaves it.
 template <row_element Element>
 struct host_rows {
   using element = Element;
 
   row_places places;
-  std::int64_t slot_bound = 0;        // every slot lies in [0, slot_bound)
-  std::int64_t const* ids = nullptr;  // of each slot, where slots are not ids
-  bool slots_are_ids = true;          // then an id that is no slot can never have a row; else it has not got one yet
+  std::int64_t slot_bound = 0;        ///< every slot lies in [0, slot_bound)
+  std::int64_t const* ids = nullptr;  ///< of each slot, where slots are not ids
+  bool slots_are_ids = true;          ///< then an id that is no slot can never have a row; else it has not got one yet
   table_options table;
   step_count step;
 
@@ -63,7 +63,7 @@ struct host_rows {
   step_count steps() const noexcept { return step; }
   bool holds(std::int64_t slot) const noexcept { return static_cast<std::uint64_t>(slot) < static_cast<std::uint64_t>(slot_bound); }
   std::int64_t id_of(std::int64_t slot) const noexcept { return slots_are_ids ? slot : ids[slot]; }
-  /// (dim,), which `row_scale` reads and writes, and (state width,). @pre holds(slot).
+  /// The row of a slot, (dim,), which `row_scale` reads and writes; `state` is (state width,). @pre holds(slot)
   Element* row(std::int64_t slot) const noexcept(!checks_indices) {
     return static_cast<Element*>(places.row(checked_slot(slot))) + row_scale<Element>::lead;
   }
@@ -78,7 +78,7 @@ struct host_rows {
 
 namespace detail {
 
-/// Those of the tables of a call. A buffer is uninitialised storage, which plain data may be copied to.
+/// The `host_rows()` of each table of a call. A buffer is uninitialised storage, which plain data may be copied to.
 template <class Store>
 auto rows_of_tables(host_exec const& exec, vector_view<Store> tables) {
   using rows_type = decltype(tables[0].host_rows());

@@ -35,19 +35,19 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What `device_tables` keeps of a batch from `begin` to the end of its backward. Its memory stays from batch to batch, but for the ids of
-/// kinds whose keys do not follow each other.
+/// What `device_tables` keeps of a batch from `begin` to the end of its backward. Its memory is kept from batch to batch, except for the
+/// ids of kinds whose keys do not follow each other.
 template <device_execution Exec>
 struct device_tables_saved {
-  /// Of the tables of one kind.
+  /// What it keeps of the tables of one kind.
   struct kind {
-    keyed_jagged<std::int64_t, std::int64_t, Exec> own;  // its keys, where they do not follow each other in the batch
+    keyed_jagged<std::int64_t, std::int64_t, Exec> own;  ///< its keys, where they do not follow each other in the batch
     basic_lookup_saved<Exec> lookup;
   };
 
   inverse_keyed_jagged_view<std::int64_t const> batch;
   std::vector<kind> kinds;
-  vector_view<matrix_view<float const> const> gradients;  // the caller's
+  vector_view<matrix_view<float const> const> gradients;  ///< the caller's
   bool is_begun = false, is_finished = false, has_gradients = false;
 
   std::size_t bytes() const noexcept {
@@ -56,7 +56,7 @@ struct device_tables_saved {
     return sum;
   }
 
-  /// Fits no batch any more.
+  /// Forgets the batch and keeps the memory.
   void clear() noexcept {
     batch = {};
     for (auto& of : kinds) of.lookup.clear();
@@ -65,33 +65,35 @@ struct device_tables_saved {
   }
 };
 
-/// Of `device_tables`: nothing is done ahead.
+/// What `device_tables` prepares ahead: nothing.
 struct nothing_prepared {};
 
-/// The embedding source of a process that has all rows itself, on a device: `local_tables` for tables whose rows lie there, of any kinds, of
-/// any dims, with an optimizer each.
+/// The embedding source of a process that has all rows itself, on a device. The source is `local_tables` for tables of any kinds and dims
+/// whose rows lie on the device, with an optimizer each.
 ///
 ///     basic_table_list<cuda_exec> tables;
 ///     tables.add(dense_table<float, cuda_exec>(exec, users, sgd{}), sgd{.learning_rate = 0.1F});
 ///     tables.add(bucket_table<bfloat16, cuda_exec, evict_lru>(exec, items, rowwise_adagrad{}), rowwise_adagrad{.learning_rate = 0.02F});
 ///     device_tables source(exec, std::move(tables), {{.name = "user", .table = 0}, {.name = "seen", .table = 1, .sequence = true}});
 ///
-/// Feature k reads key k of a batch, and gets what `local_tables` gives it on the host, the same bits; none pools by maximum. All that views
-/// show is the device's: ids, offsets, weights, inverses, outputs and gradients; lists of matrices, `first_row` and `groups` are the host's.
-/// A matrix of a sequence may have more rows than its key has ids: they stay as they are, and add no gradient.
+/// Feature k reads key k of a batch, and none pools by maximum. The content of views is in the device's memory: ids, offsets, weights,
+/// inverses, outputs and gradients. Lists of matrices, `first_row` and `groups` are in the host's. A matrix of a sequence may have more
+/// rows than its key has ids; those stay as they are, and add no gradient.
 ///
-/// Tables of one kind, of one store and optimizer, share every launch. A kind whose keys do not follow each other in the batch reads a copy of
-/// its ids (`permute_keys`); where all tables are of one kind, nothing is copied. Each kind takes workspace for as many values as the batch has
-/// `room` for.
+/// Tables of one kind, of one store and optimizer, share every launch. A kind whose keys do not follow each other in the batch reads a copy
+/// of its ids (`permute_keys`). Each kind takes workspace for as many values as the batch has `room` for.
 ///
-/// What ids, offsets, inverses and the sizes of sequences have wrong is told by `synchronize()`, as that of lookups is, rows and positions
-/// counted within the keys of a kind: such ids read as zeros, and add no gradient. Calls wait for what they name; where a batch does not say
-/// its `room`, at least once a kind for the number of its values; where a kind has hundreds of features, for the list of them; where evicted
-/// rows are kept, for their number. With expanded sums, backwards of batches in groups wait as `expand` does, and once a hashed kind.
+/// `synchronize()` reports invalid ids, offsets, inverses and sizes of sequences, as for lookups; it counts rows and positions within the
+/// keys of a kind. Invalid ids read as zeros, and add no gradient. Calls wait for what their contracts name, and in these cases:
+/// - a batch that does not say its `room`, at least once a kind for the number of its values;
+/// - a kind with hundreds of features, for the list of them;
+/// - evicted rows that are kept, for their number;
+/// - expanded sums of batches in groups, in backwards, as `expand` waits, and once a hashed kind.
 ///
-/// Before the backward of a batch as many others may begin as `table_options::batches_in_flight` of tables that evict, and of cached ones, lets
-/// in. A call that throws has changed no row, nor which ids have rows, but where memory runs out in `begin`: then hashed tables have counted a
-/// batch, and new ids may have rows.
+/// Between the forward and the backward of a batch, others may begin: table_options::batches_in_flight bounds their number for tables that
+/// evict and for cached ones. When a call throws, no row has changed and the same ids have rows. Only where memory runs out in `begin`,
+/// hashed tables have counted a batch, and new ids may have rows.
+/// @post outputs and updates have the bits of `local_tables` on the host
 template <device_execution Exec>
 class device_tables {
  public:
@@ -100,14 +102,16 @@ class device_tables {
   using prepared_type = nothing_prepared;
   using gradients_type = basic_row_gradients<Exec>;
 
-  /// `exec`: for `parts()` before the first step. @throws tessera::error invalid_argument for two tables of one id, or a
-  /// feature that pools by maximum; out_of_range.
+  /// `exec` serves `parts()` before the first step.
+  /// @throws tessera::error invalid_argument for two tables of one id, and a feature that pools by maximum. invalid_argument also where source
+  /// ranks differ in the number of features or in their tables. out_of_range for a feature of no table.
   device_tables(Exec const& exec, basic_table_list<Exec> tables, std::vector<table_feature> features,
                 local_tables_options const& options = {})
       : last_(exec), tables_(std::move(tables)), features_(std::move(features)), options_(options), kinds_(tables_.groups().size()) {
     detail::check_choice("device_tables", "out_of_range", options.lookup.out_of_range, out_of_range_ids::zero);
     detail::check_choice("device_tables", "sums", options.sums, shared_gradients::expanded);
     detail::check_features("device_tables", tables_, features_);
+    detail::check_source_ranks("device_tables", vector_view<table_feature const>(features_), options.lookup.source_ranks);
     for (std::int64_t t = 0; t < table_count(); ++t) kinds_[tables_.group_number_of(t)].tables.push_back(t);
     for (std::size_t f = 0; f < features_.size(); ++f) {
       auto const& feature = features_[f];
@@ -123,27 +127,32 @@ class device_tables {
   }
 
   vector_view<embedding_output const> outputs() const noexcept { return outputs_; }
+  /// The features, in the order of the batch's keys.
   std::vector<table_feature> const& features() const noexcept { return features_; }
   local_tables_options const& options() const noexcept { return options_; }
+  /// The number of tables.
   std::int64_t table_count() const noexcept { return tables_.size(); }
+  /// The number of kinds of tables.
   std::int64_t group_count() const noexcept { return tables_.group_count(); }
   std::size_t bytes() const noexcept { return tables_.bytes(); }
 
+  /// The options of table number t.
   table_options const& table(std::int64_t t) const noexcept { return tables_.options(t); }
-  /// All tables, each whole, read and written through copies on the host, on the stream of the last step before this call; that waits. A
-  /// `row_cache` shows the table behind it, which listing or placing rows brings up to date. They refer to the tables, which stay where they
-  /// are when the source moves, and must not outlive them.
+  /// All tables, each a whole part. They are read and written through copies on the host, on the stream of the last step before this call;
+  /// that synchronises. Of a `row_cache` it is the backing table, which listing or placing rows brings up to date. The parts refer to the
+  /// tables, which stay where they are when the source moves. Parts must not outlive them.
   table_parts parts() {
     table_parts all;
     for (std::int64_t t = 0; t < table_count(); ++t) all.push_back(tables_.group_of(t).part(last_, tables_.number_of(t)));
     return all;
   }
-  /// A table itself, and its optimizer, whose rate may change between steps. @throws tessera::error incompatible where it is of another type,
-  /// out_of_range.
+  /// Table number t as what it is, and its optimizer, whose rate may change between steps.
+  /// @throws tessera::error incompatible where the table is of another type, out_of_range where there is none.
   template <row_store Store>
   Store& store(std::int64_t t) {
     return tables_.template store<Store>("device_tables", t);
   }
+  /// The optimizer of table number t, as above.
   template <row_optimizer Optimizer>
   Optimizer& optimizer(std::int64_t t) {
     return tables_.template optimizer<Optimizer>("device_tables", t);
@@ -152,8 +161,8 @@ class device_tables {
   /// Does nothing: ids are sorted on the stream of the backward.
   void prepare(Exec const&, batch_view const&, nothing_prepared&) const noexcept {}
 
-  /// Finds the rows of all ids; hashed tables give new ids a row. @throws tessera::error shape_mismatch, invalid_argument for what the host
-  /// sees of a batch.
+  /// Finds the rows of all ids; hashed tables give new ids a row.
+  /// @throws tessera::error shape_mismatch, and invalid_argument for what the host sees of a batch.
   void begin(Exec const& exec, batch_view const& batch, saved_type& saved) {
     saved.clear();
     check_batch(exec, "device_tables::begin", batch);
@@ -194,7 +203,7 @@ class device_tables {
     saved.has_gradients = true;
   }
 
-  /// Updates the rows: one step of every table, whether or not the batch names it.
+  /// Updates the rows: one step of every table, also of a table that the batch does not name.
   void finish_backward(Exec const& exec, saved_type& saved) {
     constexpr auto call = "device_tables::finish_backward";
     check_step(call);
@@ -205,7 +214,7 @@ class device_tables {
     saved.has_gradients = false;
   }
 
-  /// Waits for the number of rows, once a kind.
+  /// Sums the gradients of rows. It waits for the number of rows, once a kind.
   void gradients(Exec const& exec, saved_type const& saved, gradients_type& sum) const {
     with_gradients(exec, "device_tables::gradients", saved, [&](lookups const& of_kinds, matrices const& gradients) {
       std::vector<std::int64_t> rows(static_cast<std::size_t>(table_count()));
@@ -213,7 +222,8 @@ class device_tables {
     });
   }
 
-  /// One step of every table. @throws tessera::error shape_mismatch; slots that a table has not are passed over, as `update_rows` does.
+  /// Makes one step of every table with these gradients. As `update_rows`, it passes over slots that a table does not have.
+  /// @throws tessera::error shape_mismatch.
   void apply(Exec const& exec, gradients_type const& sum) {
     constexpr auto call = "device_tables::apply";
     check_step(call);
@@ -271,7 +281,7 @@ class device_tables {
     for (std::int64_t t = 0; t < table_count(); ++t) detail::check_updated_columns(call, t, table(t).dim);
   }
   void check_batch(Exec const& exec, char const* call, batch_view const& batch) const {
-    detail::check_keys(call, features_, batch.inverse_keyed());
+    detail::check_keys(call, features_, batch.inverse_keyed(), options_.lookup.source_ranks);
     detail::validate_batch(exec, batch.sparse);
   }
   // How many ids a sequence has, the device alone knows.
@@ -282,7 +292,8 @@ class device_tables {
                   {{"outputs", outputs_.size()}, {"blocks", blocks.size()}});
     for (std::int64_t key = 0; key < blocks.size(); ++key) {
       auto const& output = outputs()[key];
-      detail::check_lookup_matrix(call, key, output.sequence ? blocks[key].rows() : batch.samples, output.width, blocks[key]);
+      auto const rows = output.sequence ? blocks[key].rows() : detail::pooled_vectors(batch, key, options_.lookup.source_ranks);
+      detail::check_lookup_matrix(call, key, rows, output.width, blocks[key]);
     }
   }
 
@@ -295,6 +306,7 @@ class device_tables {
       of.own = in_place ? keyed_jagged<std::int64_t, std::int64_t, Exec>() : permute_keys(exec, batch, keys);
       of.lookup.batch = in_place ? batch.slice_keys(keys.empty() ? 0 : keys.front(), static_cast<std::int64_t>(keys.size()))
                                  : std::as_const(of.own).view();
+      of.lookup.source_ranks = options_.lookup.source_ranks;  // each has as many keys of the kind
     }
   }
 
@@ -328,7 +340,7 @@ class device_tables {
         if (groups.empty()) continue;
         auto const& lookup = saved.kinds[k].lookup;
         expanded.push_back(detail::expanded_saved<Exec>::of(exec, {lookup.batch, groups, batch.samples},
-                                                            group(k).slots_are_ids() ? nullptr : lookup.slots.data()));
+                                                            group(k).slots_are_ids() ? nullptr : lookup.slots.data(), lookup.source_ranks));
         of_kinds[k] = &expanded.back().get();
       }
       return f(of_kinds, gradients);

@@ -36,23 +36,28 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Options of `local_tables` and `device_tables`.
+///
+/// A source with `lookup.source_ranks` above 1 reads batches that came from so many ranks: its features are those of rank 0, then the same
+/// of rank 1, and so on. Keys of a batch without groups then have their own numbers of rows, and so have the outputs. In a batch with
+/// groups every rank has batch.samples() samples; a rank of fewer points the others to an empty row.
 struct local_tables_options {
-  shared_gradients sums = shared_gradients::merged;  // of batches whose repeated rows are there once
+  shared_gradients sums = shared_gradients::merged;  ///< of batches whose repeated rows are there once
   lookup_options lookup = {};
 };
 
-/// What `local_tables` keeps of a batch from `begin` to the end of its backward. Its memory stays from batch to batch.
+/// What `local_tables` keeps of a batch from `begin` to the end of its backward. Its memory is kept from batch to batch.
 struct local_tables_saved {
   inverse_keyed_jagged_view<std::int64_t const> batch;
-  buffer<std::int64_t> slots;                             // one a value of the batch, -1 where a dense table has it; empty: all are dense
-  row_order order;                                        // where it was prepared
-  detail::pooled_argmax argmax;                           // of features that pool by maximum
-  vector_view<matrix_view<float const> const> gradients;  // the caller's
+  buffer<std::int64_t> slots;                             ///< one a value of the batch, -1 where a dense table has it; empty: all are dense
+  row_order order;                                        ///< where it was prepared
+  detail::pooled_argmax argmax;                           ///< of features that pool by maximum
+  vector_view<matrix_view<float const> const> gradients;  ///< the caller's
   bool is_begun = false, is_finished = false, has_gradients = false;
 
   std::size_t bytes() const noexcept { return slots.capacity_bytes() + order.bytes() + argmax.bytes(); }
 
-  /// Fits no batch any more.
+  /// Forgets the batch and keeps the memory.
   void clear() noexcept {
     batch = {};
     order.clear();
@@ -62,18 +67,19 @@ struct local_tables_saved {
   }
 };
 
-/// The embedding source of a process that has all rows itself: tables of any kinds, of any dims, with an optimizer each.
+/// The embedding source of a process that has all rows itself: tables of any kinds and dims, with an optimizer each.
 ///
 ///     table_list tables;
 ///     tables.add(dense_table<>(exec, users, sgd{}), sgd{.learning_rate = 0.1F});
 ///     tables.add(hash_table<bfloat16, admit_all, evict_lru>(exec, items, rowwise_adagrad{}), rowwise_adagrad{.learning_rate = 0.02F});
 ///     local_tables source(std::move(tables), {{.name = "user", .table = 0}, {.name = "seen", .table = 1, .sequence = true}});
 ///
-/// Feature k reads key k of a batch. Its output is that of `pooled_lookup`, for a sample each, or of `sequence_lookup`, for each id of the
-/// key's rows, distinct ones of a key in a group. Gradients of a sequence are of the same ids; where `sums` is expanded, of those of the
-/// expanded batch. What a kind of table does on its own, it does here, bit for bit; all kinds share the parallel regions of a call.
+/// Feature k reads key k of a batch. Its output is that of `pooled_lookup`, a vector a sample, or that of `sequence_lookup`, a vector for
+/// each id of the key's rows. The rows of a key in a row group are the distinct ones. Gradients of a sequence have the shape of its output;
+/// where `sums` is expanded, that of the expanded batch. The bits are those of separate calls for each kind of table. All kinds share the
+/// parallel regions of a call.
 ///
-/// A call that throws has changed no row, nor which ids have rows, but where memory runs out: then new rows may be there.
+/// When a call throws, no row has changed and the same ids have rows. Only where memory runs out, new ids may have got rows.
 class local_tables {
  public:
   using execution_type = host_exec;
@@ -81,7 +87,8 @@ class local_tables {
   using prepared_type = row_order;
   using gradients_type = row_gradients;
 
-  /// @throws tessera::error invalid_argument for two tables of one id, out_of_range.
+  /// @throws tessera::error invalid_argument for two tables of one id, or features that are not as many of each source rank and of the
+  /// same tables; out_of_range for a feature of no table.
   local_tables(table_list tables, std::vector<table_feature> features, local_tables_options const& options = {})
       : tables_(std::move(tables), std::move(features), options.lookup), options_(options) {
     detail::check_choice("local_tables", "sums", options.sums, shared_gradients::expanded);
@@ -91,27 +98,34 @@ class local_tables {
   }
 
   vector_view<embedding_output const> outputs() const noexcept { return outputs_; }
+  /// The features, in the order of the batch's keys.
   std::vector<table_feature> const& features() const noexcept { return tables_.features(); }
   local_tables_options const& options() const noexcept { return options_; }
+  /// The number of tables.
   std::int64_t table_count() const noexcept { return tables_.table_count(); }
+  /// The number of kinds of tables.
   std::int64_t group_count() const noexcept { return tables_.group_count(); }
   std::size_t bytes() const noexcept { return tables_.bytes(); }
 
+  /// The options of table number t.
   table_options const& table(std::int64_t t) const noexcept { return tables_.table(t); }
-  /// All tables, each whole. They refer to the tables, which stay where they are when the source moves, and must not outlive them.
+  /// All tables, each a whole part. The parts refer to the tables, which stay where they are when the source moves. Parts must not outlive
+  /// them.
   table_parts parts() { return tables_.parts(); }
-  /// A table itself, and its optimizer, whose rate may change between steps. @throws tessera::error incompatible where it is of another type,
-  /// out_of_range.
+  /// Table number t as what it is, and its optimizer, whose rate may change between steps.
+  /// @throws tessera::error incompatible where the table is of another type, out_of_range where there is none.
   template <row_store Store>
   Store& store(std::int64_t t) {
     return tables_.list().store<Store>("local_tables", t);
   }
+  /// The optimizer of table number t, as above.
   template <row_optimizer Optimizer>
   Optimizer& optimizer(std::int64_t t) {
     return tables_.list().optimizer<Optimizer>("local_tables", t);
   }
 
-  /// Sorts the batch's ids by row. Does nothing where a table is hashed, whose slots are given in the order of the steps, or sums are expanded.
+  /// Sorts the batch's ids by row. It does nothing where sums are expanded or a table is hashed: slots of a hashed table depend on earlier
+  /// steps.
   void prepare(host_exec const& exec, batch_view const& batch, row_order& order) const {
     order.clear();
     if (!tables_.all_slots_are_ids() || sums_expanded(batch.inverse_keyed())) return;
@@ -119,8 +133,9 @@ class local_tables {
     tables_.sort(exec, batch.sparse, nullptr, order);
   }
 
-  /// Finds the rows of all ids; hashed tables give new ids a row. @throws tessera::error shape_mismatch, invalid_argument as `pooled_lookup`;
-  /// out_of_range for ids out of range here where a table is hashed, else from `finish`, in the name of the lookup.
+  /// Finds the rows of all ids; hashed tables give new ids a row.
+  /// @throws tessera::error shape_mismatch, invalid_argument as `pooled_lookup`; out_of_range for an id out of range where a table is
+  /// hashed. Without hashed tables it is `finish` that throws for such an id, in the name of the lookup.
   void begin(host_exec const& exec, batch_view const& batch, local_tables_saved& saved) {
     saved.clear();
     tables_.check_batch(exec, "local_tables::begin", batch);
@@ -163,7 +178,7 @@ class local_tables {
     saved.has_gradients = true;
   }
 
-  /// Updates the rows: one step of every table, whether or not the batch names it.
+  /// Updates the rows: one step of every table, also of a table that the batch does not name.
   void finish_backward(host_exec const& exec, local_tables_saved& saved) {
     constexpr auto call = "local_tables::finish_backward";
     tables_.check_optimizers(call);
@@ -183,7 +198,7 @@ class local_tables {
     });
   }
 
-  /// One step of every table. @throws tessera::error as `update_rows`.
+  /// Makes one step of every table with these gradients. @throws tessera::error as `update_rows`.
   void apply(host_exec const& exec, row_gradients const& sum) {
     constexpr auto call = "local_tables::apply";
     tables_.check_optimizers(call);
@@ -191,7 +206,7 @@ class local_tables {
         call, table_count(), [&](std::int64_t t) { return table(t).dim; }, [&](std::int64_t t) { return tables_.slot_bound(t); }, sum);
     if constexpr (checked)
       for (std::int64_t t = 0; t < table_count(); ++t) tables_.check_rows_stay(exec, call, "table", t, t, sum.ids(t), sum.slots(t).data());
-    detail::hand_out_rows(
+    detail::visit_summed_rows(
         exec, sum, [&] { tables_.count_step(); },
         detail::summed_rows_sink([&](std::int64_t t, detail::summed_rows const& rows) { tables_.update(t, rows); }));
   }

@@ -8,6 +8,7 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/lookup_checks.hpp>
+#include <tessera/embed/lookup_options.hpp>
 #include <tessera/embed/lookup_saved.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
@@ -18,21 +19,21 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 // Every id of every feature to its slot, before any row is read. Where rows may leave, ids that have one come first, those of all keys: what
-// one key brings in would else push out what another names.
+// one key brings in would else push out what another names. Which ids get which rows does not depend on how many ranks the samples are of.
 template <bool Insert, class Stores, class Feature>
 void locate_all(host_exec const& exec, Stores tables, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
-                buffer<std::int64_t>& slots) {
+                buffer<std::int64_t>& slots, std::int64_t source_ranks) {
   if constexpr (Insert)
     for (auto& table : tables)
       if constexpr (requires { table.begin_batch(); }) table.begin_batch();
   slots.resize(exec, batch.size());
   auto const for_each_key = [&](auto const& f) {
-    for (std::int64_t key = 0; key < batch.keys; ++key) {
+    for_each_key_by_feature(batch.keys, source_ranks, [&](std::int64_t key) {
       auto const bags = batch.key(key);
-      if (bags.rows == 0) continue;
+      if (bags.rows == 0) return;
       vector_view<std::int64_t const> const ids{bags.values + bags.offsets[0], bags.size()};
       f(tables[table_of(features[key])], ids, slots.view().slice(bags.offsets[0] - first_value(batch), bags.size()));
-    }
+    });
   };
   if constexpr (!Insert) {
     for_each_key([&](auto& table, auto ids, auto to) { table.find(exec, ids, to); });
@@ -47,31 +48,33 @@ void locate_all(host_exec const& exec, Stores tables, vector_view<Feature const>
 }
 
 struct locate_all_tag {};
-// Likewise, all keys at once.
+// Likewise, all keys at once, in no order.
 template <bool Insert, device_execution Exec, class Store, class Feature>
 void locate_all(Exec const& exec, vector_view<Store> tables, vector_view<Feature const> features,
-                keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t, Exec>& slots) {
+                keyed_jagged_view<std::int64_t const> batch, buffer<std::int64_t, Exec>& slots, std::int64_t = 1) {
   if constexpr (Insert)
     for (auto& table : tables)
       if constexpr (requires { table.begin_batch(); }) table.begin_batch();
   back_end<locate_all_tag, Exec>::template run<Insert>(exec, tables, features, batch, slots);
 }
 
-/// What a forward does around its reading of rows: `read(slots)`. Fills `saved` only when nothing has thrown. @pre `saved` is clear: what a
-/// throw leaves, that of a check before this too, fits no batch.
+/// Locates a batch's ids, then calls `read(slots)`, which reads rows. It fills `saved` only when nothing has thrown. @pre `saved` is clear,
+/// so that it fits no batch after an exception
 template <execution Exec, class Store, class Feature, class Read>
 void training_lookup(Exec const& exec, vector_view<Store> tables, vector_view<Feature const> features,
-                     keyed_jagged_view<std::int64_t const> batch, basic_lookup_saved<Exec>& saved, Read const& read) {
-  if constexpr (!Store::slots_are_ids) locate_all<true>(exec, tables, features, batch, saved.slots);
+                     keyed_jagged_view<std::int64_t const> batch, lookup_options const& options, basic_lookup_saved<Exec>& saved,
+                     Read const& read) {
+  if constexpr (!Store::slots_are_ids) locate_all<true>(exec, tables, features, batch, saved.slots, options.source_ranks);
   read(slots_in<Store>(batch, saved.slots));
   saved.batch = batch;
+  saved.source_ranks = options.source_ranks;
 }
 
 template <execution Exec, class Store, class Feature, class Read>
 void evaluation_lookup(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
                        keyed_jagged_view<std::int64_t const> batch, Read const& read) {
   basic_lookup_saved<Exec> local{batch, {}, {}};
-  if constexpr (!Store::slots_are_ids) locate_all<false>(exec, tables, features, batch, local.slots);
+  if constexpr (!Store::slots_are_ids) locate_all<false>(exec, tables, features, batch, local.slots, 1);
   read(local.template slots_of<Store>());
 }
 

@@ -20,7 +20,7 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// A feature names its table, or is the number of its table.
+/// The table of a feature, which names it or is its number.
 template <class Feature>
 constexpr std::int64_t table_of(Feature const& feature) noexcept {
   if constexpr (requires { feature.table; })
@@ -29,7 +29,7 @@ constexpr std::int64_t table_of(Feature const& feature) noexcept {
     return feature;
 }
 
-/// What errors call the feature of a key: by its number, where it says one.
+/// The number by which errors name the feature of a key: its own where it has one, else that of the key.
 template <class Feature>
 constexpr std::int64_t feature_number(Feature const& feature, std::int64_t key) noexcept {
   if constexpr (requires { feature.number; })
@@ -38,7 +38,30 @@ constexpr std::int64_t feature_number(Feature const& feature, std::int64_t key) 
     return key;
 }
 
-/// `validate` by all threads; how many values there are, the view may not know. On a device kernels look at the offsets.
+/// Checks that features are those of so many source ranks, which read the same tables.
+template <class Feature>
+void check_source_ranks(char const* call, vector_view<Feature const> features, std::int64_t source_ranks) {
+  if (source_ranks < 1 || features.size() % source_ranks != 0)
+    throw error(errc::invalid_argument, std::string(call) + ": as many keys a source rank",
+                {{"keys", features.size()}, {"source ranks", source_ranks}});
+  auto const each = features.size() / source_ranks;
+  for (auto key = each; key < features.size(); ++key)
+    if (auto const table = table_of(features[key]), first = table_of(features[key % each]); table != first)
+      throw error(errc::invalid_argument, std::string(call) + ": source ranks that read other tables",
+                  {{"feature", key}, {"table", table}, {"table of the first rank", first}, {"source ranks", source_ranks}});
+}
+
+/// Calls f(key) for all keys: for feature 0 of all source ranks, then for feature 1, and so on. Ids then come in the order of one batch
+/// that has the samples of all ranks.
+template <class F>
+void for_each_key_by_feature(std::int64_t keys, std::int64_t source_ranks, F const& f) {
+  auto const each = keys / source_ranks;
+  for (std::int64_t feature = 0; feature < each; ++feature)
+    for (auto key = feature; key < keys; key += each) f(key);
+}
+
+/// Checks offsets as `validate`, on all threads, without the number of values, which the view may not know. On a device kernels look at the
+/// offsets.
 template <device_execution Exec>
 void validate_batch(Exec const&, keyed_jagged_view<std::int64_t const> batch) {
   validate_row_counts(batch);
@@ -82,7 +105,7 @@ inline void check_lookup_matrix(char const* call, std::int64_t feature, std::int
                  {"stride", matrix.stride()}});
 }
 
-/// For how many values a forward saved. On a device as many as there is room for: how many there are, only the device knows.
+/// How many values a forward saved. On a device it is the room for them, as only the device knows their number.
 template <class Store, class Exec>
 std::int64_t values_saved(basic_lookup_saved<Exec> const& saved) noexcept {
   return saved.batch.size();
@@ -94,12 +117,13 @@ std::int64_t values_saved(basic_lookup_saved<Exec> const& saved) noexcept {
   return Store::slots_are_ids ? saved.order.values() : saved.slots.size();
 }
 
-/// What a backward is given fits what a forward saved.
+/// Checks that the arguments of a backward fit what its forward saved.
 template <class Store, class Feature, class Exec>
 void check_saved(char const* call, vector_view<Feature const> features, basic_lookup_saved<Exec> const& saved) {
   if (saved.batch.keys == 0 && !features.empty())
     throw error(errc::shape_mismatch, std::string(call) + ": nothing is saved: no lookup went before, or it threw",
                 {{"keys", saved.batch.keys}, {"features", features.size()}});
+  check_source_ranks(call, features, saved.source_ranks);
   auto const values = values_saved<Store>(saved);
   if (!Store::slots_are_ids && saved.slots.size() != values)
     throw error(errc::shape_mismatch, std::string(call) + ": one slot a value; was it saved by a lookup in such tables?",
@@ -113,7 +137,8 @@ void check_saved(char const* call, vector_view<Feature const> features, basic_lo
                   {{"rows", saved.batch.rows()}, {"rows of the order", saved.order.rows()}});
 }
 
-/// The slots still name the rows of these ids; a negative slot names none. `of` number `number`: whose ids they are. `find(ids, slots)`.
+/// Checks that the slots still name the rows of these ids; a negative slot names none. `find(ids, slots)` looks them up. Errors name the
+/// ids' owner by `of` and `number`.
 template <class Find>
 void check_rows_stay(host_exec const& exec, char const* call, char const* of, std::int64_t number, Find const& find,
                      vector_view<std::int64_t const> ids, std::int64_t const* slots) {

@@ -16,9 +16,14 @@ enum class out_of_range_ids : std::uint8_t {
   zero,    ///< it reads as zeros, counts in its bag's length, and gets no gradient
 };
 
+/// Options of a lookup.
 struct lookup_options {
   out_of_range_ids out_of_range = out_of_range_ids::refuse;
   std::int64_t* out_of_range_count = nullptr;  ///< grows by the number of such ids, where given; in the execution's memory
+  /// The batch came from so many ranks: of R ranks with K features each, key r·K + k is feature k of rank r. Each key has its own number of
+  /// rows, and feature k reads the same table for every rank. Gradients are summed, and new ids get rows, as for one batch of K keys with
+  /// the samples of all ranks, rank 0's first. As every key has a matrix of its own, a rank's vectors can lie in the message to it.
+  std::int64_t source_ranks = 1;
 };
 
 namespace detail {

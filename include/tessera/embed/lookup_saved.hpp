@@ -39,30 +39,34 @@ struct order_of<host_exec> {
 
 }  // namespace detail
 
-/// What a backward needs of its forward. The caller owns it; any number may be in flight. The batch's memory must outlive it, and so
-/// must the rows: a store may evict only what no lookup in flight names. `lookup_saved` is that of the host.
+/// What a lookup's backward needs of its forward. The caller owns it, and any number of them may be in flight.
+/// @pre the memory of `batch` outlives this, and so do the rows: a store evicts no row that a lookup in flight names
+/// (table_options::batches_in_flight).
 template <execution Exec>
 struct basic_lookup_saved {
   keyed_jagged_view<std::int64_t const> batch;
-  buffer<std::int64_t, Exec> slots;                  // one a value of the batch; unused where slots are ids
-  typename detail::order_of<Exec>::type order = {};  // made by `prepare_backward` for this batch; else each backward makes its own
-  detail::pooled_argmax argmax = {};                 // of features that pool by maximum
+  buffer<std::int64_t, Exec> slots;                  ///< one a value of the batch; unused where slots are ids
+  typename detail::order_of<Exec>::type order = {};  ///< made by `prepare_backward` for this batch; else each backward makes its own
+  detail::pooled_argmax argmax = {};                 ///< of features that pool by maximum
+  std::int64_t source_ranks = 1;                     ///< of which the batch is (`lookup_options`)
 
   std::size_t bytes() const noexcept { return slots.capacity_bytes() + order.bytes() + argmax.bytes(); }
 
-  /// The slot of each value of the batch, from its first value on.
+  /// (values of the batch,): the slot of each, the batch's first value first; on a device nullptr where slots are ids.
   template <row_store Store>
   std::int64_t const* slots_of() const noexcept {
     return detail::slots_in<Store>(batch, slots);
   }
 
-  /// Fits no batch any more. The memory stays, whose owner may be another thread's.
+  /// Forgets the batch: `batch` is empty then and `order` not ready. The memory is kept, so another thread may own the batch's.
   void clear() noexcept {
     batch = {};
     order.clear();
     argmax.clear();
+    source_ranks = 1;
   }
 };
+/// What a lookup on the host saves.
 using lookup_saved = basic_lookup_saved<host_exec>;
 
 }  // namespace TESSERA_ABI

@@ -20,7 +20,7 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// The state of the one that was chosen of several policies.
+/// The state of the policy that was chosen of several.
 template <class... Policies>
 class chosen_state {
  public:
@@ -61,8 +61,8 @@ class chosen_state {
 
 }  // namespace detail
 
-/// An admission policy that is chosen when its table is built: tables of any of these are of one type, and of one group in `local_tables`.
-/// A checkpoint has the name and the words of the policy that was chosen.
+/// An admission policy that is chosen when its table is built. Tables with any of these policies are of one type, and of one group in
+/// `local_tables`. A checkpoint keeps the name and the words of the policy that was chosen.
 struct admission_choice {
   std::variant<admit_all, admit_by_probability, admit_by_frequency> policy;
 
@@ -98,7 +98,8 @@ struct admission_choice {
 };
 static_assert(admission<admission_choice>);
 
-/// An eviction policy that is chosen when its table is built, as `admission_choice` is. A table whose rows all stay is of `keep_all`.
+/// An eviction policy that is chosen when its table is built, as `admission_choice` is. A table whose rows never leave takes `keep_all`
+/// instead.
 struct eviction_choice {
   std::variant<evict_lru, evict_lfu, evict_ttl> policy;
 

@@ -16,10 +16,10 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// Of each bag and column of the features that pool by maximum: which row of the bag has it, -1 of an empty bag.
+/// Which row of the bag has the maximum, for each bag and column of the features that pool by maximum. An empty bag has -1.
 class pooled_argmax {
  public:
-  /// Makes room for a batch, in which perhaps no feature pools so; `dim_of(key)`: of its table.
+  /// Makes room for a batch, of which perhaps no feature pools by maximum. `dim_of(key)` is the dim of the key's table.
   template <class Feature, class DimOf>
   void resize(host_exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
               DimOf const& dim_of) {
@@ -32,15 +32,15 @@ class pooled_argmax {
     rows_.resize(exec, first_[batch.keys]);
     keys_ = batch.keys;
   }
-  /// No feature pools so; the memory stays.
+  /// Forgets the batch and keeps the memory.
   void clear() noexcept { keys_ = 0; }
-  /// (bags of the key, dim); nullptr: the key pools otherwise.
+  /// The winners of a key, (bags of the key, dim); nullptr where it pools otherwise.
   std::int32_t* of(std::int64_t key) noexcept { return size(key) > 0 ? rows_.data() + first_[key] : nullptr; }
   std::int32_t const* of(std::int64_t key) const noexcept { return size(key) > 0 ? rows_.data() + first_[key] : nullptr; }
-  /// Of all keys, one after the other.
+  /// The winners of all keys, one key after the other.
   std::int32_t const* of_all() const noexcept { return rows_.data(); }
   std::int64_t size() const noexcept { return keys_ == 0 ? 0 : rows_.size(); }
-  /// Bags of the key times its dim; 0: the key pools otherwise.
+  /// The bags of the key times its dim; 0 where it pools otherwise.
   std::int64_t size(std::int64_t key) const noexcept { return key < keys_ ? first_[key + 1] - first_[key] : 0; }
   std::size_t bytes() const noexcept { return first_.capacity_bytes() + rows_.capacity_bytes(); }
 

@@ -57,7 +57,7 @@ struct pool_bags_kernel {  // unproven
   batch_on_device batch;
   std::int64_t const* slots;  // one a value from the batch's first on, or nullptr: the ids
   absent_ids absent;
-  fault_reporter unsound;
+  fault_reporter report_decreasing;
 
   template <class Block>
   TESSERA_DEVICE void operator()(Block& block) const {
@@ -67,7 +67,7 @@ struct pool_bags_kernel {  // unproven
   template <class Block>
   TESSERA_DEVICE void pool(Block& block, pooled_part<Rows> const& part, bag_unit const& unit) const {
     auto const row = part.units.first_row + unit.bag;
-    if (unit.leads && !batch.is_sound(row)) unsound(block, row, row, batch.offsets[row], batch.offsets[row + 1]);
+    if (unit.leads && !batch.has_valid_offsets(row)) report_decreasing(block, row, row, batch.offsets[row], batch.offsets[row + 1]);
     auto const begin = batch.begin_of(row), end = batch.end_of(row);
     auto const* const slots_of = slots == nullptr ? batch.values : slots - batch.first_value();
     float sum[4] = {};
@@ -112,7 +112,7 @@ struct pool_bags_kernel {  // unproven
   }
 };
 
-/// Pools the keys that are no sequences. `slots`: as of `pool_bags_kernel`.
+/// Pools the keys that are not sequences. `slots` are those of `pool_bags_kernel`.
 template <class Exec, class Store, class Feature>
 void pool_on_device(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
                     keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots, vector_view<matrix_view<float> const> out,
@@ -129,9 +129,9 @@ void pool_on_device(Exec const& exec, vector_view<Store const> tables, vector_vi
                moves_by_four(rows.row(0), table.dim(), table.dim()), moves_by_four(out[key].data(), table.dim(), out[key].stride())});
   }
   if (parts.count() == 0) return;
-  parts.on_device(exec, [&](auto const& there) {
+  parts.on_device(exec, [&](auto const& device_parts) {
     exec.launch({.blocks = blocks_for(parts.blocks(), 1)},
-                pool_bags_kernel<rows_type>{there, batch_on_device(batch), slots, absent_ids(exec, pooled_id_out_of_range, options),
+                pool_bags_kernel<rows_type>{device_parts, batch_on_device(batch), slots, absent_ids(exec, pooled_id_out_of_range, options),
                                             exec.faults(decreasing_offsets)});
   });
 }

@@ -22,28 +22,29 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Looks up and pools many features from many tables of any dims in one call, for training: row r of out[k] is the pooled row r of key k.
-/// Hashed tables give new ids a row; `saved` is for `pooled_lookup_backward` and its siblings.
+/// Looks up and pools many features from many tables of any dims in one call, for training. Hashed tables give new ids a row. `saved` is
+/// for `pooled_lookup_backward`, `pooled_lookup_gradients` and `pooled_lookup_weight_gradient`.
 ///
-/// An id that its store could hold but does not (not seen, not admitted) reads as the row it would get. `tables`: a container of one kind
-/// of row store. `features` (keys,): which table, and how to pool. `batch`: ids, optionally weighted (a row counts weight times); each key
-/// has its own number of rows. `out` (keys,): matrices (rows of the key, dim of its table) of any row stride, so that vectors land where
-/// the next layer reads them. `lookup_options`: what to do with ids that a dense table has no row for.
-/// @post each vector sums its bag in order, in float; the thread count changes nothing.
-/// @throws tessera::error shape_mismatch; out_of_range naming feature, table, row, position and id, when a dense table has no such row and
-/// the options do not say otherwise: no table has changed then; invalid_argument for offsets that decrease, and for a maximum of a
-/// weighted batch or on a device. Offsets past the end of the
-/// values are seen where the batch says its `room`; else `validate(batch, number of values)` refuses them.
+/// `tables`: a container of one kind of row store. `features` (keys,): the table of each key, and how to pool. `batch`: ids, optionally
+/// weighted (a row counts weight times); each key has its own number of rows. `out` (keys,): matrices (rows of the key, dim of its table)
+/// of any row stride, so that vectors land where the next layer reads them. An id that its store could hold but does not (not seen, not
+/// admitted) reads as the row that it would get. `lookup_options` say what happens to ids that a dense table has no row for.
 ///
-/// On a device ids, slots, offsets, weights and what matrices show are the device's; tables, features and the list of matrices are read
-/// before the call returns. Same bits as on the host. Nothing waits, but for a batch of hashed tables that does not say its `room`. What
-/// the ids and offsets have wrong is told by `synchronize()`; such ids read as zeros, such rows as empty bags, and neither gets a gradient.
+/// On a device ids, slots, offsets, weights and the content of matrices are in its memory. Tables, features and the list of matrices are
+/// read before the call returns. Only hashed tables wait, and only for a batch that does not say its `room`. `synchronize()` reports
+/// invalid ids and offsets. Such ids read as zeros, such rows as empty bags, and neither gets a gradient.
+/// @post row r of out[k] is row r of key k, pooled: a sum in float, in the order of the bag. The bits are the same for any number of
+/// threads and on a device.
+/// @throws tessera::error shape_mismatch. out_of_range, with feature, table, row, position and id, for an id that a dense table has no row
+/// for, unless the options say otherwise. No table has changed then. invalid_argument for offsets that decrease, for a maximum of a weighted
+/// batch or on a device, and for source ranks that do not fit the features. Offsets past the end of the values are refused where the batch
+/// says its `room`; else by `validate(batch, values)`.
 template <execution Exec, row_stores Tables>
 void pooled_lookup(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
                    keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out, basic_lookup_saved<Exec>& saved,
                    lookup_options const& options = {});
 
-/// The same for evaluation: changes nothing.
+/// As above, for evaluation: it changes nothing.
 template <execution Exec, row_stores Tables>
 void pooled_lookup(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
                    keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
@@ -74,6 +75,7 @@ void check_pooled_lookup(Exec const& exec, vector_view<Store const> tables, vect
                          lookup_options const& options) {
   check_choice("pooled_lookup", "out_of_range", options.out_of_range, out_of_range_ids::zero);
   check_lookup_call("pooled_lookup", tables, features, batch, out.size());
+  check_source_ranks("pooled_lookup", features, options.source_ranks);
   check_poolings("pooled_lookup", features);
   validate_batch(exec, batch);
   for (std::int64_t key = 0; key < batch.keys; ++key) {
@@ -97,7 +99,7 @@ void pooled_lookup(Exec const& exec, Tables& tables, vector_view<pooled_feature 
   vector_view<store const> const held(stores);
   saved.clear();
   detail::check_pooled_lookup(exec, held, features, batch, out, options);
-  detail::training_lookup(exec, stores, features, batch, saved, [&](std::int64_t const* slots) {
+  detail::training_lookup(exec, stores, features, batch, options, saved, [&](std::int64_t const* slots) {
     detail::back_end<detail::pooled_lookup_tag, Exec>::run(exec, held, features, batch, slots, out, options, &saved.argmax);
   });
 }

@@ -65,13 +65,13 @@ struct pooled_source {
   }
 };
 
-/// The source of a call, and what it reads.
+/// The source of a call, and the memory that it reads.
 template <class Exec>
-class pooled_source_there {
+class pooled_source_on_device {
  public:
   template <class Feature>
-  pooled_source_there(Exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
-                      vector_view<matrix_view<float const> const> gradients) {
+  pooled_source_on_device(Exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
+                          vector_view<matrix_view<float const> const> gradients) {
     std::vector<pooled_gradients> keys;
     std::vector<std::int64_t> first_rows;
     for (std::int64_t key = 0; key < batch.keys; ++key) {
@@ -160,7 +160,7 @@ struct back_end<pooled_lookup_backward_tag, Exec> {
   static void update(Exec const& exec, vector_view<Store> tables, vector_view<pooled_feature const> features,
                      basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
                      vector_view<Optimizer const> optimizers) {
-    pooled_source_there<Exec> const source(exec, features, saved.batch, gradients);
+    pooled_source_on_device<Exec> const source(exec, features, saved.batch, gradients);
     update_rows_on_device(exec, "pooled_lookup_backward", tables, features, saved, optimizers, source.get());
   }
 
@@ -168,7 +168,7 @@ struct back_end<pooled_lookup_backward_tag, Exec> {
   static void sum(Exec const& exec, vector_view<Store const> tables, vector_view<pooled_feature const> features,
                   basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
                   basic_row_gradients<Exec>& out) {
-    pooled_source_there<Exec> const source(exec, features, saved.batch, gradients);
+    pooled_source_on_device<Exec> const source(exec, features, saved.batch, gradients);
     sum_rows_on_device(exec, tables, features, saved, source.get(), out);
   }
 
@@ -179,13 +179,13 @@ struct back_end<pooled_lookup_backward_tag, Exec> {
     using kernel = weight_gradient_kernel<decltype(tables[0].device_rows())>;
     auto const batch = saved.batch;
     if (batch.rows() == 0) return;
-    pooled_source_there<Exec> const source(exec, features, batch, gradients);
+    pooled_source_on_device<Exec> const source(exec, features, batch, gradients);
     std::vector<decltype(tables[0].device_rows())> rows;
     for (std::int64_t key = 0; key < batch.keys; ++key)
       if (batch.rows(key) > 0) rows.push_back(tables[features[key].table].device_rows());
-    auto const rows_there = to_device(exec, rows);
+    auto const rows_on_device = to_device(exec, rows);
     exec.launch({.blocks = blocks_for(batch.rows(), kernel::threads / kernel::lanes), .shared_bytes = kernel::shared_bytes},
-                kernel{source.get(), rows_there.data(), saved.template slots_of<Store>(), out.size(), out.data()});
+                kernel{source.get(), rows_on_device.data(), saved.template slots_of<Store>(), out.size(), out.data()});
   }
 };
 

@@ -29,39 +29,42 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Turns the gradients of pooled vectors into updates of the rows they were pooled from; each touched row is read and written once.
+/// Turns the gradients of pooled vectors into updates of the rows that they were pooled from. Each touched row is read and written once.
 ///
-/// `tables` and `features` as in the forward that filled `saved`; `gradients` (keys,): matrices (rows of the key, dim), any stride;
-/// `optimizers`: one for all tables, or a container of one a table (each with its own learning rate); every table was built with this kind
-/// of optimizer. Rows that the batch does not name do not change; each table's step count grows by one, whether or not the batch names it.
-/// An id without a row gets no gradient. Rows of other elements than float are rounded stochastically (`rounding_block`). Of a maximum, every row
-/// of the bag counts as named.
-/// @post a row's gradient is summed in canonical order (`canonical_sum_chunk`): the thread count changes nothing.
-/// Workspace: 24 bytes a value, 8 an element pooled by maximum, from `exec`'s memory, and 8 a value of the tables sorted at once; 8 of the
-/// 24 lie in `saved` where `prepare_backward` went before.
-/// @throws tessera::error shape_mismatch, out_of_range, incompatible, invalid_argument as `check_optimizer`: no row has changed then; nor has it when memory runs out. A checked
-/// build refuses, with feature, position and id, a row that has left its table since the forward, and an order prepared for another batch.
+/// `tables` and `features` are those of the forward that filled `saved`. `gradients` (keys,): matrices (rows of the key, dim) of any row
+/// stride. `optimizers`: one for all tables, or a container of one a table, each with its own learning rate. Rows that the batch does not
+/// name do not change, and an id without a row gets no gradient. Of a maximum, every row of the bag counts as named. Each table's step
+/// count grows by one, whether or not the batch names the table. Rows that are not float are rounded stochastically (`rounding_block`).
+/// Workspace, from `exec`'s memory: 24 bytes a value, 8 an element pooled by maximum, and 8 a value of the tables sorted at once. After
+/// `prepare_backward`, 8 of the 24 are in `saved`.
 ///
-/// On a device the same bits, from run to run too. It waits for one number where the batch does not say its `room`, else for nothing; dims
-/// up to 4,096. Workspace: 16 bytes a value for the sort, where slots and values fit 32 bits, and as many as CUB's sort takes; 8 a value of
-/// a weighted batch; four floats of a row for each 512 values.
+/// On a device it waits for one number where the batch does not say its `room`, else for nothing. Dims are at most 4,096. Workspace: 16
+/// bytes a value for the sort, where slots and values fit 32 bits, and as many as CUB's sort takes. On top come 8 bytes a value of a
+/// weighted batch, and the floats of a row for each 512 values.
+/// @pre every table was built with this kind of optimizer
+/// @post a row's gradient is summed in canonical order (`canonical_sum_chunk`): the bits are the same for any number of threads, on a
+/// device too
+/// @throws tessera::error shape_mismatch, out_of_range, incompatible, or invalid_argument as `check_optimizer`. No row has changed then,
+/// nor when memory runs out. A checked build refuses, with feature, position and id, a row that has left its table since the forward. It
+/// also refuses an order that was prepared for another batch.
 template <execution Exec, row_stores Tables, row_optimizers Optimizers>
 void pooled_lookup_backward(Exec const& exec, Tables& tables, vector_view<pooled_feature const> features,
                             basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
                             Optimizers const& optimizers);
 
-/// The summed gradients themselves, handed out instead of an update: `out` is overwritten. `update_rows` then does what
-/// `pooled_lookup_backward` would have done, bit for bit. Needed for a norm over all rows, for accumulation over micro-batches
-/// (`add_row_gradients`), or to send gradients elsewhere. On a device it waits for the number of rows of each table.
+/// Sums the gradients into `out`, which is overwritten, instead of updating rows. This serves a norm over all rows, accumulation over
+/// micro-batches (`add_row_gradients`), and gradients that are sent elsewhere. On a device it waits for the number of rows of each table.
+/// @post `update_rows` of `out` makes the step of `pooled_lookup_backward`, bit for bit
 template <execution Exec, row_stores Tables>
 void pooled_lookup_gradients(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
                              basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
                              basic_row_gradients<Exec>& out);
 
-/// The gradient of the weights of a weighted batch: `out` (values of the batch,). out[p] = pooling scale · <gradient of p's bag, p's row>,
-/// so call it before the rows change. For an unweighted batch, the gradient at weights of 1. On a device `out` needs room for the batch's
-/// values; it waits where the batch does not say its `room`. @throws tessera::error shape_mismatch, out_of_range; invalid_argument for a feature that
-/// pools by maximum.
+/// Computes the gradient of the weights of a weighted batch. `out` is (values of the batch,): out[p] = pooling scale · <gradient of p's
+/// bag, p's row>. For an unweighted batch it is the gradient at weights of 1. On a device `out` is as long as the batch's `room`; without
+/// one the call waits for the number of values.
+/// @pre the rows are those of the forward: no step came in between
+/// @throws tessera::error shape_mismatch, out_of_range; invalid_argument for a feature that pools by maximum.
 template <execution Exec, row_stores Tables>
 void pooled_lookup_weight_gradient(Exec const& exec, Tables const& tables, vector_view<pooled_feature const> features,
                                    basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,

@@ -21,7 +21,7 @@ enum class pooling : std::uint8_t {
   max,   ///< the largest element of each column, of an unweighted batch on the host; its gradient goes to the first row that has it
 };
 
-/// As a checkpoint has it.
+/// The name of a pooling, as a checkpoint has it.
 constexpr std::string_view name(pooling mode) noexcept {
   switch (mode) {
     case pooling::sum: return "sum";
@@ -38,7 +38,7 @@ TESSERA_HOST_DEVICE constexpr float pooling_scale(pooling mode, std::int64_t len
 
 /// How one key of a batch is looked up.
 struct pooled_feature {
-  std::int64_t table = 0;  // index into the tables of the call; several features may share a table
+  std::int64_t table = 0;  ///< index into the tables of the call; several features may share a table
   tessera::pooling pooling = tessera::pooling::sum;
 
   /// Whether a bag's vector is the maximum of its rows.
@@ -47,7 +47,7 @@ struct pooled_feature {
 
 namespace detail {
 
-/// Whether a feature has a vector for each id: one that is but the number of its table, or says so.
+/// Whether a feature has a vector for each id. It has where it is just the number of its table, or says so.
 template <class Feature>
 constexpr bool is_sequence(Feature const& feature) noexcept {
   if constexpr (requires { feature.sequence; })

@@ -39,7 +39,7 @@ struct write_leaving {  // unproven
   template <class Block>
   TESSERA_DEVICE void operator()(Block&, std::int64_t k, int lane) const {
     auto const line = rows.leaving[2 * k], id = rows.leaving[2 * k + 1];
-    copy_row_by_group(rows.row(line), rows.state(line), rows.behind.row(id), rows.behind.state(id), rows.dim(), rows.state_width, lanes,
+    copy_row_by_group(rows.row(line), rows.state(line), rows.backing.row(id), rows.backing.state(id), rows.dim(), rows.state_width, lanes,
                       lane);
   }
 };
@@ -57,20 +57,20 @@ struct fetch_rows {  // unproven
     if (line < 0) return;
     auto const i = missing.numbers[k], id = values.id(i);
     auto const& rows = values.rows(i);
-    copy_row_by_group(rows.behind.row(id), rows.behind.state(id), rows.row(line), rows.state(line), rows.dim(), rows.state_width, lanes,
+    copy_row_by_group(rows.backing.row(id), rows.backing.state(id), rows.row(line), rows.state(line), rows.dim(), rows.state_width, lanes,
                       lane);
   }
 };
 
 // Ids without a line: their rows are used where they are.
 template <class Rows>
-struct use_behind {  // unproven
+struct use_backing_rows {  // unproven
   located_values<Rows> values;
 
   TESSERA_DEVICE void operator()(std::int64_t i) const {
     if (i >= values.count() || values.slots[i] >= 0) return;
     auto const& rows = values.rows(i);
-    if (auto const id = values.id(i); rows.in_range(id)) values.tell(i, rows.lines() + id, row_status::found);
+    if (auto const id = values.id(i); rows.in_range(id)) values.set(i, rows.lines() + id, row_status::found);
   }
 };
 
@@ -83,7 +83,7 @@ struct write_line {  // unproven
   TESSERA_DEVICE void operator()(Block&, std::int64_t line, int lane) const {
     auto const id = rows.id_of(line);
     if (id >= 0)
-      copy_row_by_group(rows.row(line), rows.state(line), rows.behind.row(id), rows.behind.state(id), rows.dim(), rows.state_width, lanes,
+      copy_row_by_group(rows.row(line), rows.state(line), rows.backing.row(id), rows.backing.state(id), rows.dim(), rows.state_width, lanes,
                         lane);
   }
 };
@@ -111,7 +111,7 @@ struct back_end<row_cache_tag, Exec> : locates_in_one<back_end<row_cache_tag, Ex
         [&](auto const& values, missing_values const& missing) {
           if constexpr (Insert)
             launch_counted(exec, missing.count, n, fetch_rows<rows_type>::lanes, fetch_rows<rows_type>{values, missing});
-          launch_for_each(exec, n, use_behind<rows_type>{values});
+          launch_for_each(exec, n, use_backing_rows<rows_type>{values});
         });
   }
 

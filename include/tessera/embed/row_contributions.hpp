@@ -96,8 +96,8 @@ class contribution_writer {
   vector_view<row_contribution> out_;
 };
 
-/// What each position of the batch, from its first on, adds to its row's gradient. `gradients` (keys,): of bags, or of the ids of sequences.
-/// `maxima`: of each bag of a maximum its gradient, and behind it the rows that have won; lives as long as the contributions.
+/// Writes what each position of the batch, its first value first, adds to its row's gradient. `gradients` (keys,): of bags, or of the ids
+/// of sequences. `maxima` gets the gradient of each bag of a maximum, then the rows that have won; it must outlive the contributions.
 template <class Feature>
 void contribute(host_exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
                 pooled_argmax const& argmax, vector_view<matrix_view<float const> const> gradients, buffer<float>& maxima,

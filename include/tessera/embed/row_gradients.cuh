@@ -22,9 +22,9 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// Where the sums of a table's rows go.
+/// The place of the sums of a table's rows.
 struct summed_table {
-  std::int64_t first_run;
+  std::int64_t first_segment;
   std::int64_t* slots;
   std::int64_t* ids;
   float* values;  // (rows, dim)
@@ -35,57 +35,57 @@ template <class Index, class Rows, class Source>
 struct sum_rows_kernel {  // unproven
   static constexpr int threads = 256;
 
-  summed_runs<Index, Rows, Source, summed_table> runs;
-  int launch;  // -1: the long runs
+  summed_segments<Index, Rows, Source, summed_table> segments;
+  int launch;  // -1: the long segments
   int lanes;   // threads a group
 
   template <class Block>
   TESSERA_DEVICE void operator()(Block& block) const {
     auto const group = block.thread() / lanes, lane = block.thread() % lanes;
-    runs.for_each_run(block, launch, threads / lanes, group, [&](std::int64_t run, std::int64_t first_chunk) {
-      auto const slot = static_cast<std::int64_t>(runs.sorted.slots[runs.sorted.starts[run]]);
-      auto const& table = runs.table_of(slot);
+    segments.for_each_segment(block, launch, threads / lanes, group, [&](std::int64_t segment, std::int64_t first_chunk) {
+      auto const slot = static_cast<std::int64_t>(segments.sorted.slots[segments.sorted.starts[segment]]);
+      auto const& table = segments.table_of(slot);
       auto const& to = table.action;
-      auto const dim = table.rows.dim(), row = run - to.first_run;
+      auto const dim = table.rows.dim(), row = segment - to.first_segment;
       if (lane == 0) {
         to.slots[row] = slot - table.first_slot;
         to.ids[row] = table.rows.id_of(slot - table.first_slot);
       }
       for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes)
-        write_four(to.values + row * dim + column, runs.sum(run, first_chunk, column, dim - column), dim - column, to.by_four);
+        write_four(to.values + row * dim + column, segments.sum(segment, first_chunk, column, dim - column), dim - column, to.by_four);
     });
   }
 };
 
-/// Sums the gradient of each row that the batch names into `out`, a `basic_row_gradients` or what takes its part. Waits for the number of
-/// rows. All other memory is there when it asks `out` for room.
+/// Sums the gradient of each row that the batch names into `out`, a `basic_row_gradients` or a stand-in for it. It waits for the number of
+/// rows. All other memory is allocated before `out` is resized.
 template <class Exec, class Store, class Feature, class Source, class Gradients>
 void sum_rows_on_device(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
                         basic_lookup_saved<Exec> const& saved, Source const& source, Gradients& out) {
-  with_runs(exec, tables, features, saved, [&]<class Index>(auto const& order, runs_on_device<Index> const& sorted) {
-    run_launches<Exec, Store, Index, Source, summed_table> launches(exec, tables, order, sorted, source);
+  with_segments(exec, tables, features, saved, [&]<class Index>(auto const& order, segments_on_device<Index> const& sorted) {
+    segment_launches<Exec, Store, Index, Source, summed_table> launches(exec, tables, order, sorted, source);
     auto const count = tables.size();
-    buffer<std::int64_t, Exec> first_runs(exec, count + 1);
+    buffer<std::int64_t, Exec> first_segments(exec, count + 1);
     launch_for_each(exec, count + 1,
-                    find_first_runs<Index>{sorted.slots, sorted.starts, sorted.first_runs + order.launches, launches.runs().table_slots,
-                                           first_runs.data()});
+                    find_first_segments<Index>{sorted.slots, sorted.starts, sorted.first_segments + order.launches,
+                                               launches.segments().table_slots, first_segments.data()});
     std::vector<std::int64_t> firsts(static_cast<std::size_t>(count + 1));  // in the order in which tables are numbered
-    exec.copy_out(firsts.data(), first_runs.data(), firsts.size() * sizeof(std::int64_t));
+    exec.copy_out(firsts.data(), first_segments.data(), firsts.size() * sizeof(std::int64_t));
     std::vector<std::size_t> number_of(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < number_of.size(); ++i) number_of[static_cast<std::size_t>(order.tables()[i].table)] = i;
-    auto const first_run = [&](std::int64_t table) { return firsts[number_of[static_cast<std::size_t>(table)]]; };
+    auto const first_segment = [&](std::int64_t table) { return firsts[number_of[static_cast<std::size_t>(table)]]; };
     out.resize(
-        exec, count, [&](std::int64_t t) { return firsts[number_of[static_cast<std::size_t>(t)] + 1] - first_run(t); },
+        exec, count, [&](std::int64_t t) { return firsts[number_of[static_cast<std::size_t>(t)] + 1] - first_segment(t); },
         [&](std::int64_t t) { return tables[t].dim(); });
     launches.run(
         [&](std::int64_t t) {
           auto const values = out.values(t);
-          return summed_table{first_run(t), out.slots_to_write(t), out.ids_to_write(t), values.data(),
+          return summed_table{first_segment(t), out.slots_to_write(t), out.ids_to_write(t), values.data(),
                               moves_by_four(values.data(), values.columns(), values.columns())};
         },
         [&](int number, int lanes, std::int64_t rows, std::int64_t) {
           using kernel = sum_rows_kernel<Index, typename decltype(launches)::rows_type, Source>;
-          exec.launch({.blocks = blocks_for(rows, kernel::threads / lanes)}, kernel{launches.runs(), number, lanes});
+          exec.launch({.blocks = blocks_for(rows, kernel::threads / lanes)}, kernel{launches.segments(), number, lanes});
         });
   });
 }
@@ -97,7 +97,7 @@ template <class Rows, class Optimizer>
 struct apply_rows_kernel {  // unproven
   static constexpr int threads = 256;
 
-  acted_table<Rows, Optimizer> table;
+  table_and_action<Rows, Optimizer> table;
   std::int64_t number;  // of the table
   std::int64_t bound;   // of its slots
   std::int64_t const* slots;
@@ -130,7 +130,7 @@ struct apply_rows_kernel {  // unproven
   }
 };
 
-/// Updates rows of a table, the call's number `number`, by the sums of their gradients, (rows, dim). Takes no memory.
+/// Updates rows of a table by the sums of their gradients, (rows, dim). Errors call the table `number`. It allocates nothing.
 template <class Exec, class Store, class Optimizer>
 void update_table_on_device(Exec const& exec, std::int64_t number, Store const& table, Optimizer const& optimizer,
                             vector_view<std::int64_t const> slots, matrix_view<float const> gradients) {
@@ -181,7 +181,7 @@ struct merged_table {
   float* sum_values;
   std::int64_t dim;
 
-  /// Whether a slot of `more` stands among the others, and how many of those are less.
+  /// Whether a slot of `more` is among the others, of which `below` have lesser slots.
   TESSERA_HOST_DEVICE bool has(std::int64_t slot, std::int64_t below) const noexcept { return below < rows && slots[below] == slot; }
 };
 
@@ -272,13 +272,13 @@ struct back_end<add_row_gradients_tag, Exec> {
       described.push_back(table);
       first_more.push_back(first_more.back() + table.more_rows);
     }
-    auto const there = to_device(exec, described);
-    auto const first_there = to_device(exec, first_more);
+    auto const table_pairs = to_device(exec, described);
+    auto const first_on_device = to_device(exec, first_more);
     buffer<std::int64_t, Exec> new_before(exec, first_more.back() + 1), counts(exec, tables + 1);
     launch_for_each(exec, new_before.size(),
-                    mark_new_rows{there.data(), first_there.data(), tables, new_before.data(), exec.faults(row_of_another_id)});
-    back_end<exclusive_scan_tag, Exec>::run(exec, vector_view<std::int64_t const>(new_before.view()), new_before.view(), std::int64_t{});
-    launch_for_each(exec, tables + 1, copy_counts{first_there.data(), new_before.data(), counts.data()});
+                    mark_new_rows{table_pairs.data(), first_on_device.data(), tables, new_before.data(), exec.faults(row_of_another_id)});
+    exclusive_scan(exec, new_before.view(), new_before.view());
+    launch_for_each(exec, tables + 1, copy_counts{first_on_device.data(), new_before.data(), counts.data()});
     exec.synchronize();
     std::vector<std::int64_t> before(first_more.size());
     exec.copy_out(before.data(), counts.data(), before.size() * sizeof(std::int64_t));

@@ -17,39 +17,43 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// The summed gradients of the rows that a batch names, each row once, table by table, slots ascending: handed out instead of an update,
-/// to be clipped, sent, or added up over micro-batches. Slots are valid as long as the store keeps the rows. Move-only. `row_gradients` is
-/// that of the host; on a device the host knows how many rows there are, all else is the device's.
+/// The summed gradients of the rows that a batch names, each row once: table by table, slots ascending. They take the place of an update,
+/// to be clipped, sent, or added up over micro-batches. Slots are valid as long as the store keeps the rows. On a device the host knows the
+/// numbers of rows; slots, ids and values lie in the device's memory. Move-only.
 template <execution Exec>
 class basic_row_gradients {
   using counts = std::conditional_t<device_execution<Exec>, detail::host_numbers, buffer<std::int64_t>>;
 
  public:
+  /// The number of tables of the call.
   std::int64_t tables() const noexcept { return first_row_.empty() ? 0 : first_row_.size() - 1; }
   std::int64_t rows(std::int64_t table) const noexcept(!checks_indices) {
     if constexpr (checks_indices) detail::check_index("row_gradients table", table, tables());
     return first_row_[table + 1] - first_row_[table];
   }
-  /// Of a table's rows, (rows(table),), ascending, and their ids.
+  /// The slots of a table's rows, ascending, (rows(table),); `ids` are of the same rows.
   vector_view<std::int64_t const> slots(std::int64_t table) const noexcept(!checks_indices) {
     auto const count = rows(table);
     return slots_.view().slice(first_row_[table], count);
   }
+  /// The ids of a table's rows, (rows(table),), in the order of their slots.
   vector_view<std::int64_t const> ids(std::int64_t table) const noexcept(!checks_indices) {
     auto const count = rows(table);
     return ids_.view().slice(first_row_[table], count);
   }
-  /// (rows(table), dim).
+  /// The summed gradients of a table's rows, (rows(table), dim(table)).
   matrix_view<float> values(std::int64_t table) noexcept(!checks_indices) {
     auto const count = rows(table);
     return {values_.data() + first_value_[table], count, dims_[table]};
   }
+  /// As above, to read.
   matrix_view<float const> values(std::int64_t table) const noexcept(!checks_indices) {
     auto const count = rows(table);
     return {values_.data() + first_value_[table], count, dims_[table]};
   }
-  /// Of all rows of all tables, one after the other.
+  /// The summed gradients of all tables, one table after the other.
   vector_view<float> values() noexcept { return values_.view(); }
+  /// As above, to read.
   vector_view<float const> values() const noexcept { return values_.view(); }
 
   std::size_t bytes() const noexcept {
@@ -57,9 +61,9 @@ class basic_row_gradients {
            first_value_.capacity_bytes() + dims_.capacity_bytes();
   }
 
-  /// Of a table's rows.
+  /// The elements of each of a table's rows.
   std::int64_t dim(std::int64_t table) const noexcept(!checks_indices) { return dims_[table]; }
-  /// @private Makes room: `rows(t)` rows of `dim(t)` for each table; then the parts to be written.
+  /// @private Allocates `rows(t)` rows of `dim(t)` for each table, which the calls below then fill.
   template <class Rows, class Dim>
   void resize(Exec const& exec, std::int64_t tables, Rows const& rows, Dim const& dim) {
     first_row_.resize(exec, tables + 1);
@@ -77,6 +81,7 @@ class basic_row_gradients {
   }
   /// @private Of a table's rows, to be written.
   std::int64_t* slots_to_write(std::int64_t table) noexcept { return slots_.data() + first_row_[table]; }
+  /// @private The ids of a table's rows, to be written.
   std::int64_t* ids_to_write(std::int64_t table) noexcept { return ids_.data() + first_row_[table]; }
   /// @private
   void set_row(std::int64_t table, std::int64_t row, std::int64_t slot, std::int64_t id) noexcept(!checks_indices) {
@@ -91,19 +96,19 @@ class basic_row_gradients {
   buffer<std::int64_t, Exec> slots_, ids_;
   buffer<float, Exec> values_;
 };
+/// Summed gradients on the host.
 using row_gradients = basic_row_gradients<host_exec>;
 
-/// Adds up gradients over micro-batches: `into` becomes `into` + `more`, row by row: the rows that either has, slots ascending; a row that
-/// both have is the sum, `into` first. `into` may be empty at first. `spare` means nothing before or after: its memory is taken for the
-/// sum, and gets that of `into`.
-/// @throws tessera::error shape_mismatch; out_of_range for a slot of another id in `more`: the store evicted the row between the two
-/// lookups (table_options::batches_in_flight). `into` is as before then, also when memory runs out. On a device it synchronises, and tells
-/// of faults with that.
+/// Adds up gradients over micro-batches: `into` becomes the sum of `into` and `more`. It holds the rows of both, slots ascending; for a row
+/// of both, the gradient of `into` comes first in the sum. `into` may be empty. `spare` is scratch: its memory becomes that of the sum, and
+/// it gets the memory of `into`. On a device the call synchronises and reports faults.
+/// @throws tessera::error shape_mismatch; out_of_range where a slot has another id in `more`: the store evicted the row between the two
+/// lookups (table_options::batches_in_flight). `into` is then as before, also when memory runs out.
 template <execution Exec>
 void add_row_gradients(Exec const& exec, basic_row_gradients<Exec>& into, basic_row_gradients<Exec> const& more,
                        basic_row_gradients<Exec>& spare);
 
-/// The same without `spare`: the sum takes new memory.
+/// As above, without `spare`: the sum takes new memory.
 template <execution Exec>
 void add_row_gradients(Exec const& exec, basic_row_gradients<Exec>& into, basic_row_gradients<Exec> const& more);
 

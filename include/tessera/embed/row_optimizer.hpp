@@ -13,25 +13,26 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// How one touched row changes (see `optimizer_policy`); rows that no id of the batch names do not change.
+/// A policy that says how one touched row changes (see `optimizer_policy`). Rows that no id of the batch names do not change.
 template <class O>
 concept row_optimizer = optimizer_policy<O>;
 
-/// The optimizer state beside each row of a table: first the row's floats, then the elements', one plane of `dim` a state.
+/// The optimizer state of each row of a table. First come the floats of the row, then those of its elements, one plane of `dim` for each.
 struct row_state_layout {
   int per_row = 0;
   int per_element = 0;
   float initial = 0;
-  char const* optimizer = "unnamed";  // for which it was made
+  char const* optimizer = "unnamed";  ///< for which it was made
 
   template <row_optimizer O>
   static constexpr row_state_layout of(O const& optimizer) noexcept {
     return {O::row_state, O::element_state, initial_state_of(optimizer), optimizer_name_of(optimizer)};
   }
+  /// The floats of state of a row of `dim` elements.
   TESSERA_HOST_DEVICE constexpr std::int64_t width(std::int64_t dim) const noexcept { return per_row + per_element * dim; }
 };
 
-/// Adagrad with one accumulator a row: s += mean(g^2), then w -= learning_rate * g / (sqrt(s) + epsilon), as FBGEMM's
+/// Adagrad with one accumulator a row: s += mean(g^2), then w -= learning_rate * g / (sqrt(s) + epsilon). FBGEMM calls it
 /// EXACT_ROWWISE_ADAGRAD.
 struct rowwise_adagrad {
   static constexpr char const* name = "rowwise_adagrad";
@@ -57,11 +58,11 @@ struct rowwise_adagrad {
 };
 static_assert(row_optimizer<rowwise_adagrad>);
 
-/// Adam with one second moment a row, of mean(g^2), as FBGEMM's PARTIAL_ROWWISE_ADAM: v = beta2 * v + (1 - beta2) * mean(g^2), the rest as
-/// `adam`. The step that corrects the moments is the table's, also for a row first touched late.
+/// Adam with one second moment a row: v = beta2 * v + (1 - beta2) * mean(g^2), the rest as `adam`. FBGEMM calls it PARTIAL_ROWWISE_ADAM.
+/// The step that corrects the moments is the table's, also for a row that is first touched late.
 struct rowwise_adam {
   struct factors {
-    float beta1, rate;  // the rate over the root of the row's second moment
+    float beta1, rate;  ///< the rate over the root of the row's second moment
   };
   static constexpr char const* name = "rowwise_adam";
   static constexpr int row_state = 1;

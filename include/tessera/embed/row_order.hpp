@@ -21,13 +21,14 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// Where a batch's values begin in their array: a batch may be a part of another.
+/// The first value of a batch in its array: a batch may be a part of another.
 template <class T>
 std::int64_t first_value(keyed_jagged_view<T> batch) noexcept {
   return batch.rows() == 0 ? 0 : batch.flat().offsets[0];
 }
 
-/// The positions of a batch that name rows of one table, sorted by slot; those of one slot by (sample, key, position in the bag).
+/// The positions of a batch that name rows of one table, sorted by slot. Those of one slot are in the order of (source rank, sample, key,
+/// position).
 template <class Index>
 struct table_order {
   std::int64_t first;  // in the arrays of all tables
@@ -36,12 +37,13 @@ struct table_order {
   Index const* positions;  // of the batch, from its first value on
 };
 
-/// Which rows a batch names.
+/// The slots that a batch names.
 struct batch_slots {
   keyed_jagged_view<std::int64_t const> batch;
   vector_view<std::int64_t const> table_of_key;         // (keys,)
   vector_view<std::int64_t const> bounds;               // (tables,): rows have slots of [0, bound), any other names none
   vector_view<std::int64_t const* const> slots_of_key;  // (keys,): of the value at position p of the batch, counted from its first, [p]
+  std::int64_t source_ranks = 1;                        // which have as many keys each, one rank after the other
 };
 
 template <class Index>
@@ -57,25 +59,45 @@ struct row_sort {
     slots.resize(exec, n);
     positions.resize(exec, n);
     tables.resize(exec, count);
-    buffer<std::int64_t> samples(exec, count);  // of the key with the most
-    for (std::int64_t t = 0; t < count; ++t) {
-      tables[t] = {0, 0, nullptr, nullptr};
-      samples[t] = 0;
+    auto const ranks = batch.keys == 0 ? 1 : of.source_ranks, keys_each = batch.keys / ranks;
+    buffer<rank_part> parts(exec, count * ranks);  // those of a table follow each other
+    for (std::int64_t i = 0; i < parts.size(); ++i) {
+      auto const first_key = i % ranks * keys_each;
+      parts[i] = {i / ranks, first_key, first_key + keys_each, 0, 0, 0};
     }
     for (std::int64_t key = 0; key < batch.keys; ++key) {
-      auto const t = of.table_of_key[key];
-      samples[t] = std::max(samples[t], batch.rows(key));
-      tables[t].count += batch.key(key).size();
+      auto& part = parts[of.table_of_key[key] * ranks + key / keys_each];
+      part.samples = std::max(part.samples, batch.rows(key));
+      part.count += batch.key(key).size();
     }
-    for (std::int64_t t = 1; t < count; ++t) tables[t].first = tables[t - 1].first + tables[t - 1].count;
+    std::int64_t first = 0;
+    for (std::int64_t t = 0; t < count; ++t) {
+      tables[t] = {first, 0, nullptr, nullptr};
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        auto& part = parts[t * ranks + rank];
+        part.first = first;
+        first += part.count;
+      }
+      tables[t].count = first - tables[t].first;
+    }
     for_each_piece_of(
-        exec, count, [&](std::int64_t t) { return samples[t]; },
-        [&](std::int64_t t) { return std::max<std::int64_t>(1, divide_up(samples[t], divide_up(tables[t].count, values_per_piece) + 1)); },
-        [&](std::int64_t t, std::int64_t first_sample, std::int64_t last_sample) { collect(t, of, first_sample, last_sample); });
+        exec, parts.size(), [&](std::int64_t i) { return parts[i].samples; },
+        [&](std::int64_t i) {
+          return std::max<std::int64_t>(1, divide_up(parts[i].samples, divide_up(parts[i].count, values_per_piece) + 1));
+        },
+        [&](std::int64_t i, std::int64_t first_sample, std::int64_t last_sample) { collect(parts[i], of, first_sample, last_sample); });
     sort_tables(exec, of.bounds);
   }
 
  private:
+  // What the keys [first_key, last_key) of one source rank have of a table.
+  struct rank_part {
+    std::int64_t table, first_key, last_key;
+    std::int64_t samples;  // of the key with the most
+    std::int64_t first;    // in the arrays of all tables
+    std::int64_t count;
+  };
+
   static constexpr std::int64_t values_per_piece = 8192;
   static constexpr std::int64_t large_table = 1 << 17;
 
@@ -112,13 +134,14 @@ struct row_sort {
     });
   }
 
-  // The positions of one table's keys by (sample, key, position in the bag), with the slot of each, for samples [first, last).
-  void collect(std::int64_t table, batch_slots const& of, std::int64_t first, std::int64_t last) noexcept {
+  // The positions of one part by (sample, key, position in the bag), with the slot of each, for samples [first, last).
+  void collect(rank_part const& part, batch_slots const& of, std::int64_t first, std::int64_t last) noexcept {
     auto const& batch = of.batch;
     auto const base = first_value(batch);
-    auto to = tables[table].first;
-    std::int64_t first_key = batch.keys, last_key = 0;
-    for (std::int64_t key = 0; key < batch.keys; ++key) {
+    auto const table = part.table;
+    auto to = part.first;
+    std::int64_t first_key = part.last_key, last_key = part.first_key;
+    for (auto key = part.first_key; key < part.last_key; ++key) {
       if (of.table_of_key[key] != table) continue;
       first_key = std::min(first_key, key);
       last_key = key + 1;
@@ -148,13 +171,13 @@ struct row_sort {
 
 }  // namespace detail
 
-/// The positions of a batch sorted by the rows they name: what a backward needs of the ids alone, so it may be prepared before there are
-/// gradients. Sizes are kept from batch to batch. Move-only.
+/// The positions of a batch, sorted by the rows that they name. A backward needs this order, which depends on the ids alone, so that it can
+/// be made before there are gradients. Its memory is kept from batch to batch. Move-only.
 class row_order {
  public:
-  /// Whether it belongs to a batch.
+  /// Whether it holds the order of a batch.
   bool ready() const noexcept { return ready_; }
-  /// Values of that batch.
+  /// The number of values of that batch.
   std::int64_t values() const noexcept { return values_; }
   void clear() noexcept { ready_ = false; }
   std::size_t bytes() const noexcept { return narrow_.bytes() + wide_.bytes(); }

@@ -22,10 +22,12 @@ inline namespace TESSERA_ABI {
 template <row_element Element>
 class row_slabs {
  public:
+  /// Slabs without room yet.
   row_slabs(std::int64_t dim, row_state_layout layout) noexcept
       : dim_(dim), extent_(row_scale<Element>::extent(dim)), width_(layout.width(dim)), layout_(layout) {}
 
   std::int64_t dim() const noexcept { return dim_; }
+  /// The optimizer state of each row.
   row_state_layout layout() const noexcept { return layout_; }
 
   Element* row(std::int64_t slot) noexcept { return static_cast<Element*>(places().row(slot)) + row_scale<Element>::lead; }
@@ -35,7 +37,7 @@ class row_slabs {
   float* state(std::int64_t slot) noexcept { return places().state(slot); }
   float const* state(std::int64_t slot) const noexcept { return places().state(slot); }
 
-  /// For kernels: what they see is to be written, whoever holds the slabs. Until more room is made.
+  /// The view for kernels, which write through it also where the slabs are const. It is valid until more room is made.
   row_places places() const noexcept {
     return {nullptr, nullptr, slabs_.data(), extent_ * static_cast<std::int64_t>(sizeof(Element)), width_, dim_};
   }
@@ -52,8 +54,8 @@ class row_slabs {
       slabs_.push_back({memory.weights.data() + row * extent_, memory.states.data() + row * width_});
   }
 
-  /// The same; where there is too little, for half as many again as there is room for, but not for more than `most`, so that what grows row
-  /// by row comes to have large pages.
+  /// As above. Where there is too little room, it makes half as much again, but not more than for `most` slots. What grows row by row so
+  /// comes to have large pages.
   void grow(host_exec const& exec, std::int64_t slots, std::int64_t most) {
     auto const room = static_cast<std::int64_t>(slabs_.size()) * row_slab::rows;
     if (slots > room) reserve(exec, std::max(slots, std::min(room + room / 2, most)));
@@ -64,7 +66,7 @@ class row_slabs {
     for (auto const& s : memories_) sum += s.weights.capacity_bytes() + s.states.capacity_bytes();
     return sum;
   }
-  /// What room for options.rows rows takes.
+  /// What options.rows rows will occupy.
   static table_bytes bytes_for(table_options const& options, row_state_layout layout) noexcept {
     auto const slots = static_cast<std::size_t>(divide_up(options.rows, row_slab::rows) * row_slab::rows);
     return {.weights = slots * static_cast<std::size_t>(row_scale<Element>::extent(options.dim)) * sizeof(Element),

@@ -32,33 +32,37 @@ enum class row_status : std::uint8_t {
   out_of_range,  ///< the store can never hold it; slot -1
 };
 
-/// One embedding table, or a shard of one: rows [first_row, first_row + rows) and columns [first_column, first_column + dim) of a larger table.
-/// Initial weights are uniform in [-init_bound, init_bound), rounded to the nearest value that the store's elements have (where a row shares a
-/// scale: under that of init_bound), and depend on (seed, id, row, column) of the whole table alone: not on the kind of store, its size, or
-/// how it is cut over machines. So do the random words by which a step rounds (`rounding_block`), so that shards take the steps of the whole
-/// table, bit for bit, under the same gradients, with two exceptions of shards of columns: optimizers that look at a whole row (of the
-/// library's the row-wise ones) see the shard's columns alone, and `scaled_int8` rows choose a scale for the shard's columns alone after
-/// their first step, which is never coarser than that of the whole row would be for the same weights.
+/// One embedding table, or a shard of one: rows [first_row, first_row + rows) and columns [first_column, first_column + dim) of the whole
+/// table.
+///
+/// Initial weights are uniform in [-init_bound, init_bound), rounded to the nearest value of the store's elements. Rows with a scale start
+/// with the scale that covers init_bound. Both initial weights and the words that round a step (`rounding_block`) depend on (seed, id, row,
+/// column) of the whole table alone. The kind of store, its size and its shards change neither.
+/// @post shards take the steps of the whole table, bit for bit, under the same gradients, with two exceptions for shards of columns. A
+/// row-wise optimizer sees the shard's columns alone. `scaled_int8` rows choose the scale of the shard's columns alone after their first
+/// step, which is never coarser than that of the whole row.
 struct table_options {
-  // Tables that share a seed must differ in it, or they start with the same rows; so must all tables of one list.
+  /// Tables that share a seed must differ in it, or they start with the same rows; so must all tables of one list.
   table_id id{};
-  std::int64_t dim = 0;  // elements a row, at least 1
-  // Dense: ids are 0 … rows - 1; hash_table: how many to make room for at first; bucket_table: for how many there ever is.
+  std::int64_t dim = 0;  ///< elements a row, at least 1
+  /// Dense: ids are 0 … rows - 1; hash_table: how many to make room for at first; bucket_table: for how many there ever is.
   std::int64_t rows = 0;
   float init_bound = 0.01F;
   random_seed seed{};
-  std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();  // hashed: at once
-  // hashed: rows located in so many batches, with the current one, do not leave by themselves. Each training lookup counts as a batch: as many
-  // as there are between a lookup and its backward, 2 where a step looks up the same tables twice.
+  std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();  ///< hashed: at once
+  /// Hashed: rows located in the last so many batches, the current one included, do not leave by themselves. Each training lookup counts as
+  /// a batch, so the number covers the lookups between a lookup and its backward. It is 2 where a step looks up the same tables twice.
   std::int64_t batches_in_flight = 1;
-  // Where ids are slots, they count from the shard's first row: 0 … rows - 1. Hashed tables take ids of the whole table: 0 there.
+  /// Where ids are slots, they count from the shard's first row: 0 … rows - 1. Hashed tables take ids of the whole table: 0 there.
   std::int64_t first_row = 0;
-  std::int64_t first_column = 0;  // a multiple of 4: as many columns share a block of random words, which the kernels of a shard draw whole
+  /// A multiple of 4: as many columns share a block of random words, which the kernels of a shard draw whole.
+  std::int64_t first_column = 0;
 };
 
 namespace detail {
 
-/// The random words for elements [4 * index, 4 * index + 4) of an id's row, by its row and columns in the whole table.
+/// The random words for elements [4 * index, 4 * index + 4) of an id's row, counted in the shard. They depend on the row and the columns of
+/// the whole table.
 TESSERA_HOST_DEVICE constexpr random_block row_block(random_seed seed, table_options const& table, std::int64_t id,
                                                      std::int64_t index) noexcept {
   return philox(seed, static_cast<std::uint64_t>(id) + static_cast<std::uint64_t>(table.first_row),
@@ -80,6 +84,7 @@ constexpr void for_each_initial_element(table_options const& table, std::int64_t
     for (auto k = static_cast<int>(first % 4); k < 4 && first < last; ++k, ++first) f(first, uniform_symmetric(block[k], table.init_bound));
   }
 }
+/// As above for all elements of the row.
 template <class F>
 constexpr void for_each_initial_element(table_options const& table, std::int64_t id, F const& f) {
   for_each_initial_element(table, id, 0, table.dim, f);
@@ -89,12 +94,12 @@ namespace detail {
 
 inline constexpr std::int64_t rows_per_init_piece = 4096;
 
-/// That of rows as they first appear.
+/// The scale of rows as they first appear.
 template <row_element Element>
 TESSERA_HOST_DEVICE constexpr row_scale<Element> initial_scale(table_options const& table) noexcept {
   return row_scale<Element>::covering(magnitude_of(table.init_bound));
 }
-/// An element of such a row, as what is stored of it says.
+/// An element of an initial row, as read back from what is stored.
 template <row_element Element>
 TESSERA_HOST_DEVICE constexpr float stored_initial(table_options const& table, float value) noexcept {
   auto const scale = initial_scale<Element>(table);
@@ -118,7 +123,7 @@ template <class Element>
                            [&](std::int64_t i, float value) { to[i - first] = stored_initial<Element>(options, value); });
 }
 
-/// How many rows ahead of its use a row is asked for: about 4 KiB of them.
+/// How many rows ahead of its use a row is prefetched: about 4 KiB of them.
 constexpr std::int64_t prefetch_distance(std::int64_t row_bytes) noexcept {
   return std::clamp<std::int64_t>(4096 / std::max<std::int64_t>(row_bytes, 1), 4, 32);
 }
@@ -127,9 +132,9 @@ constexpr std::int64_t prefetch_distance(std::int64_t dim) noexcept {
   return prefetch_distance(row_scale<Element>::extent(dim) * static_cast<std::int64_t>(sizeof(Element)));
 }
 
-/// Starts loading a row, of a wide one the first lines: the hardware foresees the others. Into the second level of cache, as the first has
-/// few lines under way at once and needs them for what is read now. Inlined by force, as are its callers: g++ takes a function that only
-/// prefetches for one without effect, and drops the calls.
+/// Prefetches the first lines of a row; the hardware foresees the others. They go to the second level of cache: the first one has few lines
+/// in flight, which current reads need. It and its callers are inlined by force: g++ takes a function that only prefetches for one without
+/// effect, and drops the calls.
 [[gnu::always_inline]] inline void prefetch_bytes(void const* first, std::int64_t bytes) noexcept {
   constexpr std::int64_t most_bytes = 1024, line_bytes = 64;
   for (std::int64_t byte = 0; byte < std::min(most_bytes, bytes); byte += line_bytes)
@@ -141,8 +146,8 @@ template <class Element>
   prefetch_bytes(row - scale::lead, scale::extent(dim) * static_cast<std::int64_t>(sizeof(Element)));
 }
 
-/// f(std::integral_constant<int, Dim>) with the dims that have loops of their own, 0 for any other. A checked build has two of them, which
-/// show what the others could do wrong, and compiles in less time.
+/// Calls f(std::integral_constant<int, Dim>) with the dims that have loops of their own, or 0 for any other. A checked build has two of
+/// them, enough to show what the others could do wrong; it compiles faster.
 template <class F>
 auto with_static_dim(std::int64_t dim, F const& f) {
   if constexpr (!checked) {
@@ -185,7 +190,7 @@ inline void check_table_options(char const* store, table_options const& options,
     refuse("a table is cut by columns at multiples of 4, which share random words", "first_column", options.first_column);
 }
 
-/// Of a store whose ids are not slots.
+/// Checks the options of a store whose ids are not slots.
 inline void check_hashed_options(char const* store, table_options const& options, row_state_layout layout) {
   check_table_options(store, options, layout);
   if (options.first_row != 0)
@@ -220,29 +225,29 @@ struct execution_of_store<S> {
 };
 }  // namespace detail
 
-/// In whose memory a row store lies: `S::execution_type`, or the host's where it names none.
+/// The execution in whose memory a row store lies: `S::execution_type`, or `host_exec` where it names none.
 template <class S>
 using execution_of = typename detail::execution_of_store<std::remove_cv_t<S>>::type;
 
-/// Holds embedding rows and, beside each, its optimizer state. Use is in two steps: `locate` ids, then read and update rows by slot.
-/// - `locate(exec, ids, slots, statuses)`: the slot of each id, giving it a row where the store may; a repeated id gets one row. Slots
-///   stay valid until the store says otherwise. `statuses` may be empty. For one caller at a time.
-/// - `find(exec, ids, slots)`: the same without changing anything; -1 where there is no row.
-/// - `row(slot)`: (dim,), which `row_scale` reads and writes, `state(slot)`: (state_layout().width(dim),). @pre slot in [0, slot_bound()), which
-///   a checked build checks.
-/// - `rows()`: how many it holds; `slot_bound()`: every slot lies in [0, slot_bound()); `for_each_row(f)`: f(slot, id) for each row held.
-/// - `slots_are_ids`: `locate` is the identity for ids in [0, rows()), and lookups skip it.
-/// - `begin_batch()`, where a store has it: a training lookup calls it once a table and call, before `locate`.
-/// - `locate_held`, `locate_new`, where a store has them: `locate` in two halves. A training lookup does the first for all its keys before
-///   the second, so that no new id takes the row of an id that another key names.
+/// Holds embedding rows and, beside each, its optimizer state. A caller first locates ids, then reads and updates rows by slot.
+/// - `locate(exec, ids, slots, statuses)` writes the slot of each id. An id without a row gets one where the store's policy admits it; a
+///   repeated id gets one row. A slot is valid until its row leaves the store. `statuses` may be empty. Calls must not overlap.
+/// - `find(exec, ids, slots)` writes the slot of each id, or -1 for an id without a row. It changes nothing.
+/// - `row(slot)`: (dim,), which `row_scale` reads and writes. `state(slot)`: (state_layout().width(dim),). @pre slot in [0, slot_bound()),
+///   which a checked build checks.
+/// - `rows()` is how many rows it holds. Every slot lies in [0, slot_bound()). `for_each_row(f)` calls f(slot, id) for each row held.
+/// - `slots_are_ids`: whether `locate` is the identity for ids in [0, rows()), so that lookups skip it.
+/// - `begin_batch()` is optional: a training lookup calls it once a table, before `locate`.
+/// - `locate_held` and `locate_new` are optional: the two halves of `locate`. A training lookup calls the first for all its keys before the
+///   second. No new id then takes the row of an id that another key names.
 ///
 /// `locate` may give slot -1 to any id. A lookup then reads the row that the id would get, and no update happens.
 ///
-/// What the host's kernels see of a store is `host_rows()` (embed/host_rows.hpp).
+/// `host_rows()` is the view that kernels of the host take (embed/host_rows.hpp).
 ///
-/// A store on a device (`execution_type`) takes and gives that device's memory: ids, slots, rows and states. What its kernels see is
-/// `device_rows()`, plain data with `row`, `state`, `options`, `dim`, `steps`, `holds(slot)` and `id_of(slot)`, and `in_range(id)`, whether the
-/// store can hold an id, where slots are not ids.
+/// A store on a device (`execution_type`) takes and gives memory of that device: ids, slots, rows and states. Its kernels take
+/// `device_rows()`, plain data with `row`, `state`, `options`, `dim`, `steps`, `holds(slot)` and `id_of(slot)`. Where slots are not ids,
+/// `in_range(id)` says whether the store can hold an id.
 template <class S>
 concept row_store = requires(S& store, S const& held, execution_of<S> const& exec, vector_view<std::int64_t const> ids,
                              vector_view<std::int64_t> slots, vector_view<row_status> statuses, std::int64_t slot,
@@ -270,7 +275,7 @@ concept row_store = requires(S& store, S const& held, execution_of<S> const& exe
 
 namespace detail {
 
-/// The tables of a call lie where it runs.
+/// Refuses, at compile time, tables that lie in other memory than that of the call's execution.
 template <class Exec, class Store>
 constexpr void expect_tables_of() noexcept {
   constexpr bool on_host = !device_execution<Exec> && !device_execution<execution_of<Store>>;
@@ -278,7 +283,7 @@ constexpr void expect_tables_of() noexcept {
                 "the tables lie in another execution's memory: on a GPU they are dense_table<E, cuda_exec>, bucket_table or row_cache");
 }
 
-/// The tables of a call that changes them.
+/// Refuses, at compile time, const tables of a call that changes tables.
 template <class Tables>
 constexpr void expect_mutable_tables() noexcept {
   static_assert(!std::is_const_v<std::remove_pointer_t<decltype(std::declval<Tables&>().data())>>,

@@ -22,64 +22,65 @@
 #include <tessera/embed/row_update.cuh>
 #include <tessera/embed/row_update.hpp>
 
-/// What a backward does with sorted values on a device: sum each row's gradient in canonical order and update the row, each once. A group of
-/// threads a row, each thread four of its columns at a time. Rows that more than `canonical_sum_chunk` values name have their chunks summed
-/// first, a group each, so that no row keeps one group busy for long.
+/// What a backward does with sorted values on a device: it sums each row's gradient in canonical order and updates the row, each once. A
+/// group of threads takes a row, each thread four of its columns at a time. The chunks of a row that more than `canonical_sum_chunk` values
+/// name are summed first, by a group each. So no row keeps one group busy for long.
 namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// The gradient of a value and what it is multiplied by. A back end has `Source`, plain data with `value_gradient operator()(Index source)`.
+/// The gradient of a value and its factor. A back end has a `Source`: plain data with `value_gradient operator()(Index source)`.
 struct value_gradient {
   float const* gradient;  // (dim,)
   float scale;
   bool by_four;  // whether it can be read four columns at once
 };
 
-/// Rows whose values are more than one chunk, and their chunks.
+/// The segments of more than one chunk of values, and their chunks.
 template <class Index>
-struct long_runs {
-  struct run {
-    Index number;       // of the run
-    Index first_chunk;  // among those of all long runs
+struct long_segments {
+  struct segment {
+    Index number;       // of the segment
+    Index first_chunk;  // among those of all long segments
   };
-  run* runs;
-  std::uint64_t* counts;  // runs in the upper half, chunks in the lower
+  segment* segments;
+  std::uint64_t* counts;  // segments in the upper half, chunks in the lower
   float* sums;            // (chunks, width)
   std::int64_t width;
 
-  static constexpr std::uint64_t one_run = std::uint64_t{1} << 32;
-  /// How many runs of more than one chunk n values can make, and how many chunks those have.
-  static constexpr std::int64_t most_runs(std::int64_t n) noexcept { return n / (canonical_sum_chunk + 1); }
-  static constexpr std::int64_t most_chunks(std::int64_t n) noexcept { return n / canonical_sum_chunk + most_runs(n); }
+  static constexpr std::uint64_t one_segment = std::uint64_t{1} << 32;
+  /// How many segments of more than one chunk n values can make, and how many chunks those have.
+  static constexpr std::int64_t most_segments(std::int64_t n) noexcept { return n / (canonical_sum_chunk + 1); }
+  static constexpr std::int64_t most_chunks(std::int64_t n) noexcept { return n / canonical_sum_chunk + most_segments(n); }
 
-  TESSERA_HOST_DEVICE static constexpr std::int64_t runs_in(std::uint64_t counts) noexcept {
+  TESSERA_HOST_DEVICE static constexpr std::int64_t segments_in(std::uint64_t counts) noexcept {
     return static_cast<std::int64_t>(counts >> 32);
   }
   TESSERA_HOST_DEVICE static constexpr std::int64_t chunks_in(std::uint64_t counts) noexcept {
-    return static_cast<std::int64_t>(counts & (one_run - 1));
+    return static_cast<std::int64_t>(counts & (one_segment - 1));
   }
 };
 
-// Lists the long runs, in any order: chunks follow each other as their runs do in the list.
+// Lists the long segments, in any order: chunks follow each other as their segments do in the list.
 template <class Index>
-struct list_long_runs {  // unproven
-  runs_on_device<Index> sorted;
+struct list_long_segments {  // unproven
+  segments_on_device<Index> sorted;
   int launches;
-  long_runs<Index> found;
+  long_segments<Index> found;
 
   template <class Block>
-  TESSERA_DEVICE void operator()(Block& block, std::int64_t run) const {
-    if (run >= sorted.first_runs[launches]) return;
-    auto const count = static_cast<std::int64_t>(sorted.starts[run + 1] - sorted.starts[run]);
+  TESSERA_DEVICE void operator()(Block& block, std::int64_t segment) const {
+    if (segment >= sorted.first_segments[launches]) return;
+    auto const count = static_cast<std::int64_t>(sorted.starts[segment + 1] - sorted.starts[segment]);
     if (count <= canonical_sum_chunk) return;
     auto const chunks = static_cast<std::uint64_t>(divide_up(count, canonical_sum_chunk));
-    auto const before = block.add(found.counts, long_runs<Index>::one_run + chunks);
-    found.runs[long_runs<Index>::runs_in(before)] = {static_cast<Index>(run), static_cast<Index>(long_runs<Index>::chunks_in(before))};
+    auto const before = block.add(found.counts, long_segments<Index>::one_segment + chunks);
+    found.segments[long_segments<Index>::segments_in(before)] = {static_cast<Index>(segment),
+                                                                 static_cast<Index>(long_segments<Index>::chunks_in(before))};
   }
 };
 
-/// Four columns of the sum over values [first, last), in order; the gradients of `Ahead` are under way at once.
+/// Four columns of the sum over values [first, last), in order, with the gradients of `Ahead` values in flight at once.
 template <int Ahead, class Index, class Source>
 TESSERA_DEVICE four_elements<float> sum_four(Source const& source, Index const* sources, std::int64_t first, std::int64_t last,
                                              std::int64_t column, std::int64_t count) {
@@ -104,21 +105,21 @@ TESSERA_DEVICE four_elements<float> sum_four(Source const& source, Index const* 
 
 /// What the kernels of a call share.
 template <class Index, class Rows, class Source, class Action>
-struct summed_runs {
-  runs_on_device<Index> sorted{};
-  acted_table<Rows, Action> const* tables = nullptr;
+struct summed_segments {
+  segments_on_device<Index> sorted{};
+  table_and_action<Rows, Action> const* tables = nullptr;
   std::int64_t const* table_slots = nullptr;  // (table_count + 1,): where the slots of each begin
   std::int64_t table_count = 0;
   Source source{};
-  long_runs<Index> long_ones{};
+  long_segments<Index> long_ones{};
 
-  TESSERA_DEVICE acted_table<Rows, Action> const& table_of(std::int64_t slot) const {
+  TESSERA_DEVICE table_and_action<Rows, Action> const& table_of(std::int64_t slot) const {
     return tables[range_of(table_slots, table_count, slot)];
   }
 
-  /// Four columns of a run's sum: of its values, or of the sums of its chunks from `first_chunk` on, where that is not negative.
-  TESSERA_DEVICE four_elements<float> sum(std::int64_t run, std::int64_t first_chunk, std::int64_t column, std::int64_t count) const {
-    auto const first = static_cast<std::int64_t>(sorted.starts[run]), last = static_cast<std::int64_t>(sorted.starts[run + 1]);
+  /// Four columns of a segment's sum: of its values, or, where `first_chunk` is not negative, of the sums of its chunks from there on.
+  TESSERA_DEVICE four_elements<float> sum(std::int64_t segment, std::int64_t first_chunk, std::int64_t column, std::int64_t count) const {
+    auto const first = static_cast<std::int64_t>(sorted.starts[segment]), last = static_cast<std::int64_t>(sorted.starts[segment + 1]);
     if (first_chunk < 0) return sum_four<4>(source, sorted.sources, first, last, column, count);
     auto const width = long_ones.width;
     auto total = read_four(long_ones.sums + first_chunk * width + column, count, count >= 4);
@@ -129,46 +130,49 @@ struct summed_runs {
     return total;
   }
 
-  /// Calls f(run, first chunk or -1) for the runs that a group of threads, number `group` of `groups` in its block, does in a launch: those
-  /// of the launch's tables but for the long ones, or, for launch -1, the long ones.
+  /// Calls f(segment, first chunk or -1) for the segments of group number `group` of `groups` in its block. They are those of the launch's
+  /// tables, except the long ones; launch -1 has the long ones.
   template <class Block, class F>
-  TESSERA_DEVICE void for_each_run(Block& block, int launch, int groups, int group, F const& f) const {
+  TESSERA_DEVICE void for_each_segment(Block& block, int launch, int groups, int group, F const& f) const {
     if (launch < 0) {
-      for_each_unit(block, long_runs<Index>::runs_in(*long_ones.counts), groups, group, [&](std::int64_t i) {
-        f(static_cast<std::int64_t>(long_ones.runs[i].number), static_cast<std::int64_t>(long_ones.runs[i].first_chunk));
+      for_each_unit(block, long_segments<Index>::segments_in(*long_ones.counts), groups, group, [&](std::int64_t i) {
+        f(static_cast<std::int64_t>(long_ones.segments[i].number), static_cast<std::int64_t>(long_ones.segments[i].first_chunk));
       });
     } else {
-      auto const first = sorted.first_runs[launch];
-      for_each_unit(block, sorted.first_runs[launch + 1] - first, groups, group, [&](std::int64_t i) {
+      auto const first = sorted.first_segments[launch];
+      for_each_unit(block, sorted.first_segments[launch + 1] - first, groups, group, [&](std::int64_t i) {
         if (static_cast<std::int64_t>(sorted.starts[first + i + 1] - sorted.starts[first + i]) <= canonical_sum_chunk) f(first + i, -1);
       });
     }
   }
 };
 
-// The sums of the chunks of long runs, a group of a whole warp each.
+// The sums of the chunks of long segments, a group of a whole warp each.
 template <class Index, class Rows, class Source, class Action>
 struct sum_chunks_kernel {  // unproven
   static constexpr int threads = 256, lanes = 32;
-  summed_runs<Index, Rows, Source, Action> runs_of_call;
+  summed_segments<Index, Rows, Source, Action> segments_of_call;
 
   template <class Block>
   TESSERA_DEVICE void operator()(Block& block) const {
-    auto const& found = runs_of_call.long_ones;
-    auto const runs = long_runs<Index>::runs_in(*found.counts), chunks = long_runs<Index>::chunks_in(*found.counts);
+    auto const& found = segments_of_call.long_ones;
+    auto const segments = long_segments<Index>::segments_in(*found.counts), chunks = long_segments<Index>::chunks_in(*found.counts);
     for_each_unit(block, chunks, threads / lanes, block.thread() / lanes, [&](std::int64_t chunk) {
-      // Its run: the last whose chunks begin at this one or before.
-      auto const run =
-          found.runs[count_first(runs, [&](std::int64_t r) { return static_cast<std::int64_t>(found.runs[r].first_chunk) <= chunk; }) - 1];
-      auto const& sorted = runs_of_call.sorted;
-      auto const end = static_cast<std::int64_t>(sorted.starts[run.number + 1]);
-      auto const first =
-          static_cast<std::int64_t>(sorted.starts[run.number]) + (chunk - static_cast<std::int64_t>(run.first_chunk)) * canonical_sum_chunk;
+      // Its segment: the last whose chunks begin at this one or before.
+      auto const segment =
+          found.segments[count_first(segments,
+                                     [&](std::int64_t r) { return static_cast<std::int64_t>(found.segments[r].first_chunk) <= chunk; }) -
+                         1];
+      auto const& sorted = segments_of_call.sorted;
+      auto const end = static_cast<std::int64_t>(sorted.starts[segment.number + 1]);
+      auto const first = static_cast<std::int64_t>(sorted.starts[segment.number]) +
+                         (chunk - static_cast<std::int64_t>(segment.first_chunk)) * canonical_sum_chunk;
       auto const last = end - first < canonical_sum_chunk ? end : first + canonical_sum_chunk;
-      auto const dim = runs_of_call.table_of(static_cast<std::int64_t>(sorted.slots[first])).rows.dim();
+      auto const dim = segments_of_call.table_of(static_cast<std::int64_t>(sorted.slots[first])).rows.dim();
       for (std::int64_t column = 4 * (block.thread() % lanes); column < dim; column += 4 * lanes)
         write_four(found.sums + chunk * found.width + column,
-                   sum_four<8>(runs_of_call.source, sorted.sources, first, last, column, dim - column), dim - column, dim - column >= 4);
+                   sum_four<8>(segments_of_call.source, sorted.sources, first, last, column, dim - column), dim - column,
+                   dim - column >= 4);
     });
   }
 };
@@ -178,9 +182,9 @@ template <class Index, class Rows, class Source, class Optimizer>
 struct update_rows_kernel {  // unproven
   static constexpr int threads = 256;
 
-  summed_runs<Index, Rows, Source, Optimizer> runs;
+  summed_segments<Index, Rows, Source, Optimizer> segments;
   std::int64_t width;  // of the widest table, rounded up to four
-  int launch;          // -1: the long runs
+  int launch;          // -1: the long segments
   int lanes;           // threads a group
 
   constexpr std::int64_t shared_bytes() const noexcept {
@@ -191,20 +195,22 @@ struct update_rows_kernel {  // unproven
   TESSERA_DEVICE void operator()(Block& block) const {
     auto const group = block.thread() / lanes, lane = block.thread() % lanes;
     auto* const sum = block.template shared<float>() + group * update_floats(width);
-    runs.for_each_run(block, launch, threads / lanes, group, [&](std::int64_t run, std::int64_t first_chunk) {
-      auto const slot = static_cast<std::int64_t>(runs.sorted.slots[runs.sorted.starts[run]]);
-      auto const& table = runs.table_of(slot);
+    segments.for_each_segment(block, launch, threads / lanes, group, [&](std::int64_t segment, std::int64_t first_chunk) {
+      auto const slot = static_cast<std::int64_t>(segments.sorted.slots[segments.sorted.starts[segment]]);
+      auto const& table = segments.table_of(slot);
       auto const dim = table.rows.dim();
-      ask_for(block, table, slot - table.first_slot, lanes, lane);
+      prefetch(block, table, slot - table.first_slot, lanes, lane);
       for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes)
-        write_four(sum + column, runs.sum(run, first_chunk, column, dim - column), 4, true);  // there is room up to a multiple of four
+        write_four(sum + column, segments.sum(segment, first_chunk, column, dim - column), 4,
+                   true);  // there is room up to a multiple of four
       update_row_by_group(block, table, slot - table.first_slot, sum, width, lanes, lane);
     });
   }
 
   // The row and its state are under way while its gradient is summed.
   template <class Block>
-  TESSERA_DEVICE static void ask_for(Block& block, acted_table<Rows, Optimizer> const& table, std::int64_t slot, int lanes, int lane) {
+  TESSERA_DEVICE static void prefetch(Block& block, table_and_action<Rows, Optimizer> const& table, std::int64_t slot, int lanes,
+                                      int lane) {
     auto const dim = table.rows.dim();
     auto const* const row = table.rows.row(slot);
     auto const* const state = table.rows.state(slot);
@@ -216,25 +222,25 @@ struct update_rows_kernel {  // unproven
   }
 };
 
-/// Most columns of a row that an update on a device can take: the sums of eight rows stand in a block's shared memory, 129 KiB of the 163 that
-/// an A100 has.
+/// The most columns of a row that an update on a device can take. The sums of eight rows are in a block's shared memory: 129 KiB of the 163
+/// that an A100 has.
 inline constexpr std::int64_t most_updated_columns = 4096;
 
-/// The launches over sorted runs: `Action` is what each table's rows undergo.
+/// The launches over sorted segments. `Action` is what happens to each table's rows.
 template <class Exec, class Store, class Index, class Source, class Action>
-class run_launches {
+class segment_launches {
  public:
   using rows_type = decltype(std::declval<Store const&>().device_rows());
-  using runs_type = summed_runs<Index, rows_type, Source, Action>;
+  using segments_type = summed_segments<Index, rows_type, Source, Action>;
 
-  run_launches(Exec const& exec, vector_view<Store const> tables, device_row_order<Exec> const& order, runs_on_device<Index> const& sorted,
-               Source const& source)
+  segment_launches(Exec const& exec, vector_view<Store const> tables, device_row_order<Exec> const& order,
+                   segments_on_device<Index> const& sorted, Source const& source)
       : exec_(exec),
         tables_(tables),
         order_(order),
         n_(order.values()),
-        tables_there_(exec, tables.size()),
-        long_runs_(exec, long_runs<Index>::most_runs(n_)),
+        device_tables_(exec, tables.size()),
+        long_segments_(exec, long_segments<Index>::most_segments(n_)),
         counts_(exec, 1) {
     std::vector<std::int64_t> firsts;
     for (auto const& numbered : order.tables()) {
@@ -243,20 +249,20 @@ class run_launches {
     }
     firsts.push_back(order.first_slots().back());
     described_.reserve(firsts.size());
-    firsts_there_ = to_device(exec, firsts);
-    sums_.resize(exec, long_runs<Index>::most_chunks(n_) * width_);
-    runs_ = {sorted,
-             tables_there_.data(),
-             firsts_there_.data(),
-             tables.size(),
-             source,
-             {long_runs_.data(), counts_.data(), sums_.data(), width_}};
+    device_firsts_ = to_device(exec, firsts);
+    sums_.resize(exec, long_segments<Index>::most_chunks(n_) * width_);
+    segments_ = {sorted,
+                 device_tables_.data(),
+                 device_firsts_.data(),
+                 tables.size(),
+                 source,
+                 {long_segments_.data(), counts_.data(), sums_.data(), width_}};
   }
 
-  runs_type const& runs() const noexcept { return runs_; }
+  segments_type const& segments() const noexcept { return segments_; }
 
-  /// Runs them: `action(table)`, `launch(number, lanes, width)` a kernel for up to `rows` rows, of which each takes so many lanes. All memory
-  /// has been taken before.
+  /// Makes the launches. `action(table)` is what happens to a table's rows. `launch(number, lanes, rows, width)` launches a kernel for up
+  /// to `rows` rows, with so many lanes each. It allocates nothing.
   template <class ActionOf, class Launch>
   void run(ActionOf const& action, Launch const& launch) {
     auto& described = described_;
@@ -266,12 +272,12 @@ class run_launches {
       described.push_back({rows, action(numbered.table), numbered.first_slot, moves_by_four(rows.row(0), rows.dim(), rows.dim())});
     }
     if (described.empty() || n_ == 0) return;
-    exec_.copy_in(tables_there_.data(), described.data(), described.size() * sizeof described[0]);
+    exec_.copy_in(device_tables_.data(), described.data(), described.size() * sizeof described[0]);
     exec_.fill(counts_.data(), 0, sizeof(std::uint64_t));
-    if (!long_runs_.empty()) {
+    if (!long_segments_.empty()) {
       using kernel = sum_chunks_kernel<Index, rows_type, Source, Action>;
-      launch_for_each(exec_, n_, list_long_runs<Index>{runs_.sorted, order_.launches, runs_.long_ones});
-      exec_.launch({.blocks = blocks_for(long_runs<Index>::most_chunks(n_), kernel::threads / kernel::lanes)}, kernel{runs_});
+      launch_for_each(exec_, n_, list_long_segments<Index>{segments_.sorted, order_.launches, segments_.long_ones});
+      exec_.launch({.blocks = blocks_for(long_segments<Index>::most_chunks(n_), kernel::threads / kernel::lanes)}, kernel{segments_});
     }
     for (int number = 0; number < order_.launches; ++number) {
       std::int64_t slots = 0, width = 0;
@@ -282,7 +288,7 @@ class run_launches {
       }
       if (slots > 0) launch(number, 1 << number, std::min(slots, n_), width);
     }
-    if (!long_runs_.empty()) launch(-1, 32, long_runs_.size(), width_);
+    if (!long_segments_.empty()) launch(-1, 32, long_segments_.size(), width_);
   }
 
  private:
@@ -292,23 +298,23 @@ class run_launches {
   vector_view<Store const> tables_;
   device_row_order<Exec> const& order_;
   std::int64_t n_, width_ = 4;
-  std::vector<acted_table<rows_type, Action>> described_;
-  buffer<acted_table<rows_type, Action>, Exec> tables_there_;
-  buffer<std::int64_t, Exec> firsts_there_;
-  buffer<typename long_runs<Index>::run, Exec> long_runs_;
+  std::vector<table_and_action<rows_type, Action>> described_;
+  buffer<table_and_action<rows_type, Action>, Exec> device_tables_;
+  buffer<std::int64_t, Exec> device_firsts_;
+  buffer<typename long_segments<Index>::segment, Exec> long_segments_;
   buffer<std::uint64_t, Exec> counts_;
   buffer<float, Exec> sums_;
-  runs_type runs_{};
+  segments_type segments_{};
 };
 
-/// Calls f(order, detail::runs_on_device) with the order that was prepared, or with one made for the call.
+/// Calls f(order, detail::segments_on_device) with the prepared order, or with one made for the call.
 template <class Exec, class Store, class Feature, class F>
-void with_runs(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
-               basic_lookup_saved<Exec> const& saved, F const& f) {
+void with_segments(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
+                   basic_lookup_saved<Exec> const& saved, F const& f) {
   device_row_order<Exec> own;
-  if (!saved.order.ready()) back_end<sort_rows_tag, Exec>::run(exec, tables, features, saved, own);
+  if (!saved.order.ready()) sort_rows(exec, tables, features, saved, own);
   auto const& order = saved.order.ready() ? saved.order : own;
-  order.visit([&](auto const& runs) { f(order, runs); });
+  order.visit([&](auto const& segments) { f(order, segments); });
 }
 
 inline void check_updated_columns(char const* call, std::int64_t table, std::int64_t dim) {
@@ -325,24 +331,25 @@ struct nothing_more {
   constexpr void operator()() const noexcept {}
 };
 
-/// Sorts, sums and updates. Nothing changes before all memory is there; then it calls begin(), which may throw.
+/// Sorts, sums and updates. It calls begin(), which may throw, once all memory is allocated; nothing changes before.
 template <class Exec, class Store, class Feature, class Source, class Optimizer, class Begin = nothing_more>
 void update_rows_on_device(Exec const& exec, char const* call, vector_view<Store> tables, vector_view<Feature const> features,
                            basic_lookup_saved<Exec> const& saved, vector_view<Optimizer const> optimizers, Source const& source,
                            Begin const& begin = {}) {
   check_updated_columns(call, tables);
-  with_runs(
-      exec, vector_view<Store const>(tables), features, saved, [&]<class Index>(auto const& order, runs_on_device<Index> const& sorted) {
-        run_launches<Exec, Store, Index, Source, Optimizer> launches(exec, tables, order, sorted, source);
-        using kernel_type = update_rows_kernel<Index, typename decltype(launches)::rows_type, Source, Optimizer>;
-        begin();
-        count_step(tables);
-        launches.run([&](std::int64_t table) { return of_table(optimizers, table); },
-                     [&](int number, int lanes, std::int64_t rows, std::int64_t width) {
-                       kernel_type const kernel{launches.runs(), width, number, lanes};
-                       exec.launch({.blocks = blocks_for(rows, kernel.threads / lanes), .shared_bytes = kernel.shared_bytes()}, kernel);
-                     });
-      });
+  with_segments(exec, vector_view<Store const>(tables), features, saved,
+                [&]<class Index>(auto const& order, segments_on_device<Index> const& sorted) {
+                  segment_launches<Exec, Store, Index, Source, Optimizer> launches(exec, tables, order, sorted, source);
+                  using kernel_type = update_rows_kernel<Index, typename decltype(launches)::rows_type, Source, Optimizer>;
+                  begin();
+                  count_step(tables);
+                  launches.run([&](std::int64_t table) { return of_table(optimizers, table); },
+                               [&](int number, int lanes, std::int64_t rows, std::int64_t width) {
+                                 kernel_type const kernel{launches.segments(), width, number, lanes};
+                                 exec.launch({.blocks = blocks_for(rows, kernel.threads / lanes), .shared_bytes = kernel.shared_bytes()},
+                                             kernel);
+                               });
+                });
 }
 
 }  // namespace detail

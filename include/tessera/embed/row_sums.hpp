@@ -20,45 +20,46 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// What the positions of a batch, from its first on, add to the gradients of rows.
+/// What each position of a batch, its first value first, adds to the gradient of its row.
 struct batch_contributions {
   row_contribution* of_positions;
   std::int64_t const* ids;  // of the same
   bool maxima;              // whether some may be of maxima
 };
 
-/// A run of sorted positions that name one row.
+/// A segment of the sorted positions: all those that name one row.
 template <class Index>
-struct slot_run {
+struct slot_segment {
   std::int64_t table;
   std::int64_t slot;
   Index const* positions;
   std::int64_t count;  // how many contributions there are to sum
 };
 
-/// Runs that would keep one thread busy while others wait; a longer one has more chunks than one chunk sums.
-constexpr bool is_shared_run(std::int64_t count) noexcept {
+/// Whether a segment is shared by all threads: it would keep one busy while others wait, and one chunk can sum its chunks.
+constexpr bool is_shared_segment(std::int64_t count) noexcept {
   return count >= 4 * canonical_sum_chunk && count <= canonical_sum_chunk * canonical_sum_chunk;
 }
 
-/// The sorted positions of all tables, cut into pieces; a run of equal slots belongs to the piece that it starts in.
+/// The sorted positions of all tables, cut into pieces. A segment belongs to the piece in which it starts.
 template <class Index>
-struct run_pieces {
+struct segment_pieces {
   static constexpr std::int64_t positions_per_piece = 256;
 
   vector_view<table_order<Index> const> tables;
   piece_list pieces;
 
-  run_pieces(host_exec const& exec, row_sort<Index> const& sorted)
+  segment_pieces(host_exec const& exec, row_sort<Index> const& sorted)
       : tables(sorted.tables.view()),
         pieces(exec, tables.size(), [this](std::int64_t t) { return divide_up(tables[t].count, positions_per_piece); }) {}
 
   std::int64_t count() const noexcept { return pieces.count(); }
   std::int64_t table_of(std::int64_t piece) const noexcept { return pieces.range_of(piece); }
 
-  /// Calls f(run, its table's order, where in it the run ends) for each run of a piece. @pre the sums of shared runs are there.
+  /// Calls f(segment, the order of its table, the segment's end in that order) for each segment of a piece.
+  /// @pre shared segments are summed
   template <class F>
-  void for_each_run(std::int64_t piece, F const& f) const noexcept {
+  void for_each_segment(std::int64_t piece, F const& f) const noexcept {
     auto const t = table_of(piece);
     auto const& order = tables[t];
     auto first = (piece - pieces.first_of(t)) * positions_per_piece;
@@ -67,47 +68,47 @@ struct run_pieces {
     while (first < last) {
       auto end = first + 1;
       while (end < order.count && order.slots[end] == order.slots[first]) ++end;
-      auto const count = is_shared_run(end - first) ? divide_up(end - first, canonical_sum_chunk) : end - first;
-      f(slot_run<Index>{t, static_cast<std::int64_t>(order.slots[first]), order.positions + first, count}, order, end);
+      auto const count = is_shared_segment(end - first) ? divide_up(end - first, canonical_sum_chunk) : end - first;
+      f(slot_segment<Index>{t, static_cast<std::int64_t>(order.slots[first]), order.positions + first, count}, order, end);
       first = end;
     }
   }
 };
 
-/// The chunks of shared runs, summed by all threads: each sum stands in for the contributions of its chunk, in the run's first positions.
+/// Sums the chunks of shared segments, on all threads. The sums replace the contributions of the segment's first positions, one a chunk.
 template <class Index>
-class shared_runs {
+class shared_segments {
  public:
-  shared_runs(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
-              batch_contributions const& contributions) {
+  shared_segments(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
+                  batch_contributions const& contributions) {
     std::int64_t count = 0, floats = 0;
     for_each(sorted, [&](std::int64_t t, Index const*, std::int64_t n) {
       ++count;
       floats += divide_up(n, canonical_sum_chunk) * tables[t].dim;
     });
     if (count == 0) return;
-    buffer<run> runs(exec, count);
+    buffer<segment> segments(exec, count);
     sums_.resize(exec, floats);
-    auto* next = runs.data();
+    auto* next = segments.data();
     auto* sums = sums_.data();
     for_each(sorted, [&](std::int64_t t, Index const* positions, std::int64_t n) {
       *next++ = {positions, n, tables[t].dim, sums};
       sums += divide_up(n, canonical_sum_chunk) * tables[t].dim;
     });
     for_each_piece_of(
-        exec, count, [&](std::int64_t r) { return runs[r].count; }, [](std::int64_t) { return canonical_sum_chunk; },
+        exec, count, [&](std::int64_t r) { return segments[r].count; }, [](std::int64_t) { return canonical_sum_chunk; },
         [&](std::int64_t r, std::int64_t first, std::int64_t last) {
-          auto const& of = runs[r];
+          auto const& of = segments[r];
           auto* const sum = of.sums + first / canonical_sum_chunk * of.dim;
           sum_contributions_of<0>(contributions.maxima, contributions.of_positions, of.positions + first, last - first, of.dim, sum, sum);
         });
-    for (auto const& of : runs)
+    for (auto const& of : segments)
       for (std::int64_t chunk = 0; chunk < divide_up(of.count, canonical_sum_chunk); ++chunk)
         contributions.of_positions[of.positions[chunk]] = {of.sums + chunk * of.dim, 1.0F, -1};
   }
 
  private:
-  struct run {
+  struct segment {
     Index const* positions;
     std::int64_t count;
     std::int64_t dim;
@@ -121,14 +122,14 @@ class shared_runs {
     for (std::int64_t t = 0; t < sorted.tables.size(); ++t) {
       auto const& order = sorted.tables[t];
       auto const* const slots = order.slots;
-      std::int64_t last = 0;  // of the run before
+      std::int64_t last = 0;  // of the segment before
       for (std::int64_t i = 0; i < order.count; i += step) {
         if (i < last || order.count < step) continue;
         auto const before = std::max<std::int64_t>(i - step / 2, 0), behind = std::min(i + step / 2, order.count) - 1;
         if (slots[before] != slots[i] && slots[behind] != slots[i]) continue;
         auto const first = std::lower_bound(slots + last, slots + i, slots[i]) - slots;
         last = std::upper_bound(slots + i, slots + order.count, slots[i]) - slots;
-        if (is_shared_run(last - first)) f(t, order.positions + first, last - first);
+        if (is_shared_segment(last - first)) f(t, order.positions + first, last - first);
       }
     }
   }
@@ -136,7 +137,7 @@ class shared_runs {
   buffer<float> sums_;
 };
 
-/// Starts loading what an update reads first: a row, its state, the gradient of one of its positions.
+/// Prefetches what an update reads first: a row, its state, and the gradient of one of its positions.
 template <int Dim, class Index>
 [[gnu::always_inline]] inline void prefetch_update(row_places const& table, table_order<Index> const& order, std::int64_t i,
                                                    row_contribution const* contributions) noexcept {
@@ -149,7 +150,7 @@ template <int Dim, class Index>
   prefetch_bytes(table.state(slot), table.state_width * static_cast<std::int64_t>(sizeof(float)));
 }
 
-/// What is to be done with summed rows. It refers to a closure, whose type would else be part of every loop's.
+/// Takes summed rows. It refers to a closure by a pointer, as the closure's type would else be part of every loop's type.
 class summed_rows_sink {
  public:
   template <class F>
@@ -164,11 +165,11 @@ class summed_rows_sink {
   void (*call_)(void const*, std::int64_t, summed_rows const&) noexcept;
 };
 
-/// The gradients of the rows that a batch names, each row's summed once. It takes all its memory when it is made.
+/// The summed gradients of the rows that a batch names. The constructor takes all memory that is needed.
 template <class Index>
 class row_sums {
  public:
-  /// Writes into the contributions of long runs.
+  /// Overwrites contributions of shared segments.
   row_sums(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
            batch_contributions const& contributions)
       : tables_(tables), contributions_(contributions), pieces_(exec, sorted), shared_(exec, tables, sorted, contributions) {
@@ -204,25 +205,25 @@ class row_sums {
     float *const chunk_sum = sums + most * dim, *const scratch = chunk_sum + dim;
     std::int64_t slots[most_rows], positions[most_rows], count = 0, ahead = 0;
     auto const distance = prefetch_distance(table.row_bytes);
-    auto const hand_on = [&] {
+    auto const flush = [&] {
       if (count > 0) sink(t, {slots, contributions_.ids, positions, std::exchange(count, 0), sums, scratch});
     };
-    pieces_.for_each_run(piece, [&](slot_run<Index> const& run, table_order<Index> const& order, std::int64_t end) {
+    pieces_.for_each_segment(piece, [&](slot_segment<Index> const& segment, table_order<Index> const& order, std::int64_t end) {
       for (ahead = std::max(ahead, end); ahead < std::min(order.count, end + distance); ++ahead)
         prefetch_update<Dim>(table, order, ahead, contributions_.of_positions);
-      sum_contributions_of<Dim>(contributions_.maxima, contributions_.of_positions, run.positions, run.count, dim, sums + count * dim,
-                                chunk_sum);
-      slots[count] = run.slot;
-      positions[count] = static_cast<std::int64_t>(run.positions[0]);
-      if (++count == most) hand_on();
+      sum_contributions_of<Dim>(contributions_.maxima, contributions_.of_positions, segment.positions, segment.count, dim,
+                                sums + count * dim, chunk_sum);
+      slots[count] = segment.slot;
+      positions[count] = static_cast<std::int64_t>(segment.positions[0]);
+      if (++count == most) flush();
     });
-    hand_on();
+    flush();
   }
 
   vector_view<row_places const> tables_;
   batch_contributions contributions_;
-  run_pieces<Index> pieces_;
-  shared_runs<Index> shared_;
+  segment_pieces<Index> pieces_;
+  shared_segments<Index> shared_;
   std::int64_t width_ = 0;  // of the widest row that is not summed on the stack
   buffer<float> scratch_;   // (3, width) a piece
 };

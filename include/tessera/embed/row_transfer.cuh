@@ -114,7 +114,7 @@ struct back_end<row_transfer_tag, Exec> {
     else
       store.locate(exec, ids, slots.view(), statuses);
     launch_for_each(exec, ids.size(), number_from_zero{numbers.data()});
-    back_end<radix_sort_tag, Exec>::run(exec, slots.view(), numbers.view(), radix_bits_of<std::int64_t>("write_rows", {}));
+    radix_sort_pairs(exec, slots, numbers);
     auto rows = store.device_rows();
     using kernel = write_rows_kernel<decltype(rows)>;
     if (ids.empty()) return;

@@ -16,23 +16,23 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Copies rows out of a store, with their optimizer states; changes nothing.
+/// Copies rows out of a store, with their optimizer states; it changes nothing.
 ///
-/// `weights` (ids, dim); `states` (ids, state width), or of no columns where they are not wanted; `statuses` (ids,) or empty: found, or for
+/// `weights` (ids, dim); `states` (ids, state width), or without columns where they are not wanted. `statuses` (ids,) or empty: found; for
 /// an id without a row out_of_range where slots are ids, else not_admitted. Such an id reads as its row would first appear. On a device all
-/// of these are in its memory, and nothing waits; rows that lie in the lines of a `row_cache` are read there. Workspace: 8 bytes an id.
+/// of these are in its memory, and nothing waits; rows in the lines of a `row_cache` are read there. Workspace: 8 bytes an id.
 /// @throws tessera::error shape_mismatch.
 template <execution Exec, row_store Store>
 void read_rows(Exec const& exec, Store const& store, vector_view<std::int64_t const> ids, matrix_view<float> weights,
                matrix_view<float> states = {}, vector_view<row_status> statuses = {});
 
-/// Copies rows into a store, with their optimizer states; shapes as for `read_rows`. Without states, rows that are there keep theirs and
-/// new ones have the initial one.
+/// Copies rows into a store, with their optimizer states. Shapes are those of `read_rows`. Without states, rows that are there keep theirs
+/// and new rows have the initial ones.
 ///
-/// Ids get a row where the store may give one, whatever its admission says, else their values are dropped: `statuses` as `locate` gives
-/// them. Weights are rounded to the nearest value that the store's elements have. Of an id that comes twice, the last row stays.
-/// @post what is written reads back the same, as far as the store's elements hold it. @throws tessera::error shape_mismatch; what
-/// `locate` throws, then no weight was written.
+/// An id gets a row where the store has room, whatever its admission policy says; else its values are dropped. `statuses` are those of
+/// `locate`. Weights are rounded to the nearest value of the store's elements. Of an id that comes twice, the last row stays.
+/// @post `read_rows` gives back what was written, rounded as the store's elements are
+/// @throws tessera::error shape_mismatch, and as `locate`; no weight was written then.
 template <execution Exec, row_store Store>
 void write_rows(Exec const& exec, Store& store, vector_view<std::int64_t const> ids, matrix_view<float const> weights,
                 matrix_view<float const> states = {}, vector_view<row_status> statuses = {});

@@ -18,19 +18,19 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// A table as the kernels see it, with what they do to its rows: an optimizer, or where sums go.
+/// A table as kernels see it, and what they do to its rows: an optimizer, or the place of the sums.
 template <class Rows, class Action>
-struct acted_table {
+struct table_and_action {
   Rows rows;
   Action action;
   std::int64_t first_slot;  // among those of all tables
   bool rows_by_four;
 };
 
-/// Shared memory of a group that updates rows, as floats: a row's sum, and sixteen running sums of squares, or a magnitude a thread.
+/// The shared memory of a group that updates rows, in floats: a row's sum, and sixteen running sums of squares or a magnitude a thread.
 TESSERA_HOST_DEVICE constexpr std::int64_t update_floats(std::int64_t width) noexcept { return width + 32; }
 
-/// As `sum_of_squares` adds them: sixteen running sums, shared among the lanes, and one of what is left.
+/// Adds in the order of `sum_of_squares`: sixteen running sums, shared among the lanes, and one of the remainder.
 template <class Block>
 TESSERA_DEVICE float sum_of_squares_by_group(Block& block, float* sum, std::int64_t width, std::int64_t dim, int lanes, int lane) {
   float* const running = sum + width;
@@ -47,10 +47,10 @@ TESSERA_DEVICE float sum_of_squares_by_group(Block& block, float* sum, std::int6
   return join_lanes(running) + rest;
 }
 
-/// Updates a row by its summed gradient, `sum` (update_floats(width) of shared memory, the columns of this thread written by it): a
-/// group of `lanes` threads, of which this is number `lane`.
+/// Updates a row by its summed gradient, with a group of `lanes` threads, of which this is number `lane`. `sum` is update_floats(width) of
+/// shared memory, in which this thread has written its columns.
 template <class Block, class Rows, class Optimizer>
-TESSERA_DEVICE void update_row_by_group(Block& block, acted_table<Rows, Optimizer> const& table, std::int64_t slot, float* sum,
+TESSERA_DEVICE void update_row_by_group(Block& block, table_and_action<Rows, Optimizer> const& table, std::int64_t slot, float* sum,
                                         std::int64_t width, int lanes, int lane) {
   using element = typename Rows::element;
   constexpr bool rounded = !std::is_same_v<element, float>, shares_scale = row_scale<element>::lead > 0;

@@ -23,8 +23,8 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// The random words that round elements [4 * index, 4 * index + 4) of a row to what it stores, where that is not float. They depend on
-/// (seed, step, table, row, column) of the whole table alone: not on the kind of store, the optimizer, or who updates the row.
+/// The random words that round elements [4 * index, 4 * index + 4) of a row, where rows are not float. The words depend on (seed, step,
+/// table, row, column) of the whole table alone. The kind of store, the optimizer and whoever updates the row do not change them.
 TESSERA_HOST_DEVICE constexpr random_block rounding_block(table_options const& table, step_count step, std::int64_t id,
                                                           std::int64_t index) noexcept {
   random_seed const of_step{table.seed.value ^ mix_bits(static_cast<std::uint64_t>(step.value))};
@@ -41,7 +41,7 @@ TESSERA_HOST_DEVICE inline float join_lanes(float const* lane) noexcept {
   return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-/// In sixteen running sums and one of what is left, so that the order depends on n alone and the loop runs in vectors.
+/// The sum of n squares, in sixteen running sums and one of the remainder. So the order depends on n alone, and the loop is vectorised.
 inline float sum_of_squares(float const* values, std::int64_t n) noexcept {
   float lane[16] = {};
   std::int64_t i = 0;
@@ -54,7 +54,7 @@ inline float sum_of_squares(float const* values, std::int64_t n) noexcept {
   return join_lanes(lane) + rest;
 }
 
-/// Stores a row of n elements by the row's random words, which are drawn for many elements at once, in vectors.
+/// Rounds a row of n elements to what it stores. The random words are drawn for many elements at once, in vectors.
 template <class Element>
 void round_row(row_scale<Element> scale, table_options const& table, step_count step, std::int64_t id, float const* __restrict weights,
                Element* __restrict row, std::int64_t n) noexcept {
@@ -70,7 +70,7 @@ void round_row(row_scale<Element> scale, table_options const& table, step_count 
   }
 }
 
-/// Some rows of a table, each once, with the sums of their gradients.
+/// Some rows of a table, each of them once, with their summed gradients.
 struct summed_rows {
   std::int64_t const* slots;  // (count,)
   std::int64_t const* ids;    // (count,), or of the positions below
@@ -83,7 +83,8 @@ struct summed_rows {
   std::int64_t id(std::int64_t i) const noexcept { return first == nullptr ? ids[i] : ids[first[i]]; }
 };
 
-/// One row's update.
+/// Updates one row by its summed gradient: `gradient` (dim,), which the optimizer may overwrite; `scratch` (dim,), used where rows are not
+/// float.
 template <class Element, class Optimizer>
 void update_row(Optimizer const& optimizer, host_rows<Element> const& table, std::int64_t slot, std::int64_t id, float* __restrict gradient,
                 [[maybe_unused]] float* __restrict scratch) noexcept {
@@ -115,14 +116,14 @@ void update_row(Optimizer const& optimizer, host_rows<Element> const& table, std
   }
 }
 
-/// The one function that is there for each pair of an element and an optimizer.
+/// Updates some rows of a table. It is the one function that is instantiated for each pair of an element and an optimizer.
 template <class Element, class Optimizer>
 [[gnu::noinline]] void update_summed(host_rows<Element> const& table, Optimizer const& optimizer, summed_rows const& rows) noexcept {
   for (std::int64_t i = 0; i < rows.count; ++i)
     update_row(optimizer, table, rows.slots[i], rows.id(i), rows.gradients + i * table.dim(), rows.scratch);
 }
 
-/// One optimizer for all tables, or a container of one a table.
+/// The optimizers of a call as a view: of the one for all tables, or of one a table.
 template <row_optimizers Optimizers>
 auto per_table(Optimizers const& optimizers) noexcept {
   if constexpr (row_optimizer<Optimizers>)
@@ -160,7 +161,7 @@ template <class Store>
 void count_step(vector_view<Store> tables) noexcept {
   for (auto& table : tables) table.set_steps(step_count{table.steps().value + 1});
 }
-/// Also in what kernels see of them.
+/// As above; the kernels' view of each table counts the step, too.
 template <class Store, class Element>
 void count_step(vector_view<Store> tables, vector_view<host_rows<Element>> rows) noexcept {
   count_step(tables);

@@ -25,11 +25,11 @@ inline constexpr fault_kind sequence_matrix_too_small{
 
 struct check_offsets {  // unproven
   batch_on_device batch;
-  fault_reporter unsound;
+  fault_reporter report_decreasing;
 
   template <class Block>
   TESSERA_DEVICE void operator()(Block& block, std::int64_t row) const {
-    if (!batch.is_sound(row)) unsound(block, row, row, batch.offsets[row], batch.offsets[row + 1]);
+    if (!batch.has_valid_offsets(row)) report_decreasing(block, row, row, batch.offsets[row], batch.offsets[row + 1]);
   }
 };
 
@@ -103,7 +103,7 @@ struct copy_rows_kernel {  // unproven
   }
 };
 
-/// Copies the rows of the keys that are sequences. `slots`: as of `copy_rows_kernel`.
+/// Copies the rows of the keys that are sequences. `slots` are those of `copy_rows_kernel`.
 template <class Exec, class Store, class Feature>
 void read_sequences_on_device(Exec const& exec, vector_view<Store const> tables, vector_view<Feature const> features,
                               keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots,
@@ -120,13 +120,14 @@ void read_sequences_on_device(Exec const& exec, vector_view<Store const> tables,
                moves_by_four(rows.row(0), table.dim(), table.dim()), moves_by_four(matrix.data(), table.dim(), matrix.stride())});
   }
   if (parts.count() == 0) return;
-  parts.on_device(exec, [&](auto const& there) {
+  parts.on_device(exec, [&](auto const& device_parts) {
     batch_on_device const rows(batch);
     launch_for_each(exec, rows.rows, check_offsets{rows, exec.faults(decreasing_offsets)});
-    launch_for_each(exec, there.count, check_matrix_rows<rows_type>{there.parts, rows, exec.faults(sequence_matrix_too_small)});
+    launch_for_each(exec, device_parts.count,
+                    check_matrix_rows<rows_type>{device_parts.parts, rows, exec.faults(sequence_matrix_too_small)});
     if (parts.blocks() > 0)
       exec.launch({.blocks = blocks_for(parts.blocks(), 1)},
-                  copy_rows_kernel<rows_type>{there, rows, slots, absent_ids(exec, sequence_id_out_of_range, options)});
+                  copy_rows_kernel<rows_type>{device_parts, rows, slots, absent_ids(exec, sequence_id_out_of_range, options)});
   });
 }
 

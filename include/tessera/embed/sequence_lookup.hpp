@@ -24,18 +24,20 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Looks up a vector for each id, without pooling, for training: row i of out[k] is the vector of value i of key k, so that out[k] with the
-/// key's offsets is a jagged batch of vectors. Hashed tables give new ids a row; `saved` is for `sequence_lookup_backward` and its sibling.
+/// Looks up a vector for each id, without pooling, for training. Hashed tables give new ids a row. `saved` is for
+/// `sequence_lookup_backward` and `sequence_lookup_gradients`.
 ///
-/// `features` (keys,): the table of each key. `out` (keys,): matrices (values of the key, dim of its table), any row stride. The batch's
-/// weights, if any, play no part. Ids without a row, options and errors as in `pooled_lookup`; "position" counts the key's values. On a
-/// device a matrix may have more rows than its key has values, which stay as they are; of one that has fewer, `synchronize()` tells.
+/// `features` (keys,): the table of each key. `out` (keys,): matrices (values of the key, dim of its table) of any row stride. The batch's
+/// weights are not used. Ids without a row, options and errors are those of `pooled_lookup`; "position" counts the key's values. On a
+/// device a matrix may have more rows than its key has values: the others stay as they are. `synchronize()` reports a matrix that has
+/// fewer.
+/// @post row i of out[k] is the vector of value i of key k; with the key's offsets out[k] is a jagged batch of vectors
 template <execution Exec, row_stores Tables>
 void sequence_lookup(Exec const& exec, Tables& tables, vector_view<std::int64_t const> features,
                      keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
                      basic_lookup_saved<Exec>& saved, lookup_options const& options = {});
 
-/// The same for evaluation: changes nothing.
+/// As above, for evaluation: it changes nothing.
 template <execution Exec, row_stores Tables>
 void sequence_lookup(Exec const& exec, Tables const& tables, vector_view<std::int64_t const> features,
                      keyed_jagged_view<std::int64_t const> batch, vector_view<matrix_view<float> const> out,
@@ -45,7 +47,7 @@ namespace detail {
 
 struct sequence_lookup_tag {};
 
-/// What is asked of the table of one key. Which elements it has, only the reader needs to know.
+/// The values of one key that are to be read. The type of the table's elements is known to the reader alone.
 struct value_request {
   std::int64_t key;
   std::int64_t const* ids;    // of the key
@@ -55,7 +57,7 @@ struct value_request {
   matrix_view<float> out;  // (values, dim)
 };
 
-/// `slots`: of the batch's values, from its first on. `is_large`: the results of all keys exceed the caches.
+/// `slots`: of the batch's values, its first value first. `is_large`: whether the results of all keys exceed the caches.
 inline value_request value_request_of(std::int64_t key, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots,
                                       bool is_large, lookup_options const& options, matrix_view<float> out) noexcept {
   auto const bags = batch.key(key);
@@ -63,7 +65,7 @@ inline value_request value_request_of(std::int64_t key, keyed_jagged_view<std::i
   return {key, bags.values + first, slots + (first - first_value(batch)), is_large && starts_lines(out), &options, out};
 }
 
-/// Answers a request, values [first, last) at a time.
+/// Reads the vectors of values [first, last) of a request.
 template <class Element>
 struct value_reader {
   host_rows<Element> const& table;
@@ -71,9 +73,9 @@ struct value_reader {
 
   void read(std::int64_t first, std::int64_t last) const {
     auto const distance = prefetch_distance<Element>(table.dim());
-    for (auto i = first; i < std::min(last, first + distance); ++i) ask_for(i);
+    for (auto i = first; i < std::min(last, first + distance); ++i) prefetch(i);
     for (auto i = first; i < last; ++i) {
-      if (i + distance < last) ask_for(i + distance);
+      if (i + distance < last) prefetch(i + distance);
       if (table.holds(of.slots[i]))
         copy(table.row(of.slots[i]), of.out.row(i));
       else
@@ -83,7 +85,7 @@ struct value_reader {
   }
 
  private:
-  [[gnu::always_inline]] void ask_for(std::int64_t position) const {
+  [[gnu::always_inline]] void prefetch(std::int64_t position) const {
     if (table.holds(of.slots[position])) prefetch_row(table.row(of.slots[position]), table.dim());
   }
   void copy(Element const* from, float* __restrict to) const {
@@ -141,7 +143,7 @@ struct back_end<sequence_lookup_tag, host_exec> {
   }
 };
 
-/// A matrix for each key: a row a value, of the dim of its table.
+/// Checks that there is a matrix for each key, with a row a value and the dim of its table.
 template <class Exec, class Store, class Matrix>
 void check_value_matrices(char const* call, vector_view<Store const> tables, vector_view<std::int64_t const> features,
                           keyed_jagged_view<std::int64_t const> batch, vector_view<Matrix const> matrices) {
@@ -163,6 +165,7 @@ void check_sequence_lookup(Exec const& exec, vector_view<Store const> tables, ve
                            lookup_options const& options) {
   check_choice("sequence_lookup", "out_of_range", options.out_of_range, out_of_range_ids::zero);
   check_lookup_call("sequence_lookup", tables, features, batch, out.size());
+  check_source_ranks("sequence_lookup", features, options.source_ranks);
   validate_batch(exec, batch);
   check_value_matrices<Exec>("sequence_lookup", tables, features, batch, out);
 }
@@ -180,7 +183,7 @@ void sequence_lookup(Exec const& exec, Tables& tables, vector_view<std::int64_t 
   vector_view<store const> const held(stores);
   saved.clear();
   detail::check_sequence_lookup(exec, held, features, batch, out, options);
-  detail::training_lookup(exec, stores, features, batch, saved, [&](std::int64_t const* slots) {
+  detail::training_lookup(exec, stores, features, batch, options, saved, [&](std::int64_t const* slots) {
     detail::back_end<detail::sequence_lookup_tag, Exec>::run(exec, held, features, batch, slots, out, options);
   });
 }

@@ -66,13 +66,13 @@ struct sequence_source {
   }
 };
 
-/// The source of a call, and what it reads. Tells of sequences with fewer gradients than values.
+/// The source of a call, and the memory that it reads. It reports sequences with fewer gradients than values.
 template <class Exec>
-class sequence_source_there {
+class sequence_source_on_device {
  public:
   template <class Feature>
-  sequence_source_there(Exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
-                        vector_view<matrix_view<float const> const> gradients)
+  sequence_source_on_device(Exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
+                            vector_view<matrix_view<float const> const> gradients)
       : batch_(batch) {
     std::vector<sequence_gradients> keys;
     std::int64_t widest = 4;
@@ -104,7 +104,7 @@ struct back_end<sequence_lookup_backward_tag, Exec> {
   static void update(Exec const& exec, vector_view<Store> tables, vector_view<std::int64_t const> features,
                      basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
                      vector_view<Optimizer const> optimizers) {
-    sequence_source_there<Exec> const source(exec, features, saved.batch, gradients);
+    sequence_source_on_device<Exec> const source(exec, features, saved.batch, gradients);
     update_rows_on_device(exec, "sequence_lookup_backward", tables, features, saved, optimizers, source.get());
   }
 
@@ -112,7 +112,7 @@ struct back_end<sequence_lookup_backward_tag, Exec> {
   static void sum(Exec const& exec, vector_view<Store const> tables, vector_view<std::int64_t const> features,
                   basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
                   basic_row_gradients<Exec>& out) {
-    sequence_source_there<Exec> const source(exec, features, saved.batch, gradients);
+    sequence_source_on_device<Exec> const source(exec, features, saved.batch, gradients);
     sum_rows_on_device(exec, tables, features, saved, source.get(), out);
   }
 };

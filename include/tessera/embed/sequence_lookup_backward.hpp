@@ -19,14 +19,14 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Turns the gradients of looked-up vectors into updates of their rows. `gradients` (keys,): matrices (values of the key, dim), any stride;
-/// all else as `pooled_lookup_backward`.
+/// Turns the gradients of looked-up vectors into updates of their rows. `gradients` (keys,): matrices (values of the key, dim) of any row
+/// stride. The rest is as for `pooled_lookup_backward`.
 template <execution Exec, row_stores Tables, row_optimizers Optimizers>
 void sequence_lookup_backward(Exec const& exec, Tables& tables, vector_view<std::int64_t const> features,
                               basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,
                               Optimizers const& optimizers);
 
-/// The summed gradients, handed out instead of an update, as `pooled_lookup_gradients`.
+/// Sums the gradients into `out` instead of updating rows, as `pooled_lookup_gradients`.
 template <execution Exec, row_stores Tables>
 void sequence_lookup_gradients(Exec const& exec, Tables const& tables, vector_view<std::int64_t const> features,
                                basic_lookup_saved<Exec> const& saved, vector_view<matrix_view<float const> const> gradients,

@@ -22,7 +22,7 @@ namespace detail {
 template <execution Exec>
 class shared_bags {
  public:
-  /// `width_of(key)`: floats of a vector.
+  /// `width_of(key)`: the floats of a vector.
   template <class Feature, class WidthOf>
   shared_bags(Exec const& exec, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<Feature const> features,
               WidthOf const& width_of)
@@ -46,13 +46,13 @@ class shared_bags {
     }
   }
 
-  /// blocks[key] becomes the memory here, for these keys.
+  /// Replaces blocks[key] by the memory here, for each of these keys.
   template <class Matrix>
   void put_into(vector_view<Matrix> blocks) const noexcept {
     for (std::int64_t i = 0; i < count_; ++i) blocks[keys_[i]] = vectors_[i];
   }
 
-  /// From the vectors of distinct bags those of all samples. @pre inverses name rows.
+  /// Copies the vectors of distinct bags to all samples. @pre inverses name rows
   void expand(Exec const& exec, std::int64_t samples, vector_view<matrix_view<float> const> of_samples) const {
     if (count_ == 0) return;
     call_list<matrix_view<float const>, Exec> from(exec, count_);
@@ -61,15 +61,15 @@ class shared_bags {
       from[i] = vectors_[i];
       to[i] = of_samples[keys_[i]];
     }
-    back_end<gather_vectors_tag, Exec>::forward(exec, groups(), samples, from.view(), to.view());
+    gather_vectors(exec, groups(), samples, from.view(), to.view());
   }
 
-  /// From gradients of all samples the sums of the distinct bags.
+  /// Sums gradients of all samples into those of the distinct bags.
   void merge(Exec const& exec, std::int64_t samples, vector_view<matrix_view<float const> const> of_samples) const {
     if (count_ == 0) return;
     call_list<matrix_view<float const>, Exec> from(exec, count_);
     for (std::int64_t i = 0; i < count_; ++i) from[i] = of_samples[keys_[i]];
-    back_end<gather_vectors_tag, Exec>::backward(exec, groups(), samples, from.view(), vectors_.view().slice(0, count_));
+    gather_vectors_backward(exec, groups(), samples, from.view(), vectors_.view().slice(0, count_));
   }
 
  private:

@@ -14,9 +14,11 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// A source that owns another and passes every call on to it, those for dense parameters included. An adaptor inherits it and hides the calls
-/// that it changes, `begin` in both its forms; what it keeps of a batch stands beside what the inner source keeps. A checkpoint has the inner
-/// source's tables, and does not tell which adaptors were around them. One that turns the sign of all vectors of a source without parameters:
+/// A source that owns another and passes every call on to it, those for dense parameters included. An adaptor inherits it and hides the
+/// calls that it changes, `begin` in both its forms. What it keeps of a batch stands beside what the inner source keeps. A checkpoint has
+/// the inner source's tables alone: it does not name the adaptors around them.
+///
+/// For example, this one changes the sign of all vectors of a source without parameters:
 ///
 ///     template <embedding_source Inner>
 ///     struct negated : source_adaptor<Inner> {
@@ -46,9 +48,12 @@ class source_adaptor {
   using prepared_type = typename Inner::prepared_type;
   using gradients_type = typename Inner::gradients_type;
 
+  /// Owns `inner`.
   explicit source_adaptor(Inner inner) : inner_(std::move(inner)) {}
 
+  /// The source that is wrapped.
   Inner& inner() noexcept { return inner_; }
+  /// As above, to read.
   Inner const& inner() const noexcept { return inner_; }
 
   vector_view<embedding_output const> outputs() const noexcept { return inner_.outputs(); }

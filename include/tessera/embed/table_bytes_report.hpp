@@ -21,14 +21,16 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Options of a report.
 struct table_bytes_report_options {
-  vector_view<std::string const> names{};       // one a table, or none: then "table <id>"
-  std::int64_t values_per_batch = 0;            // ids that one training lookup reads, over all tables
-  std::int64_t workspace_bytes_per_value = 40;  // of a lookup and its backward, slots included
+  vector_view<std::string const> names{};       ///< one a table, or none: then "table <id>"
+  std::int64_t values_per_batch = 0;            ///< ids that one training lookup reads, over all tables
+  std::int64_t workspace_bytes_per_value = 40;  ///< of a lookup and its backward, slots included
 };
 
 /// What tables will occupy, before one of them is built. `os << report` prints a line a table and the sums.
 struct table_bytes_report {
+  /// One table of the report.
   struct line {
     std::string name;
     std::int64_t dim;
@@ -37,14 +39,15 @@ struct table_bytes_report {
   };
   std::vector<line> tables;
   table_bytes sum;
-  std::size_t workspace = 0;  // bytes, of a batch
+  std::size_t workspace = 0;  ///< bytes, of a batch
 
   table_bytes_report() {}
 
+  /// The sum of all tables, and the workspace.
   std::size_t total() const noexcept { return sum.total() + workspace; }
 
-  /// `policies`: the admission and eviction of the tables, where the store has them.
-  /// @throws tessera::error shape_mismatch for names that are not one a table, invalid_argument for options that no table can have.
+  /// `policies`: the admission and eviction policies of the tables, where the store has them.
+  /// @throws tessera::error shape_mismatch for names that are not one a table; invalid_argument for options that no table can have.
   template <row_store Store, class... Policies>
   static table_bytes_report of(vector_view<table_options const> tables, row_state_layout layout,
                                table_bytes_report_options const& options = {}, Policies const&... policies) {

@@ -28,11 +28,15 @@ namespace detail {
 inline constexpr std::int64_t table_rows_per_piece = 4096;  // of a file, read or written at once
 }  // namespace detail
 
-/// Writes tables into a safetensors file. Of table n, the rows it holds, in one order throughout: `table.<n>.weight` (rows, dim) in the type
-/// of its elements, `.step` (rows,) where a row shares a scale: the size of its steps, `.state` (rows, state width), and where the store is
-/// hashed `.ids` (rows,). Where it has policies, also `.clock` (batch, whether the time was set, the time), and what they remember under their
-/// names: of each row (`.lru`, `.lfu`, `.ttl`), which then stand in the order in which they would leave, and of ids without rows
-/// (`.sightings`). Gives size and checksum. @throws tessera::error io_error.
+/// Writes tables into a safetensors file, and returns its size and checksum. All tensors of table n have its rows in one order:
+/// - `table.<n>.weight` (rows, dim), in the type of its elements;
+/// - `table.<n>.step` (rows,), where a row has a scale: the size of its steps;
+/// - `table.<n>.state` (rows, state width);
+/// - `table.<n>.ids` (rows,), where the store is hashed;
+/// - `table.<n>.clock` (batch, whether the time was set, the time), where it has policies;
+/// - `table.<n>.lru`, `.lfu` or `.ttl`, what the eviction policy keeps of each row; rows then are in the order in which they would leave;
+/// - `table.<n>.sightings`, what the admission policy keeps of ids without rows.
+/// @throws tessera::error io_error.
 file_digest write_table_file(host_exec const& exec, std::string const& path, table_parts const& tables);
 
 /// Which of a file's tensors are read.
@@ -41,20 +45,22 @@ enum class table_content : std::uint8_t {
   all,      ///< also what training goes on from, into tables of the same optimizer and policies
 };
 
-/// A file of tables, open to be read into these, which fit it:
+/// Reads a file of tables into tables that fit it:
 ///
 ///     auto parts = parts_of(tables);
 ///     table_file_reader(path, parts, table_content::all).read(exec);
 ///
-/// Either kind of store reads what the other wrote, where rows neither wait for admission nor leave. Step counts are not in the file.
+/// A dense table reads what a hashed one wrote, and the other way, where no policy admits or evicts rows. Step counts are not in the file.
 class table_file_reader {
  public:
-  /// Refers to the tables. @throws tessera::error io_error, corrupt_file; incompatible naming the tensor that does not fit, or a table that
-  /// may hold fewer rows; invalid_argument for a hashed table that has rows already. Nothing has changed then.
+  /// Opens the file and checks it. It refers to the tables, which do not change.
+  /// @throws tessera::error io_error, corrupt_file. incompatible naming the tensor that does not fit, or for a table that may hold fewer
+  /// rows. invalid_argument for a hashed table that has rows already.
   table_file_reader(std::string const& path, table_parts& tables, table_content content);
 
-  /// @throws tessera::error corrupt_file, io_error, incompatible where an id comes twice or has no place, invalid_argument for a table whose
-  /// clock is past the file's: the tables are half read then.
+  /// After an exception the tables are half read.
+  /// @throws tessera::error corrupt_file, io_error; incompatible where an id comes twice or has no place; invalid_argument for a table
+  /// whose clock is past the file's.
   void read(host_exec const& exec) const;
 
  private:

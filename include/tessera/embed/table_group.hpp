@@ -26,9 +26,8 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// Tables of one kind: of one store, with its elements and policies, and one kind of row optimizer. What an execution does with them is
-/// behind virtual calls, one for each group, table or part of one; behind those, all is static. Table t is the one that was added as number t
-/// of the group.
+/// Tables of one kind: of one store, with its elements and policies, and of one kind of row optimizer. One virtual call a group, table or
+/// part of a table does what an execution has to do; behind it all is static. Table t is the t-th that was added to the group.
 class table_group {
  public:
   table_group() = default;
@@ -42,16 +41,16 @@ class table_group {
   virtual std::int64_t slot_bound(std::int64_t t) const noexcept = 0;
   virtual std::size_t bytes() const noexcept = 0;
 
-  /// @throws tessera::error as `check_optimizer`: rates may have changed.
+  /// Checks options again, as rates may have changed. @throws tessera::error as `check_optimizer`.
   virtual void check_optimizers(char const* call) const = 0;
   virtual void count_step() noexcept = 0;
 
-  /// The store or the optimizer itself; nullptr where it is of another type.
+  /// The store of table t, or its optimizer; nullptr where it is of another type.
   virtual void* store(std::int64_t t, std::type_info const& type) noexcept = 0;
   virtual void* optimizer(std::int64_t t, std::type_info const& type) noexcept = 0;
 };
 
-/// What groups of all executions do alike.
+/// What groups have in common for all executions.
 template <class Group, row_store Store, row_optimizer Optimizer>
 class stores_of_kind : public Group {
  public:
@@ -94,13 +93,13 @@ class stores_of_kind : public Group {
   std::vector<Optimizer> optimizers_;
 };
 
-/// Which ids a pass over a batch gives slots to.
+/// Which ids a pass over a batch locates.
 enum class locate_pass : std::uint8_t {
   held,  ///< those that have rows, where a store can tell them apart: no new id of another key may push them out then
   rest,  ///< all others
 };
 
-/// On the host: a call for each table or part of one.
+/// A group on the host: a call for each table or part of one.
 class host_table_group : public table_group {
  public:
   virtual row_places places(std::int64_t t) const noexcept = 0;

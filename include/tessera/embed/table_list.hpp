@@ -25,7 +25,7 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// What a list's groups are: `group`, and `kind<Store, Optimizer>`, a model of it.
+/// The types of a list's groups: the interface `group`, and `kind<Store, Optimizer>`, a model of it.
 template <class Exec>
 struct table_groups {
   static_assert(dependent_false<Exec>, "table_list: no back end for this execution; for CUDA include <tessera/embed/local_tables.cuh>");
@@ -39,8 +39,8 @@ struct table_groups<host_exec> {
 
 }  // namespace detail
 
-/// Tables of any kinds in the memory of one execution, each with its row optimizer, in the order in which they are added. Move-only.
-/// `table_list` is that of the host.
+/// Tables of any kinds in the memory of one execution, each with its row optimizer, in the order in which they were added. `table_list` is
+/// the host's. Move-only.
 template <execution Exec>
 class basic_table_list {
  public:
@@ -53,9 +53,9 @@ class basic_table_list {
   basic_table_list(basic_table_list&&) noexcept = default;
   basic_table_list& operator=(basic_table_list&&) noexcept = default;
 
-  /// Takes over a table that was built for this kind of optimizer, and says its number. Tables of one kind become one group.
-  /// @throws tessera::error incompatible for a table that was built for another optimizer, invalid_argument as `check_optimizer`: the list is
-  /// as before.
+  /// Takes a table that was built for this kind of optimizer, and returns its number. Tables of one kind become one group.
+  /// @throws tessera::error incompatible for a table that was built for another optimizer; invalid_argument as `check_optimizer`. The list
+  /// is then as before.
   template <row_store Store, row_optimizer Optimizer>
   std::int64_t add(Store table, Optimizer const& optimizer) {
     detail::expect_tables_of<Exec, Store>();
@@ -73,14 +73,16 @@ class basic_table_list {
     return size() - 1;
   }
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(places_.size()); }
-  /// How many kinds there are.
+  /// How many kinds of tables there are.
   std::int64_t group_count() const noexcept { return static_cast<std::int64_t>(groups_.size()); }
 
   /// @private
   std::vector<std::unique_ptr<group_type>> const& groups() const noexcept { return groups_; }
-  /// @private Which of them has table t, and as which number.
+  /// @private The number of the group that has table t; then the group, and the number of the table in it.
   std::size_t group_number_of(std::int64_t t) const noexcept { return places_[static_cast<std::size_t>(t)].group; }
+  /// @private The group that has table t.
   group_type& group_of(std::int64_t t) const noexcept { return *groups_[group_number_of(t)]; }
+  /// @private The number of table t in its group.
   std::int64_t number_of(std::int64_t t) const noexcept { return places_[static_cast<std::size_t>(t)].number; }
   table_options const& options(std::int64_t t) const noexcept { return group_of(t).options(number_of(t)); }
   std::size_t bytes() const noexcept {
@@ -89,11 +91,12 @@ class basic_table_list {
     return sum;
   }
 
-  /// @private The store of table t, or its optimizer. `owner`: as errors call it.
+  /// @private The store of table t, or its optimizer. Errors call the caller `owner`.
   template <class Store>
   Store& store(char const* owner, std::int64_t t) const {
     return *static_cast<Store*>(expect(owner, "store", t, group_with(owner, t).store(number_of(t), typeid(Store))));
   }
+  /// @private The optimizer of table t, as above.
   template <class Optimizer>
   Optimizer& optimizer(char const* owner, std::int64_t t) const {
     return *static_cast<Optimizer*>(expect(owner, "optimizer", t, group_with(owner, t).optimizer(number_of(t), typeid(Optimizer))));
@@ -117,13 +120,14 @@ class basic_table_list {
   std::vector<std::unique_ptr<group_type>> groups_;
   std::vector<place> places_;
 };
+/// Tables of the host.
 using table_list = basic_table_list<host_exec>;
 
 /// What is made of one key of a batch.
 struct table_feature {
   std::string name;
-  std::int64_t table = 0;  // its number in the list; several features may share one
-  bool sequence = false;   // a vector for each id; else one for each bag, pooled so:
+  std::int64_t table = 0;  ///< its number in the list; several features may share one
+  bool sequence = false;   ///< a vector for each id; else one for each bag, pooled so:
   tessera::pooling pooling = tessera::pooling::sum;
 
   /// Whether a bag's vector is the maximum of its rows.
@@ -132,7 +136,7 @@ struct table_feature {
 
 namespace detail {
 
-/// That no two tables have one id, and features read tables that are there. `owner`: as errors call who does.
+/// Checks that all tables have ids of their own, and that features read tables of the list. Errors call the caller `owner`.
 template <class Exec>
 void check_features(char const* owner, basic_table_list<Exec> const& tables, vector_view<table_feature const> features) {
   for (std::int64_t t = 0; t < tables.size(); ++t)
@@ -148,12 +152,24 @@ void check_features(char const* owner, basic_table_list<Exec> const& tables, vec
   }
 }
 
-/// That a batch has a key a feature, in groups that are some.
-inline void check_keys(char const* call, vector_view<table_feature const> features, inverse_keyed_jagged_view<std::int64_t const> batch) {
+/// Whether each key of a batch has its own number of rows: the ranks that it came from have as many samples each only where it has groups.
+inline bool has_own_rows(inverse_keyed_jagged_view<std::int64_t const> batch, std::int64_t source_ranks) noexcept {
+  return source_ranks > 1 && batch.groups.empty();
+}
+
+/// How many vectors a pooled feature has.
+inline std::int64_t pooled_vectors(inverse_keyed_jagged_view<std::int64_t const> batch, std::int64_t key,
+                                   std::int64_t source_ranks) noexcept {
+  return has_own_rows(batch, source_ranks) ? batch.distinct.rows(key) : batch.samples;
+}
+
+/// Checks that a batch has a key for each feature, and groups that fit it.
+inline void check_keys(char const* call, vector_view<table_feature const> features, inverse_keyed_jagged_view<std::int64_t const> batch,
+                       std::int64_t source_ranks) {
   if (batch.keys() != features.size())
     throw error(errc::shape_mismatch, std::string(call) + ": one feature a key of the batch",
                 {{"keys", batch.keys()}, {"features", features.size()}});
-  check_groups(call, batch);
+  if (!has_own_rows(batch, source_ranks)) check_groups(call, batch);
 }
 
 }  // namespace detail

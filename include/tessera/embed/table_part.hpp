@@ -25,10 +25,10 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What numbers a plane of rows is made of.
+/// The type of the numbers in a plane of rows.
 enum class plane_type : std::uint8_t { f32, f16, bf16, f8_e4m3, f8_e5m2, i8, i64 };
 
-/// Bytes of one.
+/// The bytes of a number.
 constexpr std::int64_t size_of(plane_type type) noexcept {
   switch (type) {
     case plane_type::f32: return 4;
@@ -39,7 +39,7 @@ constexpr std::int64_t size_of(plane_type type) noexcept {
   }
 }
 
-/// Which of what a table keeps of each row.
+/// A plane: one kind of what a table keeps of each row.
 enum class row_plane : std::uint8_t {
   weights,  ///< (dim,), as they are stored
   step,     ///< what one step of a weight is worth, where a row shares a scale
@@ -47,19 +47,20 @@ enum class row_plane : std::uint8_t {
   use,      ///< what decides which row leaves
 };
 
+/// The width and the type of a plane.
 struct plane_shape {
   plane_type type = plane_type::f32;
-  std::int64_t width = 0;  // of a row; 0: the table has none of it
+  std::int64_t width = 0;  ///< of a row; 0: the table has none of it
 };
 
-/// What decides about a table's rows, by name. Empty: not known here.
+/// The names of the policies that decide about a table's rows; empty where they are not known.
 struct table_kind {
   std::string_view optimizer, admission, eviction;
 };
 
-/// What lies here of one table, whatever its kind: all that a checkpoint keeps, a copy needs, or a check looks at. Rows are named by slots,
-/// bytes are those of the store. For one caller at a time, between steps: list the rows before others are read, place them before others are
-/// written, anew after each step.
+/// The part of one table that lies here, of whatever kind: all that a checkpoint keeps, a copy needs, or a check looks at. Rows are named
+/// by slots, and their bytes are those of the store. Calls must not overlap each other or a step. After each step, call `list_rows` before
+/// rows are read, and `place_rows` before rows are written.
 class table_part {
  public:
   table_part() = default;
@@ -68,32 +69,41 @@ class table_part {
   virtual ~table_part() = default;
 
   virtual table_options const& options() const noexcept = 0;
+  /// The policies of the table, by name.
   virtual table_kind kind() const noexcept = 0;
+  /// Whether a row's slot is its id.
   virtual bool slots_are_ids() const noexcept = 0;
   virtual std::int64_t rows() const = 0;  // of a table on a device, counted there
+  /// The shape of a plane, of width 0 where the table has none such.
   virtual plane_shape shape(row_plane plane) const noexcept = 0;
   virtual step_count steps() const noexcept = 0;
   virtual void set_steps(step_count steps) noexcept = 0;
 
-  /// Slots and ids of all rows, (rows(),) each, in the order in which rows would leave.
+  /// Writes the slots and ids of all rows, (rows(),) each, in the order in which rows would leave.
   virtual void list_rows(vector_view<std::int64_t> slots, vector_view<std::int64_t> ids) const = 0;
-  /// The slots of ids, which get a row where the table may give one, whoever was to be admitted; else -1.
+  /// Writes the slots of ids. An id without a row gets one where the table has room, without asking its admission policy; else -1.
   virtual void place_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) = 0;
-  /// What a plane has of these rows, one after the other, to or from (slots * width * size_of(type),) bytes.
+  /// Copies a plane of these rows, one row after the other, to (slots * width * size_of(type),) bytes; `copy_in` copies it back.
   /// @throws tessera::error out_of_range for a use that no row can have.
   virtual void copy_out(row_plane plane, vector_view<std::int64_t const> slots, char* to) const = 0;
+  /// Copies a plane of these rows from such bytes. @throws tessera::error as `copy_out`.
   virtual void copy_in(host_exec const& exec, row_plane plane, vector_view<std::int64_t const> slots, char const* from) = 0;
 
-  /// Of a table whose policies look at time. @throws tessera::error invalid_argument for a clock that goes back.
+  /// The clock of a table whose policies look at time. @throws tessera::error invalid_argument, by `set_clock`, for a clock that goes back.
   virtual std::optional<table_clock> clock() const noexcept = 0;
+  /// Sets the clock. @throws tessera::error invalid_argument for a clock that goes back.
   virtual void set_clock(table_clock clock) = 0;
-  /// How often ids without rows were seen, (rows, words), where admission counts; words 0: it does not.
+  /// How often ids without rows were seen, (sightings(), sighting_words()), where admission counts that; else no words.
   virtual std::int64_t sighting_words() const noexcept = 0;
+  /// How many ids without rows admission knows.
   virtual std::int64_t sightings() const noexcept = 0;
+  /// Copies how often ids without rows were seen, (sightings(), sighting_words()).
   virtual void copy_sightings(matrix_view<std::int64_t> to) const = 0;
+  /// Restores how often ids without rows were seen.
   virtual void restore_sightings(host_exec const& exec, matrix_view<std::int64_t const> from) = 0;
 };
 
+/// What of a source's tables lies here, table by table.
 using table_parts = std::vector<std::unique_ptr<table_part>>;
 
 namespace detail {
@@ -130,7 +140,7 @@ struct policies_of<Store> {
   using eviction = typename Store::eviction_policy;
 };
 
-/// What a part that is all of a store does, wherever its rows lie.
+/// A part that is all of a store, for any memory in which rows lie.
 template <row_store Store>
 class whole_store : public table_part {
  protected:
@@ -220,7 +230,7 @@ class whole_store : public table_part {
   std::string_view optimizer_;
 };
 
-/// The part that is all of a store of the host.
+/// A part that is all of a store of the host.
 template <row_store Store>
 class store_part final : public whole_store<Store> {
   using base = whole_store<Store>;
@@ -229,7 +239,7 @@ class store_part final : public whole_store<Store> {
   using typename base::scale;
 
  public:
-  /// Refers to the store. `optimizer`: its name.
+  /// Refers to the store. `optimizer` is the optimizer's name.
   explicit store_part(Store& store, std::string_view optimizer = {}) noexcept : base(store, optimizer) {}
 
   void place_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) override {
@@ -285,7 +295,7 @@ class store_part final : public whole_store<Store> {
 
 }  // namespace detail
 
-/// The parts that stores of one type are, a container of them, which outlives the parts.
+/// The parts that are the whole stores of a container, which must outlive the parts.
 template <row_stores Tables>
 table_parts parts_of(Tables& tables) {
   table_parts parts;

@@ -23,11 +23,14 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// One optimizer step with summed gradients; `optimizers`: one for all tables or a container of one a table; every table was built with
-/// this kind. What `pooled_lookup_backward` does at once, bit for bit, when nothing has changed the gradients in between. Each table's step
-/// count grows by one. @throws tessera::error shape_mismatch, incompatible, out_of_range, invalid_argument as `check_optimizer`; in a checked build also for a row that has left
-/// its table. No row has changed then; nor has it when memory runs out. On a device slots that a table has not are told by `synchronize()`,
-/// and passed over.
+/// Makes one optimizer step with summed gradients: each row of `gradients` changes once, and each table's step count grows by one.
+/// `optimizers` is one for all tables, or a container of one a table.
+///
+/// On a device a step passes over slots that its table does not have; the next `synchronize()` reports them.
+/// @pre every table was built with this kind of optimizer.
+/// @post the rows are those of `pooled_lookup_backward`, bit for bit, unless the gradients were changed in between.
+/// @throws tessera::error shape_mismatch, incompatible, out_of_range, or invalid_argument as `check_optimizer`. In a checked build the call
+/// also refuses a row that has left its table. No row has changed then, nor when memory runs out.
 template <execution Exec, row_stores Tables, row_optimizers Optimizers>
 void update_rows(Exec const& exec, Tables& tables, basic_row_gradients<Exec> const& gradients, Optimizers const& optimizers);
 
@@ -35,7 +38,7 @@ namespace detail {
 
 struct update_rows_tag {};
 
-/// Gradients are of these tables: `dim_of(t)`, `slot_bound_of(t)`.
+/// Checks that the gradients are of these tables, whose dims and slot bounds are `dim_of(t)` and `slot_bound_of(t)`.
 template <class Exec, class DimOf, class BoundOf>
 void check_row_gradients(char const* call, std::int64_t tables, DimOf const& dim_of, BoundOf const& slot_bound_of,
                          basic_row_gradients<Exec> const& gradients) {
@@ -50,10 +53,10 @@ void check_row_gradients(char const* call, std::int64_t tables, DimOf const& dim
   }
 }
 
-/// Hands all rows to `sink`, some of a table at a time, on any threads; it may overwrite what it gets, which are copies. Calls begin() when
-/// all memory is there: nothing throws from then on.
+/// Hands copies of all rows to `sink`, some of a table at a time, on any threads; the sink may overwrite them. `begin()` is called once all
+/// memory is allocated: nothing throws from then on.
 template <class Begin>
-void hand_out_rows(host_exec const& exec, row_gradients const& gradients, Begin const& begin, summed_rows_sink const& sink) {
+void visit_summed_rows(host_exec const& exec, row_gradients const& gradients, Begin const& begin, summed_rows_sink const& sink) {
   constexpr std::int64_t rows_per_piece = 256, most_rows = 16;
   std::int64_t widest = 0;
   for (std::int64_t t = 0; t < gradients.tables(); ++t) widest = std::max(widest, gradients.dim(t));
@@ -92,9 +95,9 @@ struct back_end<update_rows_tag, host_exec> {
     }
     auto rows = rows_of_tables(exec, vector_view<Store const>(tables));
     auto const begin = [&] { count_step(tables, rows.view()); };
-    hand_out_rows(exec, gradients, begin, summed_rows_sink([&](std::int64_t t, summed_rows const& some) {
-                    update_summed(std::as_const(rows[t]), of_table(optimizers, t), some);
-                  }));
+    visit_summed_rows(exec, gradients, begin, summed_rows_sink([&](std::int64_t t, summed_rows const& some) {
+                        update_summed(std::as_const(rows[t]), of_table(optimizers, t), some);
+                      }));
   }
 };
 

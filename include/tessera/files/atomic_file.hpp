@@ -40,16 +40,16 @@ inline void remove_leftover_files(std::string const& parent) {
 
 /// A file that appears whole or not at all.
 ///
-/// `path()` is an empty new file in the same folder, under a short name that no other file has: open it and write into it, and do not put another in
-/// its place. `commit` syncs it, renames it and syncs the rename. Whatever ends the process before, what stands at `target()` stays. A file
-/// there is replaced in one step; the new one has its permissions, but not its owner. A symbolic link is replaced, not followed. Names that
-/// begin with `.tessera-staging-` are reserved. Move-only.
+/// `path()` is an empty new file in the same folder, under a short name that no other file has. Open it and write into it, and do not put
+/// another file in its place. `commit` syncs it, renames it and syncs the rename. When the process ends before, `target()` stays as it is.
+/// An existing file is replaced in one step; the new one has its permissions, but not its owner. A symbolic link is replaced, not followed.
+/// Names that begin with `.tessera-staging-` are reserved. Move-only.
 class staged_file {
  public:
-  /// Makes the file to write to; removes what killed processes of the same user left in the folder.
-  /// @throws tessera::error invalid_argument for a path that ends in no plain file name; io_error, naming `target`, where it could not be
-  /// replaced at the end either: the name is too long, or a folder, a pipe, a device, or in a sticky folder another user's file stands there. Also where the permissions of what is
-  /// replaced cannot be set.
+  /// Makes the file to write to. It removes what killed processes of the same user left in the folder.
+  /// @throws tessera::error invalid_argument for a path that ends in no plain file name. io_error, naming `target`, where `commit` could
+  /// not replace it. Such a target has too long a name, is a folder, a pipe or a device, or is another user's file in a sticky folder.
+  /// io_error also where the permissions of the replaced file cannot be set.
   explicit staged_file(std::string target) : target_(std::move(target)), handle_(make(target_, path_)) {}
 
   staged_file(staged_file&& other) noexcept
@@ -60,14 +60,14 @@ class staged_file {
     if (!path_.empty()) ::unlink(path_.c_str());
   }
 
-  /// Where to write; empty after `commit`.
+  /// The path to write to; empty after `commit`.
   std::string const& path() const noexcept { return path_; }
-  /// What the file will be called.
+  /// The final path of the file.
   std::string const& target() const noexcept { return target_; }
 
-  /// Returns when the file is on the device under its final name. Flush or close your stream first. @pre `path()` is not empty.
-  /// @throws tessera::error io_error, also where another file was put at `path()`. `target()` is then unchanged, except where only the last sync
-  /// failed: then it is the new file, perhaps not yet on the device.
+  /// Returns when the file is on the device under its final name. Flush or close your stream first. @pre `path()` is not empty
+  /// @throws tessera::error io_error, also where another file was put at `path()`. `target()` is then unchanged. Only where the last sync
+  /// failed, it is the new file, perhaps not yet on the device.
   void commit() {
     if (!handle_.is_at(path_)) detail::throw_io_error("cannot rename file", target_, "another file was put in place of the staged one");
     keep_permissions(handle_, target_, 0);

@@ -49,12 +49,12 @@ class path_handle {
     if (is_open()) ::close(std::exchange(descriptor_, -1));
   }
   bool lock() const noexcept { return ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0; }
-  /// Whether it is still what `path` names.
+  /// Whether `path` still names this folder or file.
   bool is_at(std::string const& path) const noexcept {
     struct ::stat named {};
     return ::lstat(path.c_str(), &named) == 0 && is(named);
   }
-  /// Whether it is the folder or file that was found so.
+  /// Whether it is the folder or file of that status.
   bool is(struct ::stat const& found) const noexcept {
     struct ::stat mine {};
     return ::fstat(descriptor_, &mine) == 0 && mine.st_dev == found.st_dev && mine.st_ino == found.st_ino;
@@ -173,11 +173,11 @@ inline void check_staged_name(std::string const& parent, std::string const& name
 
 /// A folder that appears whole or not at all.
 ///
-/// Files are written into `path()`, a folder beside the final one; `commit` syncs them, renames the folder and syncs the rename. Whatever
-/// ends the process before, the final name stays what it was. A folder of that name is replaced in one step.
+/// Write files into `path()`, a folder beside the final one. `commit` syncs them, renames the folder and syncs the rename. When the process
+/// ends before, the final name stays what it was. An existing folder is replaced in one step.
 class staged_folder {
  public:
-  /// Makes the folder to write into, and `parent` where it is missing; removes what killed processes of the same user left in `parent`.
+  /// Makes the folder to write into, and `parent` where it is missing. It removes what killed processes of the same user left in `parent`.
   /// @throws tessera::error invalid_argument for a name that is no plain folder name; io_error.
   staged_folder(std::string const& parent, std::string const& name)
       : parent_(parent.empty() ? "." : parent), target_(parent_ + "/" + name), handle_(make(parent_, name, path_)) {}
@@ -191,13 +191,13 @@ class staged_folder {
   /// Removes what was not committed.
   ~staged_folder() { remove(); }
 
-  /// Where to write; empty after `commit`.
+  /// The path to write to; empty after `commit`.
   std::string const& path() const noexcept { return path_; }
-  /// What the folder will be called.
+  /// The final path of the folder.
   std::string const& target() const noexcept { return target_; }
 
-  /// Returns when the folder and all in it are on the device under its final name. The files must be closed.
-  /// @throws tessera::error io_error; the final name is then what it was, unless it is the sync of the rename that failed.
+  /// Returns when the folder and all in it are on the device under its final name. @pre the files are closed
+  /// @throws tessera::error io_error. The final name is then what it was, unless it was the sync of the rename that failed.
   void commit() {
     detail::sync_tree(path_);
     if (::rename(path_.c_str(), target_.c_str()) == 0) {
@@ -255,7 +255,8 @@ class staged_folder {
   detail::folder_handle handle_;
 };
 
-/// Removes a committed folder: its name is gone in one step, so nobody finds half of it. @throws tessera::error invalid_argument, io_error.
+/// Removes a committed folder. Its name is gone in one step, so that nobody finds half of it. @throws tessera::error invalid_argument,
+/// io_error.
 inline void remove_folder(std::string const& folder, std::string const& name) {
   std::string const parent(folder.empty() ? "." : folder);
   detail::check_staged_name(parent, name);

@@ -21,22 +21,22 @@ inline namespace TESSERA_ABI {
 
 /// Whole lines of a file, as raw bytes with their newlines.
 struct line_block {
-  vector_view<char const> text;  // (bytes,) in the buffer that was passed to `read`
-  std::int64_t offset = 0;       // of the first byte, in the file
+  vector_view<char const> text;  ///< (bytes,) in the buffer that was passed to `read`
+  std::int64_t offset = 0;       ///< of the first byte, in the file
 };
 
-/// A text file cut into blocks of whole lines that can be read in any order.
+/// A text file, cut into blocks of whole lines that can be read in any order.
 ///
-/// Block b holds the lines whose first byte lies in [b * block_bytes, (b + 1) * block_bytes), so the blocks in order are the file, and
-/// a line belongs to one block whatever its length; a block inside a long line is empty. A line ends behind '\n' or at the end of the
-/// file; '\r' is a byte like others. The file counts as long as it was when it was opened. Blocks are read with pread: a file that
-/// becomes shorter meanwhile is an error, not a signal. Threads may read through one object at once, each into a buffer of its own.
+/// Block b holds the lines whose first byte is in [b * block_bytes, (b + 1) * block_bytes). So the blocks in order are the file, and a line
+/// of any length belongs to one block. A block inside a long line is empty. A line ends after a newline or at the end of the file; a
+/// carriage return is a byte like others. The file's length is that at the time of opening. Blocks are read with pread, so that a file that
+/// is cut meanwhile is an error, not a signal. Threads may read through one object at once, each into a buffer of its own.
 class line_blocks {
  public:
-  /// How far a line may reach past its block before it is taken for something else than text.
+  /// How far a line may reach past its block. A longer line is refused as something else than text.
   static constexpr std::int64_t longest_overhang_bytes = std::int64_t{1} << 26;
 
-  /// @throws tessera::error invalid_argument unless block_bytes >= 1; io_error for what cannot be opened.
+  /// @throws tessera::error invalid_argument unless block_bytes >= 1; io_error for a file that cannot be opened.
   line_blocks(std::string path, std::int64_t block_bytes)
       : file_(posix_file::open(std::move(path))), file_bytes_(file_.size()), block_bytes_(block_bytes) {
     if (block_bytes < 1)
@@ -44,13 +44,15 @@ class line_blocks {
   }
 
   std::string const& path() const noexcept { return file_.path(); }
+  /// The length of the file when it was opened.
   std::int64_t file_bytes() const noexcept { return file_bytes_; }
+  /// The length of a block.
   std::int64_t block_bytes() const noexcept { return block_bytes_; }
-  /// 0 for an empty file.
+  /// The number of blocks; 0 for an empty file.
   std::int64_t block_count() const noexcept { return divide_up(file_bytes_, block_bytes_); }
 
-  /// Reads block `block`; the text lies in `storage`, which grows to block_bytes() and a little, and further only for a long line.
-  /// @throws tessera::error out_of_range for a block past the last; io_error; corrupt_file when the file has become shorter; parse_error
+  /// Reads block `block`. The text is in `storage`, which grows to block_bytes() and a little, and further only for a long line.
+  /// @throws tessera::error out_of_range for a block past the last; io_error; corrupt_file when the file has become shorter. parse_error
   /// for a line that reaches more than `longest_overhang_bytes` past its block. The values name file and offset.
   line_block read(host_exec const& exec, std::int64_t block, buffer<char>& storage) const {
     if (block < 0 || block >= block_count())
@@ -86,7 +88,8 @@ class line_blocks {
     return {{storage.data() + text_begin, text_end - text_begin}, start + text_begin};
   }
 
-  /// How many lines end before byte `offset`; the line that holds the byte is the next. Reads all that stands before: for error messages.
+  /// How many lines end before byte `offset`; the line that holds the byte is the next. It reads the whole file up to there, for error
+  /// messages.
   std::int64_t count_lines_before(std::int64_t offset) const {
     std::vector<char> piece(static_cast<std::size_t>(std::clamp<std::int64_t>(offset, 0, std::int64_t{1} << 18)));
     std::int64_t lines = 0;

@@ -10,12 +10,12 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// The bytes of elements in a row, in memory order.
+/// The bytes of contiguous elements, in memory order.
 template <class T>
   requires std::is_trivially_copyable_v<T> vector_view<char const> as_bytes(vector_view<T> values)
 noexcept { return {reinterpret_cast<char const*>(values.data()), values.size() * static_cast<std::int64_t>(sizeof(T))}; }
 
-/// The same, to be written.
+/// As above, to be written.
 template <class T>
   requires(std::is_trivially_copyable_v<T> && !std::is_const_v<T>)
 vector_view<char> as_writable_bytes(vector_view<T> values)

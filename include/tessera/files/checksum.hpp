@@ -41,11 +41,12 @@ constexpr std::uint32_t crc32_multiply(std::uint32_t a, std::uint32_t b) noexcep
 
 }  // namespace detail
 
-/// CRC-32 of bytes that arrive in pieces, as zlib, gzip and Python's zlib.crc32 compute it: "123456789" gives cbf43926.
+/// The CRC-32 of bytes that arrive in pieces, as zlib, gzip and Python's zlib.crc32 compute it: "123456789" gives cbf43926.
 class crc32_sum {
  public:
   /// The sum of no bytes, 0; or one to continue.
   constexpr crc32_sum() = default;
+  /// Continues from the sum of earlier bytes.
   constexpr explicit crc32_sum(std::uint32_t value) noexcept : inverse_(~value) {}
 
   void update(vector_view<char const> bytes) noexcept {
@@ -68,7 +69,8 @@ class crc32_sum {
   std::uint32_t inverse_ = ~std::uint32_t{0};
 };
 
-/// The sum of A followed by B, from the sums of both and B's length: pieces may be summed in any order, on any thread.
+/// The sum of A followed by B, from the sums of both and B's length. Pieces may so be summed in any order, on any thread.
+/// @post crc32_join(crc32_of(A), crc32_of(B), size of B) == crc32_of(A followed by B)
 constexpr std::uint32_t crc32_join(std::uint32_t first, std::uint32_t second, std::int64_t second_bytes) noexcept {
   std::uint32_t shift = std::uint32_t{1} << 31;   // x^0
   std::uint32_t square = std::uint32_t{1} << 23;  // x^8: one byte further

@@ -13,7 +13,7 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What a file must still be for its contents to be trusted.
+/// The size and checksum that a file must still have for its contents to be trusted.
 struct file_digest {
   std::int64_t bytes = 0;
   std::uint32_t crc32 = 0;
@@ -21,7 +21,7 @@ struct file_digest {
   friend bool operator==(file_digest const&, file_digest const&) = default;
 };
 
-/// Reads all of a file; allocates 1 MiB meanwhile. @throws tessera::error io_error.
+/// Reads all of a file, through 1 MiB of memory. @throws tessera::error io_error.
 inline file_digest digest_of(std::string const& path) {
   auto const file = posix_file::open(path);
   std::vector<char> piece(std::size_t{1} << 20);

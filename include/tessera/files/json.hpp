@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <set>
 #include <string>
@@ -67,8 +69,9 @@ inline std::string unprintable_field(nlohmann::json const& value) {
 
 }  // namespace detail
 
-/// Parses one JSON value; `file` is for messages.
-/// @throws tessera::error parse_error, naming file and reason: no JSON, a field that occurs twice, nesting deeper than 64.
+/// Parses one JSON value; errors name `file`.
+/// @throws tessera::error parse_error, naming file and reason, for text that is no JSON, a field that occurs twice, or nesting deeper than
+/// 64.
 inline nlohmann::json parse_json(std::string_view text, std::string const& file) {
   try {
     detail::json_strictness strictness(file);
@@ -80,8 +83,9 @@ inline nlohmann::json parse_json(std::string_view text, std::string const& file)
   }
 }
 
-/// The text of a JSON value, on one line (indent -1) or indented; `file` is for messages.
+/// The text of a JSON value, on one line (indent -1) or indented; errors name `file`.
 /// @throws tessera::error invalid_argument, naming file and field, for a string that is not UTF-8.
+/// @post parse_json(print_json(value, file), file) == value for finite numbers, nested at most 64 deep
 inline std::string print_json(nlohmann::json const& value, std::string const& file, int indent = -1) {
   try {
     return value.dump(indent);
@@ -91,10 +95,10 @@ inline std::string print_json(nlohmann::json const& value, std::string const& fi
   }
 }
 
-/// Reads a JSON file of at most 256 MiB. @throws as read_text and parse_json.
+/// Reads a JSON file of at most 256 MiB. @throws tessera::error as read_text and parse_json.
 inline nlohmann::json read_json(std::string const& path) { return parse_json(read_text(path, std::int64_t{1} << 28), path); }
 
-/// Writes a JSON file, indented. @throws as write_text and print_json.
+/// Writes a JSON file, indented. @throws tessera::error as write_text and print_json.
 inline void write_json(std::string const& path, nlohmann::json const& value) { write_text(path, print_json(value, path, 2) + "\n"); }
 
 /// The field of that name. @throws tessera::error parse_error, naming file and field, when `object` is none or lacks it.
@@ -110,9 +114,31 @@ namespace detail {
   throw error(errc::parse_error, "JSON field has the wrong type",
               {{"file", file}, {"field", field}, {"expected", expected}, {"found", value.type_name()}});
 }
+
+/// Refuses what is no object, and fields that nothing reads.
+inline void allow_fields(nlohmann::json const& object, std::initializer_list<std::string_view> fields, std::string const& file,
+                         std::string_view where) {
+  if (!object.is_object()) throw_json_type(object, where, file, "object");
+  for (auto const& [field, value] : object.items())
+    if (std::find(fields.begin(), fields.end(), field) == fields.end())
+      throw error(errc::parse_error, "JSON field is unknown", {{"file", file}, {"field", field}});
+}
+
+/// What f returns. An error of it also names the file.
+template <class F>
+auto told_of_file(std::string const& file, F const& f) {
+  try {
+    return f();
+  } catch (error const& e) {
+    if (!e.value("file").empty()) throw;
+    auto values = e.values();
+    values.insert(values.begin(), {"file", file});
+    throw error(e.code(), e.sentence(), std::move(values));
+  }
+}
 }  // namespace detail
 
-/// A field that is an integer of 64 bits: 1.0, "1" and 2^63 are none.
+/// The field of that name, an integer of 64 bits; 1.0, "1" and 2^63 are none. @throws tessera::error parse_error.
 inline std::int64_t json_integer(nlohmann::json const& object, std::string_view field, std::string const& file) {
   auto const& value = json_field(object, field, file);
   bool const fits =
@@ -121,7 +147,7 @@ inline std::int64_t json_integer(nlohmann::json const& object, std::string_view 
   return value.get<std::int64_t>();
 }
 
-/// A field that is a count: an integer from 0 to `most_counted`.
+/// The field of that name, a count: an integer from 0 to `most_counted`. @throws tessera::error parse_error.
 inline std::int64_t json_count(nlohmann::json const& object, std::string_view field, std::string const& file) {
   auto const count = json_integer(object, field, file);
   if (count < 0 || count > most_counted)
@@ -129,35 +155,35 @@ inline std::int64_t json_count(nlohmann::json const& object, std::string_view fi
   return count;
 }
 
-/// A field that is a number, integer or not.
+/// The field of that name, a number, integer or not. @throws tessera::error parse_error.
 inline double json_number(nlohmann::json const& object, std::string_view field, std::string const& file) {
   auto const& value = json_field(object, field, file);
   if (!value.is_number()) detail::throw_json_type(value, field, file, "number");
   return value.get<double>();
 }
 
-/// A field that is true or false.
+/// The field of that name, true or false. @throws tessera::error parse_error.
 inline bool json_boolean(nlohmann::json const& object, std::string_view field, std::string const& file) {
   auto const& value = json_field(object, field, file);
   if (!value.is_boolean()) detail::throw_json_type(value, field, file, "boolean");
   return value.get<bool>();
 }
 
-/// A field that is a string.
+/// The field of that name, a string. @throws tessera::error parse_error.
 inline std::string const& json_string(nlohmann::json const& object, std::string_view field, std::string const& file) {
   auto const& value = json_field(object, field, file);
   if (!value.is_string()) detail::throw_json_type(value, field, file, "string");
   return value.get_ref<std::string const&>();
 }
 
-/// A field that is an array.
+/// The field of that name, an array. @throws tessera::error parse_error.
 inline nlohmann::json const& json_array(nlohmann::json const& object, std::string_view field, std::string const& file) {
   auto const& value = json_field(object, field, file);
   if (!value.is_array()) detail::throw_json_type(value, field, file, "array");
   return value;
 }
 
-/// A field that is an object.
+/// The field of that name, an object. @throws tessera::error parse_error.
 inline nlohmann::json const& json_object(nlohmann::json const& object, std::string_view field, std::string const& file) {
   auto const& value = json_field(object, field, file);
   if (!value.is_object()) detail::throw_json_type(value, field, file, "object");

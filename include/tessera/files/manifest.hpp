@@ -25,18 +25,18 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// A file of a folder, and what it must still be.
+/// A file of a folder, with the size and checksum that it must have.
 struct manifest_section {
-  std::string file;  // its name in the folder
+  std::string file;  ///< its name in the folder
   file_digest digest;
 };
 
-/// What a folder says about itself, in `manifest.json`.
+/// What a folder's `manifest.json` says about it.
 struct manifest {
-  std::string format;        // what the folder is, as "tessera.checkpoint"
-  std::int64_t version = 1;  // of the format
+  std::string format;        ///< what the folder is, as "tessera.checkpoint"
+  std::int64_t version = 1;  ///< of the format
   std::vector<manifest_section> sections;
-  nlohmann::json state = nlohmann::json::object();  // whatever else the writer wants back; a number that is not finite becomes null
+  nlohmann::json state = nlohmann::json::object();  ///< whatever else the writer wants back; a number that is not finite becomes null
 };
 
 namespace detail {
@@ -71,9 +71,9 @@ inline std::string manifest_checksum(nlohmann::json const& manifest_without_chec
 
 }  // namespace detail
 
-/// Writes `manifest.json` into a folder. Does not sync.
-/// @throws tessera::error invalid_argument for a section whose name is no plain file name or occurs twice, a state that is no object and
-/// strings that are not UTF-8; io_error.
+/// Writes `manifest.json` into a folder. It does not sync.
+/// @throws tessera::error invalid_argument for a section whose name is no plain file name or occurs twice. invalid_argument also for a
+/// state that is no object, and for strings that are not UTF-8. io_error.
 inline void write_manifest(std::string const& folder, manifest const& content) {
   auto const path = detail::manifest_path(folder);
   if (!content.state.is_object())
@@ -92,9 +92,10 @@ inline void write_manifest(std::string const& folder, manifest const& content) {
   write_json(path, json);
 }
 
-/// Reads `manifest.json` of a folder; looks at no section.
-/// @throws tessera::error incompatible for another format or a version past `newest_version`; parse_error, naming the field, for a text
-/// that is no manifest; corrupt_file for an altered one; io_error.
+/// Reads `manifest.json` of a folder, and none of its sections.
+/// @post read_manifest gives back what write_manifest wrote
+/// @throws tessera::error incompatible for another format or a version past `newest_version`. parse_error, naming the field, for text that
+/// is no manifest. corrupt_file for an altered manifest. io_error.
 inline manifest read_manifest(std::string const& folder, std::string_view format, std::int64_t newest_version) {
   auto const path = detail::manifest_path(folder);
   auto json = read_json(path);
@@ -122,7 +123,7 @@ inline manifest read_manifest(std::string const& folder, std::string_view format
   return content;
 }
 
-/// Reads every section of a folder and refuses one that is missing, torn or altered; files that the manifest does not name may lie there.
+/// Reads every section of a folder, and refuses one that is missing, torn or altered. Files that the manifest does not name may be there.
 /// @throws tessera::error corrupt_file, naming section, expected and found; io_error.
 inline void verify_sections(std::string const& folder, manifest const& content) {
   auto const refuse = [&](char const* sentence, manifest_section const& s, std::string expected, std::string found) {

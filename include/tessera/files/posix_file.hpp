@@ -50,15 +50,15 @@ std::int64_t transfer_fully(std::int64_t bytes, Some some) {
 
 }  // namespace detail
 
-/// A regular file, open for as long as the object lives. Move-only; positions and sizes are in bytes.
+/// A regular file, open as long as the object lives. Positions and sizes are in bytes. Move-only.
 ///
-/// Reading takes no position from the object, so threads may read through one object at once. Every function throws tessera::error
-/// io_error, naming `file` and the system's `reason`.
+/// Reads take their offset as an argument, so that threads may read through one object at once.
+/// @throws tessera::error in every function io_error, naming `file` and the system's `reason`.
 class posix_file {
  public:
-  /// Opens a file to be read. A missing one, a directory, a pipe and any other that is not a regular file are refused.
+  /// Opens a file to be read. A missing file is refused, and so is what is no regular file, such as a directory or a pipe.
   static posix_file open(std::string path) { return open("cannot open file", std::move(path), O_RDONLY); }
-  /// Opens a file to be written, empty; an old one loses its contents.
+  /// Opens a file to be written, empty; an existing one loses its contents.
   static posix_file create(std::string path) { return open("cannot create file", std::move(path), O_RDWR | O_CREAT | O_TRUNC); }
 
   posix_file(posix_file&& other) noexcept
@@ -77,10 +77,10 @@ class posix_file {
 
   std::string const& path() const noexcept { return path_; }
 
-  /// Bytes in the file now.
+  /// The number of bytes in the file now.
   std::int64_t size() const { return status().st_size; }
 
-  /// Fills `out` from byte `offset` on; returns how many bytes there were, fewer than asked for only at the end of the file.
+  /// Fills `out` from byte `offset` on. It returns the number of bytes read, fewer than asked for only at the end of the file.
   std::int64_t read_at(std::int64_t offset, vector_view<char> out) const {
     auto const done = detail::transfer_fully(out.size(), [&](std::int64_t from) {
       return ::pread(descriptor_, out.data() + from, static_cast<std::size_t>(out.size() - from), offset + from);
@@ -99,7 +99,7 @@ class posix_file {
     if (offset + bytes.size() > end_) end_ = offset + bytes.size();
   }
 
-  /// Writes behind the last byte that this object has written.
+  /// Writes after the last byte that this object has written.
   void append(vector_view<char const> bytes) { write_at(end_, bytes); }
 
   /// Returns when the contents are on the device, as far as the system knows.
@@ -108,7 +108,7 @@ class posix_file {
       if (errno != EINTR) detail::throw_io_error("cannot sync", path_, errno);
   }
 
-  /// Closes, and reports what the system could not write. The object is then good for nothing but destruction and assignment.
+  /// Closes, and reports what the system could not write. After that the object can only be destroyed or assigned to.
   void close() {
     // Not repeated after EINTR: the descriptor is gone by then, and its number may be another file's.
     if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) detail::throw_io_error("cannot close", path_, errno);
@@ -142,7 +142,7 @@ class posix_file {
   std::int64_t end_ = 0;  // behind the last byte written
 };
 
-/// The whole of a small file. @throws tessera::error incompatible past `limit_bytes`, io_error.
+/// The contents of a small file. @throws tessera::error incompatible past `limit_bytes`, io_error.
 inline std::string read_text(std::string const& path, std::int64_t limit_bytes) {
   auto const file = posix_file::open(path);
   auto const bytes = file.size();

@@ -26,15 +26,16 @@ inline namespace TESSERA_ABI {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
-/// Writes a safetensors file: https://github.com/huggingface/safetensors, section "Format".
+/// Writes a safetensors file: https://github.com/huggingface/safetensors, section "Format". A file is refused by every reader until
+/// `finish` has written its header.
 ///
-/// Tensors are declared first and filled in pieces after, each from its first byte to its last, in any order among each other: a table
-/// larger than memory goes row block by row block, its optimizer state beside it. In the file, tensors of wider elements come first, so
-/// each is aligned to its element. The header is written by `finish`: a file that was not finished is refused by every reader.
+/// Tensors are declared first and filled in pieces after. A tensor is filled from its first byte to its last; tensors may take turns. A
+/// table larger than memory can so be written row block by row block, beside its optimizer state. In the file, tensors of wider elements
+/// come first, so that each is aligned to its element.
 class safetensors_writer {
  public:
   /// @throws tessera::error invalid_argument, naming the tensor, for an empty name, "__metadata__", a name used twice, a negative extent,
-  /// 2^62 bytes and more; for names or metadata that are not UTF-8 and a header longer than the format allows; io_error.
+  /// or 2^62 bytes and more. Also for names or metadata that are not UTF-8, and a header longer than the format allows. io_error.
   safetensors_writer(std::string path, std::vector<safetensors_tensor> tensors, safetensors_metadata const& metadata = {})
       : entries_(lay_out(path, std::move(tensors))),
         by_name_(sort_names(path, entries_)),
@@ -44,8 +45,9 @@ class safetensors_writer {
 
   std::string const& path() const noexcept { return file_.path(); }
 
-  /// Writes the next values of a tensor. @throws tessera::error invalid_argument, naming tensor, expected and found: no such tensor,
-  /// another element type, more values than declared; io_error.
+  /// Writes the next values of a tensor.
+  /// @throws tessera::error invalid_argument, naming tensor, expected and found, for an unknown tensor, another element type, or more
+  /// values than declared; io_error.
   template <class T>
   void append(std::string_view tensor, vector_view<T> values) {
     auto const& entry = entries_[find(tensor)];
@@ -55,7 +57,7 @@ class safetensors_writer {
     append_bytes(tensor, as_bytes(values));
   }
 
-  /// The same for bytes of any element type; a piece may end inside an element.
+  /// As above for bytes of any element type; a piece may end inside an element.
   void append_bytes(std::string_view tensor, vector_view<char const> bytes) {
     auto const i = find(tensor);
     auto const& entry = entries_[i];
@@ -69,7 +71,7 @@ class safetensors_writer {
     done = {done.bytes + bytes.size(), sum.value()};
   }
 
-  /// Writes the header and closes the file; returns size and checksum of the whole. Does not sync.
+  /// Writes the header and closes the file; returns size and checksum of the file. It does not sync.
   /// @throws tessera::error invalid_argument, naming the tensor, unless every tensor is full; io_error.
   file_digest finish() {
     for (std::size_t i = 0; i < entries_.size(); ++i)
@@ -138,11 +140,12 @@ class safetensors_writer {
   posix_file file_;
 };
 
-/// Reads a safetensors file. The constructor checks the header whole; data is read on demand with pread into the caller's memory, so a
-/// tensor may be larger than memory, and threads may read through one object at once.
+/// Reads a safetensors file. The constructor checks the whole header. Data is read on demand with pread into the caller's memory. A tensor
+/// may be larger than memory, and threads may read through one object at once.
+/// @post `read` gives back what a `safetensors_writer` was given
 class safetensors_reader {
  public:
-  /// @throws tessera::error io_error; corrupt_file, parse_error or incompatible for a file that is no safetensors, naming what is wrong.
+  /// @throws tessera::error io_error; corrupt_file, parse_error or incompatible, saying what is wrong, for a file that is no safetensors.
   explicit safetensors_reader(std::string path) : file_(posix_file::open(std::move(path))) {
     auto const file_bytes = file_.size();
     std::array<char, 8> length{};
@@ -164,6 +167,7 @@ class safetensors_reader {
   std::string const& path() const noexcept { return file_.path(); }
   /// All tensors, in ascending order of name.
   std::vector<safetensors_entry> const& entries() const noexcept { return header_.entries; }
+  /// The free text of the header, by name.
   safetensors_metadata const& metadata() const noexcept { return header_.metadata; }
 
   /// The tensor of that name, or nullptr.
@@ -179,7 +183,7 @@ class safetensors_reader {
     throw error(errc::incompatible, "safetensors: no tensor of that name", {{"file", path()}, {"tensor", tensor}});
   }
 
-  /// The tensor of that name, of that type and shape. @throws tessera::error incompatible, naming file, tensor, expected and found.
+  /// The tensor of that name, type and shape. @throws tessera::error incompatible, naming file, tensor, expected and found.
   safetensors_entry const& expect(std::string_view tensor, safetensors_dtype dtype, std::vector<std::int64_t> const& shape) const {
     auto const& entry = at(tensor);
     if (entry.dtype != dtype || entry.shape != shape)
@@ -192,8 +196,8 @@ class safetensors_reader {
   }
 
   /// Reads elements [first, first + out.size()) of a tensor, counted row-major.
-  /// @throws tessera::error incompatible for another element type, out_of_range past the tensor's end, corrupt_file when the file has
-  /// become shorter, io_error; the values name file and tensor.
+  /// @throws tessera::error incompatible for another element type; out_of_range past the tensor's end; corrupt_file when the file has
+  /// become shorter; io_error. The values name file and tensor.
   template <class T>
   void read(std::string_view tensor, std::int64_t first, vector_view<T> out) const {
     auto const& entry = at(tensor);

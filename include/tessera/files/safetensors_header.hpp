@@ -48,9 +48,11 @@ inline constexpr std::array<safetensors_dtype_facts, 15> safetensors_dtypes{{{"B
                                                                              {"U64", 8}}};
 }  // namespace detail
 
+/// The format's name of a type, as "F32".
 constexpr std::string_view name(safetensors_dtype dtype) noexcept {
   return detail::safetensors_dtypes[static_cast<std::size_t>(dtype)].name;
 }
+/// The bytes of an element.
 constexpr std::int64_t element_bytes(safetensors_dtype dtype) noexcept {
   return detail::safetensors_dtypes[static_cast<std::size_t>(dtype)].bytes;
 }
@@ -83,14 +85,16 @@ struct safetensors_tensor {
   std::vector<std::int64_t> shape;
 };
 
-/// A tensor in a file: its bytes are [offset, offset + bytes) of the data, which follows the header.
+/// A tensor in a file. Its bytes are [offset, offset + bytes) of the data, which follows the header.
 struct safetensors_entry : safetensors_tensor {
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
 
+  /// The number of elements.
   std::int64_t elements() const noexcept { return bytes / element_bytes(dtype); }
 };
 
+/// Free text of a file's header, by name.
 using safetensors_metadata = std::map<std::string, std::string, std::less<>>;
 
 namespace detail {
@@ -187,15 +191,15 @@ inline void check_safetensors_cover(std::vector<safetensors_entry> const& entrie
 
 }  // namespace detail
 
-/// What a safetensors header says, checked: entries by name, in ascending order.
+/// The content of a safetensors header, checked: entries by name, in ascending order.
 struct safetensors_header {
   std::vector<safetensors_entry> entries;
   safetensors_metadata metadata;
 };
 
-/// Parses and checks the JSON of a header that `data_bytes` bytes follow; `file` is for messages.
-/// @throws tessera::error parse_error for text that is no such JSON, corrupt_file for offsets and shapes that do not fit together or the
-/// data, incompatible for an element type unknown here. The values name file and tensor.
+/// Parses and checks the JSON of a header that `data_bytes` bytes follow; errors name `file` and tensor.
+/// @throws tessera::error parse_error for text that is no such JSON. corrupt_file for offsets and shapes that do not fit together or the
+/// data. incompatible for an unknown element type.
 inline safetensors_header parse_safetensors_header(std::string_view text, std::int64_t data_bytes, std::string const& file) {
   auto const json = parse_json(text, file);
   if (!json.is_object())

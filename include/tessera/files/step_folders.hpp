@@ -27,14 +27,14 @@ struct step_folder {
   std::string path;
 };
 
-/// The folder's name; the digits are at least 12, so that names sort as steps do. @pre step >= 0
+/// The folder's name. It has at least 12 digits, so that names sort as steps do. @pre step >= 0
 inline std::string step_folder_name(step_count step) {
   auto digits = std::to_string(step.value);
   if (digits.size() < 12) digits.insert(0, 12 - digits.size(), '0');
   return "step-" + digits;
 }
 
-/// The step that a folder's name says; none for any other name.
+/// The step of a folder's name; none for any other name. @post step_of_folder_name(step_folder_name(step)) == step
 inline std::optional<step_count> step_of_folder_name(std::string_view name) {
   step_count step;
   if (!name.starts_with("step-")) return {};
@@ -43,8 +43,8 @@ inline std::optional<step_count> step_of_folder_name(std::string_view name) {
   return step;
 }
 
-/// The committed folders in `parent`, the oldest first; none when there is no `parent`. The last is the newest; one before it may still
-/// be loadable when that is not. @throws tessera::error io_error.
+/// The committed folders in `parent`, the oldest first; none where there is no `parent`. An older one may still be loadable when the last,
+/// the newest, is not. @throws tessera::error io_error.
 inline std::vector<step_folder> list_step_folders(std::string const& parent) {
   std::vector<step_folder> found;
   std::error_code failure;
@@ -59,8 +59,8 @@ inline std::vector<step_folder> list_step_folders(std::string const& parent) {
   return found;
 }
 
-/// Removes all but the newest `keep` of the folders up to step `newest`. Later ones stay: a run that went back to an earlier step decides
-/// about those itself, with remove_folder. @throws tessera::error invalid_argument unless keep >= 1; io_error.
+/// Removes all but the newest `keep` of the folders up to step `newest`. Later ones stay. A training run that went back to an earlier step
+/// removes those itself, with remove_folder. @throws tessera::error invalid_argument unless keep >= 1; io_error.
 inline void prune_step_folders(std::string const& parent, step_count newest, std::int64_t keep) {
   if (keep < 1) throw error(errc::invalid_argument, "prune_step_folders: how many to keep", {{"folder", parent}, {"keep", keep}});
   auto folders = list_step_folders(parent);

@@ -14,8 +14,8 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Who multiplies, chosen at run time: holds any gemm policy and multiplies by it, to the same bits, at one virtual call a tile and four
-/// for a product's workspace. Copies share the policy that they hold; only to make one from another policy allocates. Never empty.
+/// A gemm policy that is chosen at run time. It holds any policy and multiplies by it, with the same bits, at one virtual call a tile and
+/// four for a product's workspace. Copies share the held policy. Only the constructor from another policy allocates. It is never empty.
 class any_gemm {
  public:
   /// Holds a copy of `policy`, or `policy` itself where that is moved from.

@@ -13,13 +13,13 @@
 #include <tessera/core/view.hpp>
 #include <tessera/nn/register_tiles.hpp>
 
-/// Attention of one row and one head on one thread, block by block: what jagged_attention cuts its work into.
+/// Attention of one row and one head, on one thread, block by block: what jagged_attention divides its work into.
 namespace tessera {
 inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// Blocks of queries lie across registers and keys below each other, so that the softmax over keys goes lane by lane.
+/// Queries of a block are the lanes of registers, and keys are rows of registers. The softmax over keys so goes lane by lane.
 struct attention_blocks {
   static constexpr std::int64_t lanes = register_lanes;
   static constexpr std::int64_t queries = 4 * lanes;  // of a block
@@ -32,10 +32,10 @@ struct attention_blocks {
   using by_query = tile_factor<constant<1>, constant<queries>>;  // rows are its queries
   using from_memory = tile_factor<std::int64_t, constant<1>>;    // rows of vectors
 
-  /// Of a thread: scores, their gradients, two blocks of vectors turned to lie across registers, each aligned to a register.
+  /// The floats of a thread's workspace: scores, their gradients, and two transposed blocks of vectors, each aligned to a register.
   static constexpr std::int64_t workspace(std::int64_t head_dim) noexcept { return 2 * queries * (keys + head_dim); }
 
-  /// One head of one row: vectors (length, head_dim) each.
+  /// One head of one row: queries, keys and values, (length, head_dim) each.
   struct head {
     matrix_view<float const> q, k, v;
     float scale;
@@ -43,7 +43,7 @@ struct attention_blocks {
 
     std::int64_t length() const noexcept { return q.rows(); }
     std::int64_t head_dim() const noexcept { return q.columns(); }
-    /// How many of the keys the queries before `last_query` see.
+    /// The number of keys that the queries before `last_query` see.
     std::int64_t keys_seen(std::int64_t last_query) const noexcept { return causal ? last_query : length(); }
   };
 
@@ -73,38 +73,39 @@ struct attention_blocks {
     }
   }
 
-  /// to(j, i) = vectors(j) * turned(:, i) for N registers of queries.
+  /// Computes to(j, i) = vectors(j) * transposed_vectors(:, i) for N registers of queries i.
   template <int N>
-  static void products(matrix_view<float const> vectors, float const* turned, float* to) noexcept {
-    multiply_columns<register_lanes, N, 8>(vectors.rows(), from_memory{vectors.data(), vectors.stride(), {}}, turned, queries,
+  static void products(matrix_view<float const> vectors, float const* transposed_vectors, float* to) noexcept {
+    multiply_columns<register_lanes, N, 8>(vectors.rows(), from_memory{vectors.data(), vectors.stride(), {}}, transposed_vectors, queries,
                                            all_steps{vectors.columns()}, to, queries, false);
   }
 
-  /// The same for the block of queries from `first` and vectors from `key`; `hidden` where the key comes after the query and is not seen.
+  /// As above, for the block of queries from `first` and the vectors from `key`. Where a query does not see a key, which comes after it,
+  /// the result is `hidden`.
   template <int N>
   static void products(head const& h, matrix_view<float const> vectors, std::int64_t key, std::int64_t count, std::int64_t first,
-                       float const* turned, float* to, float hidden) noexcept {
+                       float const* transposed_vectors, float* to, float hidden) noexcept {
     auto const seen_by_all = h.causal ? std::clamp<std::int64_t>(first + 1 - key, 0, count) : count;
-    products<N>(rows(vectors, key, seen_by_all), turned, to);
+    products<N>(rows(vectors, key, seen_by_all), transposed_vectors, to);
     for (auto done = seen_by_all; done < count;) {
       auto const ahead = key + done - first, skipped = ahead / lanes;  // registers of queries that see none of these keys
       auto const some = std::min((skipped + 1) * lanes - ahead, count - done);
       with_registers((N - skipped) * lanes, [&](auto registers) {
-        products<static_cast<int>(decltype(registers)::value)>(rows(vectors, key + done, some), turned + skipped * lanes,
+        products<static_cast<int>(decltype(registers)::value)>(rows(vectors, key + done, some), transposed_vectors + skipped * lanes,
                                                                to + done * queries + skipped * lanes);
       });
       for (auto const end = done + some; done < end; ++done) std::fill_n(to + done * queries, key + done - first, hidden);
     }
   }
 
-  /// Of each query of a block: the largest score yet, and the sum of all powers relative to it.
+  /// For each query of a block: the largest score so far, and the sum of 2^(score - largest). Scores are in base 2.
   struct running {
     alignas(64) float largest[queries];
     alignas(64) float sum[queries];
     alignas(64) float correction[queries];  // of what was summed before the last block
   };
 
-  /// Turns scores into powers relative to the largest.
+  /// Replaces each score by 2^(score - largest), and updates the running largest and sum.
   template <int N>
   static void softmax(float* scores, std::int64_t key_count, bool first, running& state) noexcept {
     for_registers<N>([&](auto... i) {
@@ -127,13 +128,13 @@ struct attention_blocks {
     });
   }
 
-  /// Attention of the block of queries from `first`: out (length, head_dim), and where `log_sums` (length,) is given the logarithm to base
-  /// two of the sum of e^score.
+  /// Computes the attention of the block of queries from `first` into out (length, head_dim). `log_sums` (length,), unless it is nullptr,
+  /// gets the logarithm to base 2 of each query's sum of e^score.
   static void forward(head const& h, std::int64_t first, matrix_view<float> out, float* log_sums, float* workspace) noexcept {
     auto const count = std::min(queries, h.length() - first);
-    float* const powers = workspace;                // (keys, queries)
-    float* const turned = powers + keys * queries;  // (head_dim, queries)
-    transpose_scaled(rows(h.q, first, count), h.scale * log2_of_e, turned, queries);
+    float* const powers = workspace;                            // (keys, queries)
+    float* const transposed_queries = powers + keys * queries;  // (head_dim, queries)
+    transpose_scaled(rows(h.q, first, count), h.scale * log2_of_e, transposed_queries, queries);
     running state{};
     auto* const to = out.data() + first * out.stride();
     auto const last_key = h.keys_seen(first + count);
@@ -141,7 +142,7 @@ struct attention_blocks {
       constexpr auto n = static_cast<int>(decltype(registers)::value);
       for (std::int64_t key = 0; key < last_key; key += keys) {
         auto const key_count = std::min(keys, last_key - key);
-        products<n>(h, h.k, key, key_count, first, turned, powers, -std::numeric_limits<float>::infinity());
+        products<n>(h, h.k, key, key_count, first, transposed_queries, powers, -std::numeric_limits<float>::infinity());
         softmax<n>(powers, key_count, key == 0, state);
         if (key > 0) scale_rows(to, out.stride(), count, h.head_dim(), state.correction);
         multiply_any_columns(count, h.head_dim(), by_query{powers, {}, {}}, h.v.data() + key * h.v.stride(), h.v.stride(),
@@ -154,31 +155,31 @@ struct attention_blocks {
     scale_rows(to, out.stride(), count, h.head_dim(), state.correction);
   }
 
-  /// What a backward adds to, each (length, head_dim); of no memory: not wanted.
+  /// The gradients that a backward adds to, (length, head_dim) each; one without memory is not computed.
   struct gradients {
     matrix_view<float> q, k, v;
   };
 
-  /// What a backward reads of its forward, and the gradient of what that made.
+  /// What a forward wrote, and the gradient of its output.
   struct outcome {
     matrix_view<float const> out, gradient;  // (length, head_dim)
     float const* log_sums;                   // (length,)
   };
 
-  /// Gradients of the queries from `first_query` as far as their keys from `first_key` make them: those of queries added up over all keys,
-  /// those of keys and values over all queries, in order and overwritten by the first.
+  /// Computes what queries [first_query, last_query) and keys [first_key, last_key) add to the gradients. Gradients of queries are sums
+  /// over all keys; those of keys and values are sums over all queries. Terms are added in order, and the first one overwrites.
   static void backward(head const& h, outcome const& forward, std::int64_t first_query, std::int64_t last_query, std::int64_t first_key,
                        std::int64_t last_key, gradients const& to, float* workspace) noexcept {
     for (auto first = first_query; first < last_query; first += queries) {
       auto const count = std::min(queries, h.length() - first);
-      float* const powers = workspace;                                 // (keys, queries)
-      float* const slopes = powers + keys * queries;                   // (keys, queries)
-      float* const turned = slopes + keys * queries;                   // (head_dim, queries)
-      float* const turned_gradient = turned + h.head_dim() * queries;  // (head_dim, queries)
+      float* const powers = workspace;                                                 // (keys, queries)
+      float* const slopes = powers + keys * queries;                                   // (keys, queries)
+      float* const transposed_queries = slopes + keys * queries;                       // (head_dim, queries)
+      float* const transposed_gradient = transposed_queries + h.head_dim() * queries;  // (head_dim, queries)
       alignas(64) float means[queries], log_sums[queries];
       auto const gradient = rows(forward.gradient, first, count);
-      transpose_scaled(rows(h.q, first, count), h.scale * log2_of_e, turned, queries);
-      transpose_scaled(gradient, h.scale, turned_gradient, queries);
+      transpose_scaled(rows(h.q, first, count), h.scale * log2_of_e, transposed_queries, queries);
+      transpose_scaled(gradient, h.scale, transposed_gradient, queries);
       row_products(gradient, rows(forward.out, first, count), h.scale, means);
       std::fill(std::copy_n(forward.log_sums + first, count, log_sums), log_sums + queries, 0.0F);
       with_registers(count, [&](auto registers) {
@@ -186,8 +187,8 @@ struct attention_blocks {
         auto const end = std::min(last_key, h.keys_seen(first + count));
         for (auto key = first_key; key < end; key += keys) {
           auto const key_count = std::min(keys, end - key);
-          products<n>(h, h.k, key, key_count, first, turned, powers, -std::numeric_limits<float>::infinity());
-          products<n>(h, h.v, key, key_count, first, turned_gradient, slopes, 0.0F);
+          products<n>(h, h.k, key, key_count, first, transposed_queries, powers, -std::numeric_limits<float>::infinity());
+          products<n>(h, h.v, key, key_count, first, transposed_gradient, slopes, 0.0F);
           differentiate<n>(powers, slopes, key_count, log_sums, means);
           bool const adds = first > (h.causal ? key : 0);
           if (!adds) clear_rows(to, key + key_count, std::min(key + keys, last_key));
@@ -235,7 +236,7 @@ struct attention_blocks {
       for (auto key = first; key < last && m.data() != nullptr; ++key) std::fill_n(m.data() + key * m.stride(), m.columns(), 0.0F);
   }
 
-  /// Scores become powers, those relative to the sum; products with the gradient become the scores' gradients.
+  /// Replaces scores by probabilities, and products with the gradient by the gradients of the scores.
   template <int N>
   static void differentiate(float* powers, float* slopes, std::int64_t key_count, float const* log_sums, float const* means) noexcept {
     for_registers<N>([&](auto... i) {
@@ -253,7 +254,7 @@ struct attention_blocks {
     });
   }
 
-  /// to[r] = factor * the product of rows r, 0 for rows up to a full register.
+  /// Computes to[r] = factor * the product of rows r of a and b, and 0 for further r up to a full register.
   static void row_products(matrix_view<float const> a, matrix_view<float const> b, float factor, float* to) noexcept {
     for (std::int64_t first = 0; first < a.rows(); first += lanes) {
       register_floats<> partial[register_lanes]{};

@@ -25,18 +25,18 @@ namespace detail {
 
 // Counts (positive, negative) pairs of samples that come by ascending score, in integers: exact for less than 2^32 samples.
 struct pair_count {
-  std::uint64_t positives = 0, negatives = 0, twice_ordered = 0;
+  std::uint64_t positives = 0, negatives = 0, twice_ordered_pairs = 0;
 
   // Samples of one score.
   void add(std::uint64_t tied_positives, std::uint64_t tied_negatives) noexcept {
-    twice_ordered += tied_positives * (2 * negatives + tied_negatives);
+    twice_ordered_pairs += tied_positives * (2 * negatives + tied_negatives);
     positives += tied_positives;
     negatives += tied_negatives;
   }
   bool both() const noexcept { return positives != 0 && negatives != 0; }
   double auc() const noexcept {
     if (!both()) return std::numeric_limits<double>::quiet_NaN();
-    return static_cast<double>(twice_ordered) / 2.0 / (static_cast<double>(positives) * static_cast<double>(negatives));
+    return static_cast<double>(twice_ordered_pairs) / 2.0 / (static_cast<double>(positives) * static_cast<double>(negatives));
   }
 };
 
@@ -78,12 +78,12 @@ void make_room(std::vector<T>& values, std::int64_t more) {
 
 }  // namespace detail
 
-/// Area under the ROC curve, exact: the share of (positive, negative) pairs in which the positive scores higher, ties counting half.
-/// Keeps every score, 5 bytes a sample; mergeable. Memory grows by doubling, from the heap.
+/// The area under the ROC curve, exact: the share of (positive, negative) pairs in which the positive scores higher, ties counting half. It
+/// keeps every score, 5 bytes a sample. Its memory, from the heap, grows by doubling. Mergeable.
 class exact_auc {
  public:
-  /// `scores` (n,), `labels` (n,), 0 or 1. Any increasing function of the scores gives the same AUC, so logits do.
-  /// @throws tessera::error shape_mismatch; invalid_argument naming a NaN score or another label: nothing has been added then.
+  /// Adds samples: `scores` (n,), `labels` (n,), 0 or 1. Any increasing function of the scores gives the same AUC, so logits do.
+  /// @throws tessera::error shape_mismatch; invalid_argument naming a NaN score or another label. Then nothing was added.
   void add(vector_view<float const> scores, vector_view<float const> labels) {
     detail::check_ranked("exact_auc", scores, labels);
     detail::make_room(keys_, scores.size());
@@ -110,8 +110,8 @@ class exact_auc {
   std::int64_t samples() const noexcept { return static_cast<std::int64_t>(keys_.size()); }
   std::size_t bytes() const noexcept { return keys_.capacity() * sizeof(keys_[0]) + labels_.capacity(); }
 
-  /// NaN unless both labels occur. Sorts a copy: workspace about 10 bytes a sample from `exec`'s memory. Counts in integers, so the
-  /// order of the samples changes nothing.
+  /// The AUC, or NaN unless both labels occur. It sorts a copy: workspace about 10 bytes a sample from `exec`'s memory. Counts are
+  /// integers, so that the order of the samples changes nothing.
   /// @throws tessera::error invalid_argument for 2^32 samples or more, whose pairs would not fit.
   double value(host_exec const& exec) const {
     auto const n = samples();

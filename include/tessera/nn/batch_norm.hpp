@@ -27,25 +27,26 @@ struct batch_norm_view {
   vector_view<T> scale, shift;
 };
 
-/// What a backward of a batch norm needs of its forward: the caller owns it, any number may be in flight. x must outlive it.
+/// What a batch norm's backward needs of its forward. The caller owns it, and any number may be in flight. @pre x outlives it
 struct batch_norm_saved {
   matrix_view<float const> x;
-  buffer<float> statistics;  // of the batch: mean, then 1 / sqrt(variance + epsilon), (width,) each
+  buffer<float> statistics;  ///< of the batch: mean, then 1 / sqrt(variance + epsilon), (width,) each
 };
 
+/// Shape and options of a batch norm.
 struct batch_norm_options {
   std::int64_t width = 0;
-  float momentum = 0.1F;  // a batch's share of the running statistics, in (0, 1]: 1 keeps those of the last batch alone
-  float epsilon = 1e-5F;  // what is added to a variance before its root is taken, above 0
+  float momentum = 0.1F;  ///< a batch's share of the running statistics, in (0, 1]: 1 keeps those of the last batch alone
+  float epsilon = 1e-5F;  ///< what is added to a variance before its root is taken, above 0
 };
 
-/// Batch normalisation, column by column: y = scale * (x - mean) / sqrt(variance + epsilon) + shift, by mean and variance of the batch in
-/// `forward`, by running ones in `predict`. Scale and shift, 1 and 0 at the start, are parameters, in one block. The running mean and
-/// variance, 0 and 1 at the start, are none: no gradient reaches them, and an optimizer does not see them. Move-only.
+/// Batch normalisation, column by column: y = scale * (x - mean) / sqrt(variance + epsilon) + shift. `forward` takes mean and variance of
+/// the batch, `predict` running ones. Scale and shift, 1 and 0 at the start, are parameters, in one block. Running mean and variance, 0 and
+/// 1 at the start, are not: they have no gradient, and an optimizer does not see them. Move-only.
 ///
-/// Sums over samples are made by 128 rows, then over those sums in order: the number of threads changes no bit.
-/// Source: Ioffe and Szegedy, "Batch normalization: accelerating deep network training by reducing internal covariate shift", ICML 2015,
-/// algorithms 1 and 2; running statistics by momentum in place of averages over all batches.
+/// Sums over samples are made by 128 rows, then over those sums in order: the number of threads changes no bit. Source: Ioffe and Szegedy,
+/// "Batch normalization: accelerating deep network training by reducing internal covariate shift", ICML 2015, algorithms 1 and 2. Running
+/// statistics by momentum take the place of the paper's averages over all batches.
 class batch_norm {
  public:
   /// @throws tessera::error invalid_argument for a width below 1, a momentum outside (0, 1] or an epsilon that is not above 0 and finite.
@@ -65,15 +66,16 @@ class batch_norm {
 
   std::int64_t width() const noexcept { return width_; }
 
-  /// (2 * width(),); gradients and optimizer states have the same layout.
+  /// Scale, then shift, (2 * width(),); gradients and optimizer states have the same layout.
   vector_view<float> parameters() noexcept { return {values_.data(), 2 * width_}; }
   vector_view<float const> parameters() const noexcept { return {values_.data(), 2 * width_}; }
 
-  /// (width(),) each.
+  /// The running mean, (width(),); `running_variance` has the same shape.
   vector_view<float const> running_mean() const noexcept { return {values_.data() + 2 * width_, width_}; }
+  /// The running variance, (width(),).
   vector_view<float const> running_variance() const noexcept { return {values_.data() + 3 * width_, width_}; }
 
-  /// Of the parameters and the running statistics.
+  /// The bytes of the parameters and the running statistics.
   std::size_t bytes() const noexcept { return values_.capacity_bytes(); }
 
   /// The parts of a block laid out like `parameters()`.
@@ -82,8 +84,8 @@ class batch_norm {
     return {block.slice(0, width_), block.slice(width_, width_)};
   }
 
-  /// Names and shapes for checkpoints: "<prefix>.scale", "<prefix>.shift", then the running statistics, without which nothing predicts alike:
-  /// "<prefix>.running_mean", "<prefix>.running_variance", (width,) each.
+  /// Names and shapes for checkpoints, (width,) each: "<prefix>.scale", "<prefix>.shift", "<prefix>.running_mean" and
+  /// "<prefix>.running_variance". A prediction needs the running statistics, too.
   std::vector<parameter_block> blocks(std::string_view prefix) {
     std::vector<parameter_block> result;
     for (auto const* const name : {".scale", ".shift", ".running_mean", ".running_variance"})
@@ -92,11 +94,11 @@ class batch_norm {
     return result;
   }
 
-  /// Normalises by mean and biased variance of the batch, and moves the running statistics towards its mean and its unbiased variance. x and y
-  /// (samples, width), any row strides; y may be x where no backward follows. `saved` is what `backward` reads.
+  /// Normalises by mean and biased variance of the batch, and moves the running statistics towards its mean and its unbiased variance. x
+  /// and y (samples, width) have any row strides; y may be x where no backward follows. `backward` reads `saved`.
   /// - One sample: y is the shift, and the running variance stays, as one sample has no unbiased variance. No samples: nothing changes.
   /// - A NaN or an infinity in a column reaches its running statistics, and stays there.
-  /// Of a forward that throws, no backward takes `saved`, and the running statistics are as before. @throws tessera::error shape_mismatch.
+  /// @throws tessera::error shape_mismatch. No backward takes `saved` then, and the running statistics are as before.
   void forward(host_exec const& exec, matrix_view<float const> x, matrix_view<float> y, batch_norm_saved& saved) {
     batch_norm_saved filled{x, std::move(saved.statistics)};
     saved.x = {};
@@ -110,7 +112,8 @@ class batch_norm {
     saved = std::move(filled);
   }
 
-  /// Normalises by the running statistics and changes nothing but y: shapes as for `forward`, y may be x. @throws tessera::error shape_mismatch.
+  /// Normalises by the running statistics, and changes y alone. Shapes are those of `forward`; y may be x. @throws tessera::error
+  /// shape_mismatch.
   void predict(host_exec const& exec, matrix_view<float const> x, matrix_view<float> y) const {
     check("input", x, x.rows());
     check("output", y, x.rows());
@@ -119,10 +122,10 @@ class batch_norm {
     normalise(exec, x, running_mean().data(), reciprocal.data(), y);
   }
 
-  /// Gradients of the forward that filled `saved`, through the batch's statistics too. `gradient` (samples, width) is that of y;
-  /// `parameter_gradient`, laid out like `parameters()`, is overwritten, with 0 where there are no samples; so is `x_gradient`
-  /// (samples, width), which may be `gradient`, unless it is empty: then it is not computed.
-  /// @throws tessera::error shape_mismatch: nothing has been written.
+  /// Computes the gradients of the forward that filled `saved`, also through the batch's statistics. `gradient` (samples, width) is that of
+  /// y. `parameter_gradient`, laid out like `parameters()`, is overwritten, with 0 where there are no samples. `x_gradient` (samples,
+  /// width), which may be `gradient`, is overwritten; where it is empty, it is not computed. @throws tessera::error shape_mismatch. Then
+  /// nothing was written.
   void backward(host_exec const& exec, batch_norm_saved const& saved, matrix_view<float const> gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {
     auto const samples = saved.x.rows();

@@ -20,9 +20,9 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Which of `bins` equal parts of (0, 1) holds 1/2 + x / (2 (8 + |x|)) for a logit x. Never decreases with x, needs no bounds of x, and
-/// stays fine where clicks are rare: of 16,384 bins one is 0.001 wide at the logit 0, 0.002 at -4 and 0.003 at -7, where equal parts of the
-/// probability would be 0.0002, 0.003 and 0.07 wide. `bins` is at least 1; infinite logits fall into the outermost.
+/// The bin of a logit x: which of `bins` equal parts of (0, 1) holds 1/2 + x / (2 (8 + |x|)). It never decreases with x and needs no bounds
+/// of x; infinite logits fall into the outermost bins. Bins stay narrow where clicks are rare: of 16,384 bins one is 0.001 wide at the
+/// logit 0, 0.002 at -4 and 0.003 at -7. Equal parts of the probability would be 0.0002, 0.003 and 0.07 wide. @pre bins >= 1
 TESSERA_HOST_DEVICE inline std::int64_t logit_bin(float logit, std::int64_t bins) noexcept {
   // In double the sum 8 + |x| is exact, or rounds by less than two floats differ: so the order of two floats never turns round.
   double const x = fmin(fmax(static_cast<double>(logit), -1e18), 1e18);
@@ -31,18 +31,19 @@ TESSERA_HOST_DEVICE inline std::int64_t logit_bin(float logit, std::int64_t bins
   return bin < bins ? bin : bins - 1;
 }
 
-/// Area under the ROC curve from histograms: memory does not grow with the samples. Pairs of one bin count half, so the value differs from
-/// the exact one by at most `error_bound()`. Mergeable: without weights, or with whole ones, parts merged are the whole exactly.
+/// The area under the ROC curve from histograms: memory does not grow with the samples. Pairs in one bin count half, so that the value
+/// differs from the exact one by at most `error_bound()`. Mergeable.
+/// @post without weights, or with integer ones, merged parts give the value of the whole exactly
 class binned_auc {
  public:
-  /// 16 bytes a bin, from the heap, here only. @throws tessera::error invalid_argument unless 1 <= bins <= 2^30.
+  /// Allocates 16 bytes a bin from the heap, which no other call does. @throws tessera::error invalid_argument unless 1 <= bins <= 2^30.
   explicit binned_auc(std::int64_t bins = 1 << 14) : bins_(bins) {
     if (bins < 1 || bins > 1 << 30) throw error(errc::invalid_argument, "binned_auc: number of bins", {{"bins", bins}});
     weights_.resize(2 * static_cast<std::size_t>(bins));
   }
 
-  /// `logits` (n,), not NaN; probabilities would share few bins. `labels` (n,), 0 or 1; `weights` (n,), finite and not negative, or none:
-  /// 1 each. Summed in the order of the samples. Workspace: 4 bytes a sample from `exec`'s memory.
+  /// Adds samples. `logits` (n,), not NaN; probabilities would share few bins. `labels` (n,), 0 or 1. `weights` (n,), finite and not
+  /// negative, or empty for 1 each. Sums are in the order of the samples. Workspace: 4 bytes a sample from `exec`'s memory.
   /// @throws tessera::error shape_mismatch; invalid_argument naming the first other value.
   void add(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float const> weights = {}) {
     detail::check_samples("binned_auc", logits.size(), labels.size(), weights.size());
@@ -59,7 +60,7 @@ class binned_auc {
     for (std::int64_t i = 0; i < logits.size(); ++i) weights_[slots[i]] += weights.empty() ? 1.0 : static_cast<double>(weights[i]);
     samples_ += logits.size();
   }
-  /// @throws tessera::error shape_mismatch when the numbers of bins differ.
+  /// Adds the samples of `other`. @throws tessera::error shape_mismatch when the numbers of bins differ.
   void merge(binned_auc const& other) {
     if (bins_ != other.bins_)
       throw error(errc::shape_mismatch, "binned_auc: numbers of bins differ", {{"this", bins_}, {"other", other.bins_}});
@@ -72,16 +73,17 @@ class binned_auc {
   }
 
   std::int64_t samples() const noexcept { return samples_; }
+  /// The number of bins.
   std::int64_t bins() const noexcept { return bins_; }
   std::size_t bytes() const noexcept { return weights_.capacity() * sizeof(weights_[0]); }
 
-  /// The share of (positive, negative) pairs, by the product of their weights, in which the positive scores higher, those of one bin
-  /// counting half. NaN unless both labels have weight. One pass over the bins.
+  /// The AUC: the share of (positive, negative) pairs, by the product of their weights, in which the positive scores higher. Pairs in one
+  /// bin count half. It is NaN unless both labels have weight.
   double value() const noexcept {
     auto const of = count();
     return (of.ordered + of.tied / 2) / of.all;
   }
-  /// Half the share of pairs in one bin: |value() - the exact AUC| is at most this, rounding apart, whatever the scores. NaN as value().
+  /// Half the share of pairs in one bin. For any scores |value() - the exact AUC| is at most this, rounding apart. NaN where value() is.
   double error_bound() const noexcept {
     auto const of = count();
     return of.tied / 2 / of.all;

@@ -15,16 +15,18 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Clicks predicted beside clicks seen, by equal bins of the predicted probability: what a reliability diagram draws. Mergeable.
+/// Predicted clicks beside seen clicks, in equal bins of the predicted probability: what a reliability diagram draws. Mergeable.
 class calibration_curve {
  public:
+  /// The samples of one bin.
   struct bin {
     std::int64_t samples = 0;
     double predicted = 0;  ///< sum of the probabilities
     double clicks = 0;     ///< sum of the labels
 
-    /// Means over the bin's samples; NaN without any.
+    /// The mean predicted probability of the bin's samples; `mean_clicks` is their mean label. NaN without samples.
     double mean_predicted() const noexcept { return detail::ratio(predicted, static_cast<double>(samples)); }
+    /// The mean label of the bin's samples; NaN without any.
     double mean_clicks() const noexcept { return detail::ratio(clicks, static_cast<double>(samples)); }
   };
 
@@ -34,7 +36,7 @@ class calibration_curve {
     bins_.resize(static_cast<std::size_t>(bins));
   }
 
-  /// `logits` (n,), not NaN; `labels` (n,) in [0, 1]. Summed in double, in order.
+  /// Adds samples: `logits` (n,), not NaN; `labels` (n,) in [0, 1]. Sums are of double, in order.
   /// @throws tessera::error shape_mismatch; invalid_argument naming the first other value.
   void add(vector_view<float const> logits, vector_view<float const> labels) {
     detail::check_samples("calibration_curve", logits.size(), labels.size(), 0);
@@ -52,7 +54,7 @@ class calibration_curve {
     }
     samples_ += logits.size();
   }
-  /// @throws tessera::error shape_mismatch when the numbers of bins differ.
+  /// Adds the samples of `other`. @throws tessera::error shape_mismatch when the numbers of bins differ.
   void merge(calibration_curve const& other) {
     if (bins_.size() != other.bins_.size())
       throw error(errc::shape_mismatch, "calibration_curve: numbers of bins differ",
@@ -70,11 +72,11 @@ class calibration_curve {
   }
 
   std::int64_t samples() const noexcept { return samples_; }
-  /// Bin b holds probabilities in [b / bins, (b + 1) / bins), the last one 1 too.
+  /// The bins: bin b holds probabilities in [b / bins, (b + 1) / bins), the last one 1, too.
   std::vector<bin> const& bins() const noexcept { return bins_; }
 
-  /// Mean distance between predicted and seen rate, bins weighted by their samples (expected calibration error: Naeini, Cooper,
-  /// Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015). NaN without samples.
+  /// The expected calibration error: the mean distance between predicted and seen rate, bins weighted by their samples. NaN without
+  /// samples. Source: Naeini, Cooper, Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI 2015.
   double expected_error() const noexcept {
     double sum = 0;
     for (auto const& b : bins_) sum += std::abs(b.predicted - b.clicks);

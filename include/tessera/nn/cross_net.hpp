@@ -24,33 +24,32 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Views of a cross layer's parameters: z = mix(x) at full rank, z = mix(x down^T) at low rank; the layer's output is x_0 ∘ z + x.
+/// Views of a cross layer's parameters. At full rank z = mix(x), at low rank z = mix(x down^T); the layer's output is x_0 ∘ z + x.
 template <class T>
 struct cross_layer_view {
-  matrix_view<T> down;  // (rank, width): the paper's V^T; empty at full rank
-  linear_view<T> mix;   // weight (width, width) the paper's W, or (width, rank) its U; bias (width,)
+  matrix_view<T> down;  ///< (rank, width): the paper's V^T; empty at full rank
+  linear_view<T> mix;   ///< weight (width, width) the paper's W, or (width, rank) its U; bias (width,)
 };
 
-/// What a backward of a cross network needs of its forward: the caller owns it, any number may be in flight. x must outlive it.
+/// What a cross network's backward needs of its forward. The caller owns it, and any number may be in flight. @pre x outlives it
 struct cross_saved {
   matrix_view<float const> x;
-  buffer<float> values;  // layer by layer, each (samples, ...): z, x down^T at low rank, and its output, which the last one's y is
+  buffer<float> values;  ///< layer by layer, each (samples, ...): z, x down^T at low rank, and its output, which the last one's y is
 };
 
-/// Shape and start of a cross network. Each matrix is uniform with the variance 2 / (in + out) of Glorot and Bengio, AISTATS 2010; biases
-/// are 0.
+/// Shape and initial values of a cross network. Each matrix is uniform with the variance 2 / (in + out) of Glorot and Bengio, AISTATS 2010;
+/// biases are 0.
 struct cross_net_options {
-  std::int64_t width = 0;   // of the input and of every layer's output
-  std::int64_t layers = 3;  // 0: the identity
-  std::int64_t rank = 0;    // of each layer's matrix, at most the width; 0: one full matrix
+  std::int64_t width = 0;   ///< of the input and of every layer's output
+  std::int64_t layers = 3;  ///< 0: the identity
+  std::int64_t rank = 0;    ///< of each layer's matrix, at most the width; 0: one full matrix
   random_seed seed{};
-  std::uint32_t stream = 0;  // sets apart the random numbers of networks that share a seed, an MLP's too
+  std::uint32_t stream = 0;  ///< sets apart the random numbers of networks that share a seed, an MLP's too
 };
 
-/// The cross network of DCN V2: layer l makes x_{l+1} = x_0 ∘ (W_l x_l + b_l) + x_l, with W_l = U_l V_l^T at low rank, so that a network of
-/// L layers reaches every feature cross up to degree L + 1. Holds parameters only, in one block, layer by layer. Move-only.
-/// Source: Wang et al., "DCN V2: improved deep & cross network and practical lessons for web-scale learning to rank systems", WWW 2021,
-/// equations 1 and 2.
+/// The cross network of DCN V2. Layer l makes x_{l+1} = x_0 ∘ (W_l x_l + b_l) + x_l; at low rank W_l = U_l V_l^T. L layers reach every
+/// feature cross up to degree L + 1. It holds parameters only, in one block, layer by layer. Move-only. Source: Wang et al., "DCN V2:
+/// improved deep & cross network and practical lessons for web-scale learning to rank systems", WWW 2021, equations 1 and 2.
 class cross_net {
  public:
   /// @throws tessera::error invalid_argument for a width below 1, negative layers, a rank outside [0, width], or more parameters than can
@@ -74,7 +73,7 @@ class cross_net {
 
   std::int64_t width() const noexcept { return width_; }
   std::int64_t layers() const noexcept { return layers_; }
-  /// 0 at full rank.
+  /// The rank of each layer's matrix; 0 for full rank.
   std::int64_t rank() const noexcept { return rank_; }
 
   /// All parameters; gradients and optimizer states have the same layout.
@@ -105,8 +104,8 @@ class cross_net {
     return result;
   }
 
-  /// y = cross_net(x): both (samples, width), any row strides, not overlapping. `saved` is what `backward` reads; y it does not. Of a forward
-  /// that throws, no backward takes it. @throws tessera::error shape_mismatch.
+  /// Computes y = cross_net(x): both (samples, width), any row strides, not overlapping. `backward` reads `saved`, and not y.
+  /// @throws tessera::error shape_mismatch. No backward takes `saved` then.
   template <gemm_policy Gemm>
   void forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, cross_saved& saved) const {
     cross_saved filled{x, std::move(saved.values)};
@@ -143,9 +142,9 @@ class cross_net {
     saved = std::move(filled);
   }
 
-  /// Gradients of the forward that filled `saved`. `gradient` (samples, width) is that of y and is overwritten, with nothing of use;
-  /// `parameter_gradient`, laid out like `parameters()`, is overwritten; so is `x_gradient` (samples, width), unless it is empty: then it
-  /// is not computed. The two matrices do not overlap. @throws tessera::error shape_mismatch.
+  /// Computes the gradients of the forward that filled `saved`. `gradient` (samples, width), that of y, is used as scratch.
+  /// `parameter_gradient`, laid out like `parameters()`, is overwritten. `x_gradient` (samples, width) is overwritten; where it is empty,
+  /// it is not computed. The two matrices do not overlap. @throws tessera::error shape_mismatch.
   template <gemm_policy Gemm>
   void backward(host_exec const& exec, Gemm const& policy, cross_saved& saved, matrix_view<float> gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {
@@ -198,7 +197,7 @@ class cross_net {
   // up in x_gradient.
   template <class Gemm>
   void backward_layer(host_exec const& exec, Gemm const& policy, cross_saved& saved, std::int64_t l, matrix_view<float> gradient,
-                      cross_layer_view<float> parameter_gradient, matrix_view<float> x_gradient, bool hands_on, float* scratch) const {
+                      cross_layer_view<float> parameter_gradient, matrix_view<float> x_gradient, bool propagates, float* scratch) const {
     auto const samples = saved.x.rows();
     matrix_view<float> const z_gradient(scratch, samples, width_), through(scratch + samples * width_, samples, width_);
     matrix_view<float> const projected_gradient(scratch + 2 * samples * width_, samples, rank_);
@@ -213,12 +212,12 @@ class cross_net {
     };
     if (rank_ == 0) {
       linear_backward_parameters(exec, policy, from, z_gradient, parameter_gradient.mix);
-      if (hands_on) gemm(exec, policy, z_gradient, view.mix.weight, through, add);
+      if (propagates) gemm(exec, policy, z_gradient, view.mix.weight, through, add);
     } else {
       linear_backward_parameters(exec, policy, projected(saved, l), z_gradient, parameter_gradient.mix);
       gemm(exec, policy, z_gradient, view.mix.weight, projected_gradient);
       gemm(exec, policy, transposed(projected_gradient), from, parameter_gradient.down);
-      if (hands_on) gemm(exec, policy, projected_gradient, view.down, through, add);
+      if (propagates) gemm(exec, policy, projected_gradient, view.down, through, add);
     }
   }
 

@@ -14,11 +14,11 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// A policy that asks for nothing that only rows have.
+/// A policy that needs nothing that only rows have.
 template <class O>
 concept needs_no_row = O::row_state == 0 && !uses_sum_of_squares<O>;
 
-/// An optimizer of a block of parameters (see `optimizer_policy`): `begin_row` is called once a step.
+/// An optimizer of a block of parameters (see `optimizer_policy`), whose `begin_row` is called once a step.
 template <class O>
 concept dense_optimizer = optimizer_policy<O> && needs_no_row<O>;
 
@@ -36,10 +36,12 @@ class dense_optimizer_state {
   }
 
   std::int64_t parameters() const noexcept { return parameters_; }
-  /// The name of the kind of optimizer it was built for.
+  /// The name of the kind of optimizer that it was built for.
   char const* optimizer() const noexcept { return optimizer_; }
   std::size_t bytes() const noexcept { return planes_.capacity_bytes(); }
+  /// All states, plane after plane.
   vector_view<float> planes() noexcept { return planes_.view(); }
+  /// As above, to read.
   vector_view<float const> planes() const noexcept { return planes_.view(); }
   step_count steps() const noexcept { return steps_; }
   void set_steps(step_count steps) noexcept { steps_ = steps; }
@@ -51,8 +53,9 @@ class dense_optimizer_state {
   step_count steps_{};
 };
 
-/// One optimizer step over a block of dense parameters: both blocks (n,), `state` built for n and this kind of optimizer; counts the step.
-/// @throws tessera::error shape_mismatch, incompatible for a state of another kind, invalid_argument as `check_optimizer`; then nothing has
+/// Makes one optimizer step over a block of dense parameters, and counts it in `state`. `parameters` and `gradient` (n,); `state` is built
+/// for n and this kind of optimizer.
+/// @throws tessera::error shape_mismatch; incompatible for a state of another kind; invalid_argument as `check_optimizer`. Then nothing has
 /// changed.
 template <dense_optimizer Optimizer>
 void dense_update(host_exec const& exec, vector_view<float> parameters, vector_view<float const> gradient, dense_optimizer_state& state,

@@ -18,21 +18,21 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Columns that `dot_interaction` writes for so many vectors: the first vector, then one product a pair.
+/// The columns that `dot_interaction` writes: those of the first vector, then one product a pair.
 TESSERA_HOST_DEVICE constexpr std::int64_t dot_interaction_width(std::int64_t vectors, std::int64_t dim) noexcept {
   return dim + vectors * (vectors - 1) / 2;
 }
 
-/// DLRM's interaction: a sample's first vector, then the dot products of all pairs of its vectors, (1,0) (2,0) (2,1) (3,0) …
-/// Source: Naumov et al., "Deep learning recommendation model for personalization and recommendation systems", 2019.
+/// DLRM's interaction. It writes a sample's first vector, then the dot products of all pairs of its vectors, (1,0) (2,0) (2,1) (3,0) …
 ///
-/// `vectors`: blocks (samples, dim) whose rows do not overlap, wherever they lie; `out` (samples, dot_interaction_width(vectors, dim)).
-/// Sums in float, over the elements in order.
-/// @throws tessera::error invalid_argument for no vectors, shape_mismatch naming the block that does not fit.
+/// `vectors`: blocks (samples, dim) whose rows do not overlap, anywhere in memory. `out` (samples, dot_interaction_width(vectors, dim)).
+/// Sums are in float, over the elements in order.
+/// @throws tessera::error invalid_argument for no vectors; shape_mismatch naming the block that does not fit. Source: Naumov et al., "Deep
+/// learning recommendation model for personalization and recommendation systems", 2019.
 inline void dot_interaction(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> out);
 
-/// The gradients of all vectors, overwritten, from `gradient`, that of `out`. A vector that is not finite makes its own gradient NaN: zero
-/// times it is added. @throws as the forward.
+/// Overwrites the gradients of all vectors, from `gradient`, that of `out`. A vector that is not finite makes its own gradient NaN, as zero
+/// times the vector is added. @throws tessera::error as the forward.
 inline void dot_interaction_backward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors,
                                      matrix_view<float const> gradient, vector_view<matrix_view<float> const> vector_gradients);
 

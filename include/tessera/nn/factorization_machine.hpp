@@ -12,18 +12,18 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Adds a factorization machine's second-order term to each sample's logit: the sum over all pairs i < j of its vectors of <v_i, v_j>.
-/// Source: Rendle, "Factorization machines", ICDM 2010, equation 1; DeepFM (Guo et al., IJCAI 2017) adds it to an MLP's logit.
+/// Adds a factorization machine's second-order term to each sample's logit: the sum of <v_i, v_j> over all pairs i < j of its vectors.
 ///
-/// `vectors`: blocks (samples, dim) of any row stride, wherever they lie, at least one; `logits` (samples, 1), any row stride. Linear in the
-/// vectors like Rendle's half of (square of the sum - sum of the squares), but as the sum of <v_j, sum of the v_i before>, where nothing
-/// cancels. Sums in float; a sample's never depends on its batch.
-/// @throws tessera::error invalid_argument for no vectors, shape_mismatch.
+/// `vectors`: at least one block (samples, dim) of any row stride, anywhere in memory. `logits` (samples, 1), any row stride. Its cost is
+/// linear in the number of vectors. It sums <v_j, sum of the v_i before>, in float, where nothing cancels. Rendle's half of (square of the
+/// sum - sum of the squares) would cancel. A sample's sum never depends on its batch.
+/// @throws tessera::error invalid_argument for no vectors; shape_mismatch. Source: Rendle, "Factorization machines", ICDM 2010, equation 1;
+/// DeepFM (Guo et al., IJCAI 2017) adds it to an MLP's logit.
 inline void factorization_machine(host_exec const& exec, vector_view<matrix_view<float const> const> vectors, matrix_view<float> logits);
 
-/// Adds to the gradients of all vectors that of the term: slope * (sum of all vectors - v_i), the slope from `gradient`, that of the logits.
-/// Adds, since the same vectors feed other parts of a model, whose backward may have written before. The gradients do not overlap the
-/// vectors. @throws as the forward.
+/// Adds the term's gradients to those of all vectors: slope * (sum of all vectors - v_i). The slope is from `gradient`, that of the logits.
+/// It adds, since the backward of other parts of a model may have written before. @pre gradients do not overlap vectors
+/// @throws tessera::error as the forward.
 inline void factorization_machine_backward(host_exec const& exec, vector_view<matrix_view<float const> const> vectors,
                                            matrix_view<float const> gradient, vector_view<matrix_view<float> const> vector_gradients);
 

@@ -23,12 +23,15 @@ struct gemm_operand {
   matrix_view<float const> stored;
   bool is_transposed = false;
 
+  /// A matrix as a factor, perhaps transposed.
   constexpr gemm_operand(matrix_view<float const> m, bool transposed = false) noexcept
-      : stored(m), is_transposed(transposed) {}                         // NOLINT: implicit
+      : stored(m), is_transposed(transposed) {}  // NOLINT: implicit
+  /// A matrix as a factor.
   constexpr gemm_operand(matrix_view<float> m) noexcept : stored(m) {}  // NOLINT: implicit
 
   constexpr std::int64_t rows() const noexcept { return is_transposed ? stored.columns() : stored.rows(); }
   constexpr std::int64_t columns() const noexcept { return is_transposed ? stored.rows() : stored.columns(); }
+  /// A block of the factor, by rows and columns of the factor as it is read.
   constexpr gemm_operand block(std::int64_t first_row, std::int64_t first_column, std::int64_t rows, std::int64_t columns) const noexcept {
     return is_transposed ? gemm_operand{stored.block(first_column, first_row, columns, rows), true}
                          : gemm_operand{stored.block(first_row, first_column, rows, columns), false};
@@ -38,9 +41,9 @@ struct gemm_operand {
 /// The transpose of a matrix as a factor; nothing is copied.
 constexpr gemm_operand transposed(matrix_view<float const> m) noexcept { return {m, true}; }
 
-/// Who multiplies. `multiply(a, b, c, workspace)` computes c = a b on the calling thread alone; a (m, k), b (k, n), c (m, n), k may be 0, rows
-/// that do not overlap each other, of a single row any stride.
-/// `workspace(m, n, k)` is how many floats a product of exactly that shape needs beside, aligned to 64 bytes: a smaller one may need more.
+/// A policy that multiplies matrices. `multiply(a, b, c, workspace)` computes c = a b on the calling thread alone. a (m, k), b (k, n), c
+/// (m, n); k may be 0. Rows do not overlap each other, but a single row may have any stride. `workspace(m, n, k)` is how many floats,
+/// aligned to 64 bytes, a product of exactly that shape needs; a smaller product may need more.
 template <class G>
 concept gemm_policy = requires(G const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c, std::int64_t extent,
                                float* workspace) {
@@ -48,13 +51,13 @@ concept gemm_policy = requires(G const& policy, gemm_operand a, gemm_operand b, 
   { policy.workspace(extent, extent, extent) } -> std::same_as<std::int64_t>;
 };
 
-/// How a product is cut: into tiles of this size, each done by one thread. A function of the shape alone, so that the sums in an element
-/// never depend on the number of threads.
+/// How a product is cut into tiles, each done by one thread. It is a function of the shape alone, so that the sums in an element never
+/// depend on the number of threads.
 struct gemm_tiling {
   std::int64_t rows, columns;
 
-  /// Tiles of at most 256 x 256, smaller ones where that leaves few for the threads and each would still be worth a thread's while;
-  /// multiples of 16 unless they span the matrix.
+  /// Tiles of at most 256 x 256. They are smaller where that leaves few for the threads, as long as each is worth a thread's time. Extents
+  /// are multiples of 16 unless they span the matrix.
   static constexpr gemm_tiling of(std::int64_t m, std::int64_t n, std::int64_t k) noexcept {
     constexpr std::int64_t largest = 256, smallest = 64, least_tiles = 4;
     constexpr double least_multiply_adds = 1 << 20;
@@ -85,18 +88,18 @@ struct no_epilogue {
   void operator()(matrix_view<float>, std::int64_t, std::int64_t) const noexcept {}
 };
 
-/// c = a b, then `epilogue(tile of c, first row, first column)` on each finished tile while it is in the cache.
+/// Computes c = a b, then calls `epilogue(tile of c, first row, first column)` on each finished tile while it is in the cache.
 ///
-/// a (m, k), b (k, n), c (m, n), strides of a row or more; `transposed(m)` for a transposed factor. c overlaps neither a nor b. Workspace:
-/// one the policy asks for a thread, from `exec`'s memory. The thread count changes no bit.
+/// a (m, k), b (k, n), c (m, n), with strides of a row or more; `transposed(m)` is a transposed factor. c overlaps neither a nor b.
+/// Workspace, from `exec`'s memory: what the policy asks for, for each thread. The number of threads changes no bit.
 /// @throws tessera::error shape_mismatch for extents that do not fit, or a matrix whose rows overlap each other.
 template <gemm_policy Policy, class Epilogue = no_epilogue>
 void gemm(host_exec const& exec, Policy const& policy, gemm_operand a, gemm_operand b, matrix_view<float> c, Epilogue const& epilogue = {});
 
 namespace detail {
 
-/// Workspaces that the threads of one region take in turn: at most 64, of which a free one is found without waiting unless more threads
-/// ask than the team said it has.
+/// At most 64 workspaces, which the threads of one region take in turn. A thread finds a free one without waiting, unless more threads ask
+/// than the team said.
 class workspace_slots {
  public:
   workspace_slots(host_exec const& exec, std::int64_t floats, std::int64_t most)

@@ -26,17 +26,20 @@ template <class Order, class Transpose, class Integer, class... Rest>
 Integer blas_integer_of(void (*)(Order, Transpose, Transpose, Integer, Rest...));
 }  // namespace detail
 
-/// Products by the CBLAS that target tessera::blas found: OpenBLAS, MKL, BLIS or any other. One `cblas_sgemm` a tile, no workspace of ours:
-/// the library keeps buffers of its own.
+/// Products by the CBLAS that target tessera::blas found: OpenBLAS, MKL, BLIS or any other. It makes one `cblas_sgemm` a tile and takes no
+/// workspace; the library keeps buffers of its own.
 ///
-/// @pre The library may be called from several threads at once, and each call stays on its thread. How many threads a library takes is
-/// global state of the process: the program or its environment sets it before the first product, this header never does. With threads of
-/// its own a library's products are still right, but they contend with the execution's, and nobody promises that their number changes no bit.
+/// A library's number of threads is global state of the process. The program or its environment sets it before the first product; this
+/// header never does. With threads of its own, a library's products are right, but compete with the execution's threads, and their bits may
+/// depend on the number.
 /// - OpenBLAS: OPENBLAS_NUM_THREADS=1 and a build with threads (Debian's libopenblas0-pthread), or a build with USE_THREAD=0 USE_LOCKING=1.
-///   Without USE_LOCKING=1 (Debian's libopenblas0-serial 0.3.21) two threads share a buffer and products come out wrong.
-///   One that is older than the processor may take it for one without wide registers, and be several times slower: OPENBLAS_CORETYPE
-///   (SkylakeX for AVX-512, Haswell for AVX2) names its kernels, OPENBLAS_VERBOSE=2 shows which it took.
-/// - MKL: its sequential layer, or MKL_NUM_THREADS=1. BLIS: as it is, unless BLIS_NUM_THREADS or OMP_NUM_THREADS asks for more.
+///   Without USE_LOCKING=1 (Debian's libopenblas0-serial 0.3.21) two threads share a buffer and products come out wrong. One older than the
+///   processor may use slow kernels for lack of wide registers: OPENBLAS_CORETYPE (SkylakeX for AVX-512, Haswell for AVX2) names others.
+///   OPENBLAS_VERBOSE=2 shows which it took.
+/// - MKL: its sequential layer, or MKL_NUM_THREADS=1.
+/// - BLIS: as it is, unless BLIS_NUM_THREADS or OMP_NUM_THREADS asks for more.
+///
+/// @pre the library may be called from several threads at once, and each call stays on its thread
 /// @throws tessera::error out_of_range where an extent or a stride does not fit the library's integer.
 struct blas_gemm {
   static constexpr std::int64_t workspace(std::int64_t, std::int64_t, std::int64_t) noexcept { return 0; }

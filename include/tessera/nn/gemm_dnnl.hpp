@@ -26,8 +26,8 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// While it lives, a oneDNN built with OpenMP stays on the calling thread. OpenMP keeps the number of threads a calling thread, so nobody
-/// else's changes, and it is put back.
+/// While it lives, a oneDNN that was built with OpenMP stays on the calling thread. OpenMP keeps the number of threads for each calling
+/// thread, so that others are not affected. The destructor restores it.
 class dnnl_on_one_thread {
 #if DNNL_CPU_THREADING_RUNTIME == DNNL_RUNTIME_OMP
  public:
@@ -72,10 +72,10 @@ inline error dnnl_refusal(char const* who, dnnl_status_t status, gemm_operand a,
                {{"status", dnnl_status2str(status)}, {"rows", a.rows()}, {"columns", b.columns()}, {"inner extent", a.columns()}});
 }
 
-/// Products of bf16 matrices into floats, all without gaps, prepared once a shape and a thread.
+/// Products of contiguous bf16 matrices into floats, prepared once a shape and a thread.
 class dnnl_bf16_products {
  public:
-  /// Of (m, k) and (k, n), each stored as it is or transposed.
+  /// The shape of a product of (m, k) and (k, n), each stored as it is or transposed.
   struct shape {
     std::int64_t m, n, k;
     bool is_a_transposed, is_b_transposed;
@@ -133,13 +133,13 @@ class dnnl_bf16_products {
 
 }  // namespace detail
 
-/// Products by oneDNN's `dnnl_sgemm` (2.x or 3.x), on the calling thread alone. No workspace of ours: the library takes the buffer
+/// Products by oneDNN's `dnnl_sgemm` (2.x or 3.x), on the calling thread alone. It takes no workspace: the library allocates the buffer
 /// that it packs into from the heap, one a product.
 ///
-/// @pre The library stays on the calling thread. One built with OpenMP does, whatever OMP_NUM_THREADS says, and so does one built
-/// sequential, or for a thread pool of its caller. One built with TBB takes what its arena has: the program limits that, with
-/// `tbb::global_control` or by calling from an arena of one. With more its products are still right, but they contend with the
-/// execution's threads, and nobody promises that their number changes no bit.
+/// A oneDNN built with OpenMP, or for a thread pool of its caller, or sequential, stays on the calling thread, whatever OMP_NUM_THREADS
+/// says. One built with TBB takes the threads of its arena: the program limits them by `tbb::global_control`, or calls from an arena of one
+/// thread. With more threads products are right, but compete with the execution's threads, and their bits may depend on the number.
+/// @pre the library stays on the calling thread
 /// @throws tessera::error naming oneDNN's status where it refuses, such as rows of a factor that overlap each other.
 struct dnnl_fp32_gemm {
   static constexpr std::int64_t workspace(std::int64_t, std::int64_t, std::int64_t) noexcept { return 0; }
@@ -161,15 +161,16 @@ struct dnnl_fp32_gemm {
 };
 static_assert(gemm_policy<dnnl_fp32_gemm>);
 
-/// Products by oneDNN of factors rounded to bf16 (to nearest even, NaN stays NaN), summed in float. Threads as for `dnnl_fp32_gemm`. The
-/// workspace holds the rounded factors, and the product where rows of c have gaps; `gemm` has each tile round its own. What oneDNN prepares
-/// for a shape is made once by each thread and kept by it, for 512 shapes at most.
+/// Products by oneDNN of factors rounded to bf16 (to nearest even, NaN stays NaN), summed in float. Threads are as for `dnnl_fp32_gemm`.
+/// The workspace holds the rounded factors, and the product where rows of c have gaps; `gemm` rounds the factors of each tile. Each thread
+/// keeps what oneDNN prepares for a shape, for 512 shapes at most.
 ///
-/// Inner extents are padded with zeros to multiples of 32, whole tiles of AMX. In others some releases of oneDNN 2 execute an illegal
-/// instruction (uxlfoundation/oneDNN issue 1661: 63 is one), and some of 3 let a NaN reach products that it does not enter (issue 5717).
+/// Inner extents are padded with zeros to multiples of 32, whole tiles of AMX. With others, some releases of oneDNN 2 execute an illegal
+/// instruction (uxlfoundation/oneDNN issue 1661: 63 is one). Some of oneDNN 3 let a NaN reach products that it does not enter (issue 5717).
 ///
-/// Faster than float only where the processor is: with AMX, or AMD's AVX512_BF16. Intel's AVX512_BF16 without AMX has half of float's rate.
-/// @throws tessera::error incompatible on a processor for which oneDNN has no such product (x86: below AVX-512), with oneDNN's status.
+/// It is faster than float only where the processor is: with AMX, or AMD's AVX512_BF16. Intel's AVX512_BF16 without AMX has half of float's
+/// rate.
+/// @throws tessera::error incompatible, with oneDNN's status, on a processor for which it has no such product (x86: below AVX-512).
 struct dnnl_bf16_gemm {
   static constexpr std::int64_t workspace(std::int64_t m, std::int64_t n, std::int64_t k) noexcept {
     return floats(m * padded(k)) + floats(padded(k) * n) + m * n;

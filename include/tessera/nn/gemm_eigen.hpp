@@ -25,8 +25,8 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Products by Eigen's blocked kernel, on the calling thread alone even where Eigen has been given threads of its own. Its packing buffers
-/// are the workspace, so it allocates nothing.
+/// Products by Eigen's blocked kernel, on the calling thread alone, also where Eigen was given threads of its own. The workspace holds its
+/// packing buffers, so that it allocates nothing.
 struct eigen_gemm {
   static std::int64_t workspace(std::int64_t m, std::int64_t n, std::int64_t k) noexcept {
     if (k == 0) return 0;

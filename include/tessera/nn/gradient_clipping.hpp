@@ -15,27 +15,28 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Options of `clip_global_norm`.
 struct clip_options {
-  bool error_if_nonfinite = false;  // an infinite or NaN norm is thrown as an error before anything changes
+  bool error_if_nonfinite = false;  ///< an infinite or NaN norm is thrown as an error before anything changes
 };
 
-/// The Euclidean norm of all gradients together; `gradients` (blocks,): views (n,) of any sizes. Summed in double by pieces whose bounds
-/// depend on the sizes alone: the thread count changes nothing.
+/// The Euclidean norm of all gradients together; `gradients` (blocks,): views (n,) of any sizes. Sums are of double, by pieces whose bounds
+/// depend on the sizes alone: the number of threads changes nothing.
 inline double gradient_norm(host_exec const& exec, vector_view<vector_view<float> const> gradients);
 
-/// Multiplies all gradients. With `gradient_norm` what clips a norm over ranks.
+/// Multiplies all gradients by `factor`. After `gradient_norm` it clips by a norm over ranks.
 inline void scale_gradients(host_exec const& exec, vector_view<vector_view<float> const> gradients, float factor);
 
-/// Scales all gradients down together where their common norm is above `max_norm`, as torch.nn.utils.clip_grad_norm_: by
-/// max_norm / (norm + 1e-6) where that is below 1. Returns the norm before.
+/// Scales all gradients down together where their common norm is above `max_norm`, as torch.nn.utils.clip_grad_norm_: by max_norm / (norm +
+/// 1e-6) where that is below 1. It returns the norm before.
 ///
-/// `gradients` as in `gradient_norm`; `max_norm` >= 0, infinity: only the norm. An infinite norm turns infinite elements into NaN and others
-/// into 0, a NaN norm everything into NaN, unless `error_if_nonfinite`. @throws tessera::error invalid_argument.
+/// `gradients` as in `gradient_norm`. `max_norm` >= 0; with infinity it only returns the norm. An infinite norm makes infinite elements NaN
+/// and others 0; a NaN norm makes everything NaN. @throws tessera::error invalid_argument, also for such a norm with `error_if_nonfinite`.
 inline double clip_global_norm(host_exec const& exec, vector_view<vector_view<float> const> gradients, double max_norm,
                                clip_options options = {});
 
-/// Brings each element into [-limit, limit], as torch.nn.utils.clip_grad_value_; NaN stays; `limit` >= 0.
-/// @throws tessera::error invalid_argument.
+/// Clips each element to [-limit, limit], as torch.nn.utils.clip_grad_value_; NaN stays. @pre limit >= 0 @throws tessera::error
+/// invalid_argument.
 inline void clip_values(host_exec const& exec, vector_view<vector_view<float> const> gradients, float limit);
 
 namespace detail {

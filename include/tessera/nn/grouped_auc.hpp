@@ -23,23 +23,23 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What `grouped_auc::value` finds.
+/// The result of `grouped_auc::value`.
 struct grouped_auc_value {
-  double auc = std::numeric_limits<double>::quiet_NaN();  // NaN when no group counts
-  std::int64_t groups = 0;                                // with both labels: those that count
-  std::int64_t one_label_groups = 0;                      // left out
-  std::int64_t counted_samples = 0;                       // of the groups that count
+  double auc = std::numeric_limits<double>::quiet_NaN();  ///< NaN when no group counts
+  std::int64_t groups = 0;                                ///< with both labels: those that count
+  std::int64_t one_label_groups = 0;                      ///< left out
+  std::int64_t counted_samples = 0;                       ///< of the groups that count
 };
 
-/// The AUC within each group (a user, a session), averaged over the groups by their numbers of samples: how well the model ranks for
-/// somebody, whatever it knows of how clicks differ between people (GAUC; Zhou et al., "Deep interest network for click-through rate
-/// prediction", 2018, section 6.1, weighted by impressions). A group whose labels are all the same has no AUC and is left out.
-/// Exact, ties count half. Keeps every score, 13 bytes a sample; mergeable, also where a group is cut. Memory grows by doubling, from the
-/// heap.
+/// The AUC within each group (a user, a session), averaged over the groups by their numbers of samples (GAUC). It measures how well the
+/// model ranks for one user, whatever it knows of how users differ in their clicks. A group whose labels are all the same has no AUC and is
+/// left out. The result is exact, ties count half. It keeps every score, 13 bytes a sample; its memory, from the heap, grows by doubling.
+/// Mergeable, also where a group is cut. Source: Zhou et al., "Deep interest network for click-through rate prediction", 2018, section 6.1,
+/// weighted by impressions.
 class grouped_auc {
  public:
-  /// `groups` (n,), any ids; `scores` (n,), comparable within a group; `labels` (n,), 0 or 1.
-  /// @throws tessera::error shape_mismatch; invalid_argument naming a NaN score or another label: nothing has been added then.
+  /// Adds samples: `groups` (n,), any ids; `scores` (n,), comparable within a group; `labels` (n,), 0 or 1.
+  /// @throws tessera::error shape_mismatch; invalid_argument naming a NaN score or another label. Then nothing was added.
   void add(vector_view<std::int64_t const> groups, vector_view<float const> scores, vector_view<float const> labels) {
     if (groups.size() != scores.size())
       throw error(errc::shape_mismatch, "grouped_auc: groups and scores differ in size",
@@ -69,8 +69,8 @@ class grouped_auc {
     return groups_.capacity() * sizeof(groups_[0]) + keys_.capacity() * sizeof(keys_[0]) + labels_.capacity();
   }
 
-  /// Sorts a copy: workspace about 65 bytes a sample from `exec`'s memory. Pairs are counted in integers and groups joined by ascending
-  /// id, so neither the order of the samples nor the number of threads changes a bit.
+  /// The GAUC. It sorts a copy: workspace about 65 bytes a sample from `exec`'s memory. Pairs are counted in integers and groups joined by
+  /// ascending id: neither the order of the samples nor the number of threads changes a bit.
   /// @throws tessera::error invalid_argument for 2^32 samples or more, whose pairs would not fit.
   grouped_auc_value value(host_exec const& exec) const {
     auto const n = samples();

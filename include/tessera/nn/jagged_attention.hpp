@@ -19,30 +19,30 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Heads lie side by side in a vector, dim / heads floats each.
+/// Options of attention. Heads lie side by side in a vector, dim / heads floats each.
 struct attention_options {
   std::int64_t heads = 1;
-  bool causal = false;  // a vector sees itself and those before it, else its whole row
-  float scale = 0;      // of the products of queries and keys; 0: 1 / sqrt(dim / heads)
+  bool causal = false;  ///< a vector sees itself and those before it, else its whole row
+  float scale = 0;      ///< of the products of queries and keys; 0: 1 / sqrt(dim / heads)
 };
 
-/// Scaled dot-product attention within each row: of head h, out_i = sum over j of softmax_j(scale * q_i · k_j) v_j, j over the vectors of the
-/// row, or those up to i where it is causal. q, k, v and out are rows of the same lengths and dim, any strides, their offsets from anywhere;
-/// they may be columns of one matrix; out overlaps none. `log_sums` (heads, vectors), empty where no backward follows: the logarithm to
-/// base 2 of a vector's sum of e^score, by which the backward makes the probabilities again.
+/// Scaled dot-product attention within each row. For head h, out_i = sum over j of softmax_j(scale * q_i · k_j) v_j. Here j goes over the
+/// vectors of the row, or those up to i where it is causal. q, k, v and out are rows of the same lengths and dim, with any strides and
+/// first offsets. q, k and v may be columns of one matrix; out overlaps none of them. `log_sums` (heads, vectors), empty where no backward
+/// follows, gets the logarithm to base 2 of each vector's sum of e^score. From it the backward computes the probabilities again.
 ///
-/// Keys go by in blocks, the largest score and the sum of a query running along (Source: Dao et al., "FlashAttention: fast and
-/// memory-efficient exact attention with IO-awareness", NeurIPS 2022, algorithm 1), so the memory is linear in the lengths: a workspace of a
-/// thread and one number a row. Long rows are cut over the threads. The bits of a row's result depend on that row alone.
-/// @throws tessera::error shape_mismatch, invalid_argument for heads that do not divide the dim or a scale that is not finite, out_of_range
-/// for offsets past the values.
+/// Keys are taken in blocks, with a running largest score and sum for each query. The memory is so linear in the lengths: a workspace for
+/// each thread and one number a row. Long rows are divided over the threads. The bits of a row's result depend on that row alone.
+/// @throws tessera::error shape_mismatch; invalid_argument for heads that do not divide the dim or a scale that is not finite; out_of_range
+/// for offsets past the values. Source: Dao et al., "FlashAttention: fast and memory-efficient exact attention with IO-awareness", NeurIPS
+/// 2022, algorithm 1.
 template <class Offset>
 void jagged_attention(host_exec const& exec, jagged_vectors_view<float const, Offset> q, detail::jagged_vectors_in<Offset> k,
                       detail::jagged_vectors_in<Offset> v, attention_options const& options,
                       std::type_identity_t<jagged_vectors_view<float, Offset>> out, matrix_view<float> log_sums = {});
 
-/// Gradients by q, k and v, overwritten, of the forward that wrote `out` and `log_sums`. They may be columns of one matrix; they overlap
-/// nothing that is read. Sums go in the order of the row whatever the threads. Errors as the forward.
+/// Overwrites the gradients of q, k and v, for the forward that wrote `out` and `log_sums`. They may be columns of one matrix, and overlap
+/// nothing that is read. Sums are in the order of the row for any number of threads. @throws tessera::error as the forward.
 template <class Offset>
 void jagged_attention_backward(host_exec const& exec, jagged_vectors_view<float const, Offset> q, detail::jagged_vectors_in<Offset> k,
                                detail::jagged_vectors_in<Offset> v, attention_options const& options, detail::jagged_vectors_in<Offset> out,

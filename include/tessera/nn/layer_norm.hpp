@@ -25,24 +25,25 @@ struct layer_norm_view {
 /// What is added to a variance before its root is taken.
 inline constexpr float layer_norm_epsilon = 1e-5F;
 
-/// What a layer norm saves of each row: (rows,) each.
+/// What a layer norm saves of each row, (rows,) each.
 template <class T>
 struct row_statistics {
   vector_view<T> mean, reciprocal_deviation;
 };
 
-/// y = gain * (x - mean) / sqrt(variance + 1e-5) + bias, mean and variance of each row (Source: Ba, Kiros, Hinton, "Layer normalization",
-/// 2016). x and y (rows, dim), any row strides, y may be x; `statistics`, empty where no backward follows, gets what that reads.
-/// @throws tessera::error shape_mismatch, for rows of y or a gradient that overlap, too, as all here.
+/// Computes y = gain * (x - mean) / sqrt(variance + 1e-5) + bias, with mean and variance of each row. x and y (rows, dim) have any row
+/// strides; y may be x. `statistics`, empty where no backward follows, gets what that reads.
+/// @throws tessera::error shape_mismatch, as all here; also for rows of y or of a gradient that overlap. Source: Ba, Kiros, Hinton, "Layer
+/// normalization", 2016.
 inline void layer_norm(host_exec const& exec, matrix_view<float const> x, layer_norm_view<float const> parameters, matrix_view<float> y,
                        row_statistics<float> statistics = {});
 
-/// The same y once more, to the bit, from the statistics.
+/// Computes the same bits of y again, from the statistics.
 inline void layer_norm_again(host_exec const& exec, matrix_view<float const> x, layer_norm_view<float const> parameters,
                              row_statistics<float const> statistics, matrix_view<float> y);
 
-/// Gradients of that forward, overwritten; `x_gradient` may be `gradient`. Those of the parameters are summed by 128 rows, then over those
-/// sums in order.
+/// Overwrites the gradients of that forward; `x_gradient` may be `gradient`. Gradients of the parameters are summed by 128 rows, then over
+/// those sums in order.
 inline void layer_norm_backward(host_exec const& exec, matrix_view<float const> x, layer_norm_view<float const> parameters,
                                 row_statistics<float const> statistics, matrix_view<float const> gradient,
                                 layer_norm_view<float> parameter_gradient, matrix_view<float> x_gradient);

@@ -15,7 +15,8 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// The learning rate of a step, 1 during the first: a pure function, so a run that resumes at a step continues with its rate.
+/// The learning rate of a step, 1 during the first. It is a pure function, so that a training run that resumes at a step continues with its
+/// rate.
 template <class S>
 concept learning_rate_schedule = std::is_trivially_copyable_v<S> && requires(S const& schedule, step_count step) {
   { schedule(step) } -> std::same_as<float>;
@@ -28,15 +29,15 @@ struct constant_rate {
 };
 static_assert(learning_rate_schedule<constant_rate>);
 
-/// The rate until `start` steps are taken, then down to `end_rate` within `steps` more, there for good:
-/// end_rate + (rate - end_rate) * (1 - (step - start) / steps)^power. As TensorFlow's polynomial_decay.
+/// The rate until `start` steps are taken. Then the rate falls to `end_rate` within `steps` more, and stays there. While the rate falls, it
+/// is end_rate + (rate - end_rate) * (1 - (step - start) / steps)^power. The schedule is TensorFlow's polynomial_decay.
 ///
-/// `warm_up{polynomial_decay{.rate, .start, .steps}, steps}` is the schedule of MLPerf's DLRM: linear warm-up, constant, quadratic decay (its
-/// reference then stays at 1e-7 or the last rate above; give that as `end_rate`).
+/// `warm_up{polynomial_decay{.rate, .start, .steps}, steps}` is the schedule of MLPerf's DLRM: linear warm-up, constant, quadratic decay.
+/// Its reference then stays at 1e-7 or the last rate above; give that as `end_rate`.
 struct polynomial_decay {
   float rate = 0.1F;
   std::int64_t start = 0;
-  std::int64_t steps = 1;  // 0 or less: `end_rate` right after `start`
+  std::int64_t steps = 1;  ///< 0 or less: `end_rate` right after `start`
   float power = 2;
   float end_rate = 0;
 
@@ -68,7 +69,7 @@ static_assert(learning_rate_schedule<step_decay>);
 template <std::size_t Count>
 struct milestone_decay {
   float rate = 0.1F;
-  std::int64_t milestones[Count] = {};  // steps taken, in any order
+  std::int64_t milestones[Count] = {};  ///< steps taken, in any order
   float factor = 0.1F;
 
   float operator()(step_count step) const noexcept {
@@ -79,13 +80,13 @@ struct milestone_decay {
 };
 static_assert(learning_rate_schedule<milestone_decay<2>>);
 
-/// Another schedule, its rate scaled up linearly during the first steps: by from + (1 - from) * step / steps, 1 from step `steps` on.
-/// The wrapped schedule counts the steps of the warm-up too. 0 steps: none.
+/// Another schedule, whose rate grows linearly during the first steps. Its factor is from + (1 - from) * step / steps, and 1 from step
+/// `steps` on. The wrapped schedule counts the steps of the warm-up, too. With 0 steps there is no warm-up.
 template <learning_rate_schedule S>
 struct warm_up {
   S after{};
   std::int64_t steps = 0;
-  float from = 0;  // share of the rate before the first step, which itself is one `steps`-th further
+  float from = 0;  ///< share of the rate before the first step, which itself is one `steps`-th further
 
   float operator()(step_count step) const noexcept(noexcept(after(step))) {
     auto const rate = after(step);
@@ -99,7 +100,7 @@ template <class S, class... Rest>
 warm_up(S, Rest...) -> warm_up<S>;
 static_assert(learning_rate_schedule<warm_up<polynomial_decay>>);
 
-/// Gives an optimizer, through all its adaptors, the learning rate of a step: the one about to be taken.
+/// Gives an optimizer, through all its adaptors, the learning rate of `step`, the step that is about to be taken.
 template <optimizer_policy O, learning_rate_schedule S>
 void set_learning_rate(O& optimizer, S const& schedule, step_count step) {
   set_learning_rate(optimizer, schedule(step));

@@ -17,35 +17,35 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What follows a layer. As in PyTorch, a ReLU lets NaN through: a training that diverges must show.
+/// What follows a layer. As in PyTorch, a ReLU passes NaN on, so that a training that diverges is seen.
 enum class activation : std::uint8_t { identity, relu };
 
 /// max(x, 0); NaN stays NaN.
 TESSERA_HOST_DEVICE constexpr float relu(float x) noexcept { return x <= 0 ? 0 : x; }
-/// The gradient by x of y = relu(x), from that by y.
+/// The gradient by x of y = relu(x), from the gradient by y.
 TESSERA_HOST_DEVICE constexpr float relu_gradient(float y, float gradient) noexcept { return y <= 0 ? 0 : gradient; }
 
 /// Views of a linear layer's parameters: y = activation(x weight^T + bias).
 template <class T>
 struct linear_view {
-  matrix_view<T> weight;  // (out, in)
-  vector_view<T> bias;    // (out,)
+  matrix_view<T> weight;  ///< (out, in)
+  vector_view<T> bias;    ///< (out,)
 };
 
-/// y = activation(x weight^T + bias), bias and activation applied while each tile of y is in the cache. x (samples, in), y (samples, out),
-/// any row strides. @throws tessera::error shape_mismatch, as all here.
+/// Computes y = activation(x weight^T + bias), with bias and activation applied while each tile of y is in the cache. x (samples, in), y
+/// (samples, out), any row strides. @throws tessera::error shape_mismatch, as all here.
 template <gemm_policy Gemm>
 void linear_forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, linear_view<float const> layer, activation act,
                     matrix_view<float> y);
 
-/// Gradients of a layer's parameters: weight = gradient^T x, bias = column sums of gradient, rows in order; both overwritten. `gradient`
+/// Overwrites the gradients of a layer's parameters: weight = gradient^T x, bias = column sums of gradient, rows in order. `gradient`
 /// (samples, out) is that of the layer's output before its activation.
 template <gemm_policy Gemm>
 void linear_backward_parameters(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float const> gradient,
                                 linear_view<float> parameter_gradient);
 
-/// The gradient handed to the layer before: x_gradient = gradient weight, times the derivative of the activation that made x, which is
-/// read off x itself: x is read only when that is a ReLU.
+/// Computes the gradient for the layer before: x_gradient = gradient weight, times the derivative of the activation that made x. For a ReLU
+/// the derivative is read off x; x is not read else.
 template <gemm_policy Gemm>
 void linear_backward_input(host_exec const& exec, Gemm const& policy, matrix_view<float const> gradient, linear_view<float const> layer,
                            activation act_before, matrix_view<float const> x, matrix_view<float> x_gradient);

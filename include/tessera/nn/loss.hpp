@@ -23,40 +23,51 @@ TESSERA_HOST_DEVICE inline float sigmoid(float x) noexcept {
   return (x >= 0 ? 1.0F : e) / (1.0F + e);
 }
 
-/// -log of the likelihood of a label in [0, 1] under sigmoid(logit), finite for every finite logit, infinite or NaN for any other.
+/// -log of the likelihood of a label in [0, 1] under sigmoid(logit): finite for every finite logit, infinite or NaN for any other.
 TESSERA_HOST_DEVICE inline double logistic_loss(double logit, double label) noexcept {
   return fmax(logit, 0.0) - logit * label + log1p(exp(-fabs(logit)));
 }
 
-/// Mean binary cross entropy of sigmoid(logits), which is returned, and its gradient by the logits: (sigmoid(logit) - label) / n.
+/// The sum of weights that `bce_with_logits` divides by: the number of samples where `weights` are empty. Both are (samples,).
+/// @throws tessera::error shape_mismatch and invalid_argument, for labels and weights that `bce_with_logits` refuses.
+inline double bce_weight(host_exec const& exec, vector_view<float const> labels, vector_view<float const> weights);
+
+/// Returns the mean binary cross entropy of sigmoid(logits), and writes its gradient by the logits: (sigmoid(logit) - label) / n.
 ///
-/// All (n,); labels in [0, 1]; `gradient` may be `logits`.
-/// `weights`, unless empty, make it the weighted mean: the sum of weight * loss, and each gradient times its weight, over the sum of the
-/// weights in place of n. Weights of 1 give the bits of none; a sample of weight 0 counts nothing, whatever its logit and label.
-/// Summed in double by fixed pieces. 0 for an empty batch or one without weight.
-/// @throws tessera::error shape_mismatch; invalid_argument naming the position of a weight that is negative or not finite, the sum of
-/// weights that is below the least normal float, but not 0, or above the largest, or the position of a label outside [0, 1] (NaN is) whose
-/// weight is not 0. Then nothing has been written.
+/// All are (n,); labels are in [0, 1]; `gradient` may be `logits`. `weights`, unless empty, make it the weighted mean: the sum of weight *
+/// loss over the sum of weights. Each gradient is then multiplied by its weight, and divided by the sum of the weights in place of n. A
+/// sample of weight 0 counts nothing, whatever its logit and label. Sums are of double, by fixed pieces. The loss is 0 for an empty batch
+/// or one without weight.
+/// @post weights of 1 give the bits of no weights
+/// @throws tessera::error shape_mismatch. invalid_argument, naming the position, for a weight that is negative or not finite, and for a
+/// label outside [0, 1] whose weight counts. NaN is outside, too. invalid_argument also for a sum of weights above the largest float, or
+/// below the least normal one but not 0. Nothing has been written then.
 inline double bce_with_logits(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels,
                               vector_view<float> gradient, vector_view<float const> weights = {});
 
-/// Mean squared error and its gradient 2 (prediction - target) / n; arguments, weights and errors as `bce_with_logits`, targets of any value.
-inline double mean_squared_error(host_exec const& exec, vector_view<float const> predictions, vector_view<float const> targets,
+/// Does the same for a part of a batch: `total_weight`, the sum of weights of the whole, takes the place of the part's own sum. So parts give
+/// the whole batch's gradient, and losses that add up to its mean. @throws tessera::error as above, also for such a total_weight.
+inline double bce_of_part(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels,
+                          vector_view<float> gradient, vector_view<float const> weights, double total_weight);
+
+/// Returns the mean squared error, and writes its gradient 2 (prediction - label) / n. Arguments, weights and errors are those of
+/// `bce_with_logits`; labels have any value.
+inline double mean_squared_error(host_exec const& exec, vector_view<float const> predictions, vector_view<float const> labels,
                                  vector_view<float> gradient, vector_view<float const> weights = {});
 
-/// Binary cross entropies of several tasks that share their samples, and the gradient of their weighted sum. A label that is NaN is missing:
-/// it contributes nothing and counts nothing. Returns the sum of task weight * task loss.
+/// Returns the weighted sum of the binary cross entropies of several tasks that share their samples, and writes its gradient. A label that
+/// is NaN is missing: it contributes nothing and counts nothing.
 ///
-/// Logits, labels and gradient (samples, tasks) of any row strides, `gradient` may be `logits`; `task_weights` (tasks,), empty for 1 each;
-/// `losses` (tasks,) become each task's mean over its labels, without its weight; 0 for a task without labels. A task's gradient is task
-/// weight * (sigmoid(logit) - label) / the number of its labels; with one task, no weight and no label missing, these are the bits of
-/// `bce_with_logits`. Summed in double by fixed pieces.
-/// @throws tessera::error shape_mismatch, invalid_argument for a task's weight that is negative or not finite, and for a label that is
-/// neither NaN nor in [0, 1], naming position and task. Then nothing has been written.
+/// Logits, labels and gradient (samples, tasks) have any row strides; `gradient` may be `logits`. `task_weights` (tasks,), or empty for 1
+/// each. `losses` (tasks,) get each task's mean over its labels, without its weight; 0 for a task without labels. A task's gradient is task
+/// weight * (sigmoid(logit) - label) / the number of its labels. Sums are of double, by fixed pieces.
+/// @post one task without weight and missing labels gives the bits of `bce_with_logits`
+/// @throws tessera::error shape_mismatch. invalid_argument for a task's weight that is negative or not finite. invalid_argument also,
+/// naming position and task, for a label that is neither NaN nor in [0, 1]. Then nothing has been written.
 inline double multi_task_bce(host_exec const& exec, matrix_view<float const> logits, matrix_view<float const> labels,
                              vector_view<float const> task_weights, matrix_view<float> gradient, vector_view<double> losses);
 
-/// probabilities = sigmoid(logits); both (n,), may be the same memory. @throws tessera::error shape_mismatch.
+/// Computes probabilities = sigmoid(logits); both (n,), perhaps the same memory. @throws tessera::error shape_mismatch.
 inline void sigmoid_forward(host_exec const& exec, vector_view<float const> logits, vector_view<float> probabilities);
 
 /// Turns the gradient by the probabilities into that by the logits, in place; both (n,). @throws tessera::error shape_mismatch.
@@ -70,6 +81,15 @@ inline constexpr std::int64_t loss_piece = 512;
 constexpr bool is_weight(float weight) noexcept { return weight >= 0 && weight <= std::numeric_limits<float>::max(); }
 
 constexpr bool is_missing(float label) noexcept { return label != label; }
+
+// Outside, one over it is infinite or 0 as a float.
+inline void check_weight_sum(char const* loss, double sum) {
+  constexpr auto least = static_cast<double>(std::numeric_limits<float>::min()),
+                 most = static_cast<double>(std::numeric_limits<float>::max());
+  if (sum != 0 && !(sum >= least && sum <= most))
+    throw error(errc::invalid_argument, std::string(loss) + ": weights whose sum is too small or too large for a float",
+                {{"sum", sum}, {"least", least}, {"most", most}});
+}
 
 // Sums `loss(i)` by fixed pieces, in double; `loss` also writes the gradient.
 template <class Loss>
@@ -96,10 +116,10 @@ void check_loss_labels(host_exec const& exec, char const* loss, matrix_view<floa
   });
 }
 
-inline void check_loss(char const* loss, std::int64_t predictions, std::int64_t targets, std::int64_t gradient) {
-  if (predictions != targets || predictions != gradient)
-    throw error(errc::shape_mismatch, std::string(loss) + ": predictions, targets and gradient differ in size",
-                {{"predictions", predictions}, {"targets", targets}, {"gradient", gradient}});
+inline void check_loss(char const* loss, std::int64_t predictions, std::int64_t labels, std::int64_t gradient) {
+  if (predictions != labels || predictions != gradient)
+    throw error(errc::shape_mismatch, std::string(loss) + ": predictions, labels and gradient differ in size",
+                {{"predictions", predictions}, {"labels", labels}, {"gradient", gradient}});
 }
 
 // What a weighted mean divides by: the sum of the weights, n where there are none.
@@ -113,12 +133,7 @@ inline double weight_sum(host_exec const& exec, char const* loss, vector_view<fl
                   {{"position", i}, {"weight", weights[i]}});
     return static_cast<double>(weights[i]);
   });
-  // Outside, one over it is infinite or 0 as a float.
-  constexpr auto least = static_cast<double>(std::numeric_limits<float>::min()),
-                 most = static_cast<double>(std::numeric_limits<float>::max());
-  if (sum != 0 && !(sum >= least && sum <= most))
-    throw error(errc::invalid_argument, std::string(loss) + ": weights whose sum is too small or too large for a float",
-                {{"sum", sum}, {"least", least}, {"most", most}});
+  check_weight_sum(loss, sum);
   return sum;
 }
 
@@ -133,14 +148,29 @@ inline double weighted_bce(float logit, float label, float weight, float scale, 
   return static_cast<double>(weight) * loss;
 }
 
-inline double weighted_square(float prediction, float target, float weight, float scale, float& gradient) noexcept {
+inline double weighted_square(float prediction, float label, float weight, float scale, float& gradient) noexcept {
   if (weight == 0) {
     gradient = 0;
     return 0;
   }
-  auto const difference = prediction - target;
+  auto const difference = prediction - label;
   gradient = difference * (weight * scale);
   return static_cast<double>(weight) * (static_cast<double>(difference) * static_cast<double>(difference));
+}
+
+inline void check_bce_labels(host_exec const& exec, char const* loss, vector_view<float const> labels, vector_view<float const> weights) {
+  check_loss_labels(exec, loss, {labels.data(), labels.size(), 1},
+                    [=](std::int64_t i, std::int64_t) { return weights.empty() || weights[i] != 0; });
+}
+
+inline double bce(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float> gradient,
+                  vector_view<float const> weights, double total) {
+  check_bce_labels(exec, "bce_with_logits", labels, weights);
+  float const scale = 1.0F / static_cast<float>(total);
+  auto const sum = sum_losses(exec, logits.size(), [=](std::int64_t i) {
+    return weighted_bce(logits[i], labels[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
+  });
+  return total > 0 ? sum / total : 0;
 }
 
 inline void check_multi_task(matrix_view<float const> logits, matrix_view<float const> labels, vector_view<float const> task_weights,
@@ -162,26 +192,33 @@ inline void check_multi_task(matrix_view<float const> logits, matrix_view<float 
 
 }  // namespace detail
 
+inline double bce_weight(host_exec const& exec, vector_view<float const> labels, vector_view<float const> weights) {
+  auto const total = detail::weight_sum(exec, "bce_weight", weights, labels.size());
+  detail::check_bce_labels(exec, "bce_weight", labels, weights);
+  return total;
+}
+
 inline double bce_with_logits(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels,
                               vector_view<float> gradient, vector_view<float const> weights) {
   detail::check_loss("bce_with_logits", logits.size(), labels.size(), gradient.size());
-  auto const total = detail::weight_sum(exec, "bce_with_logits", weights, logits.size());
-  detail::check_loss_labels(exec, "bce_with_logits", {labels.data(), labels.size(), 1},
-                            [=](std::int64_t i, std::int64_t) { return weights.empty() || weights[i] != 0; });
-  float const scale = 1.0F / static_cast<float>(total);
-  auto const sum = detail::sum_losses(exec, logits.size(), [=](std::int64_t i) {
-    return detail::weighted_bce(logits[i], labels[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
-  });
-  return total > 0 ? sum / total : 0;
+  return detail::bce(exec, logits, labels, gradient, weights, detail::weight_sum(exec, "bce_with_logits", weights, logits.size()));
 }
 
-inline double mean_squared_error(host_exec const& exec, vector_view<float const> predictions, vector_view<float const> targets,
+inline double bce_of_part(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels,
+                          vector_view<float> gradient, vector_view<float const> weights, double total_weight) {
+  detail::check_loss("bce_of_part", logits.size(), labels.size(), gradient.size());
+  detail::weight_sum(exec, "bce_of_part", weights, logits.size());
+  detail::check_weight_sum("bce_of_part", total_weight);
+  return detail::bce(exec, logits, labels, gradient, weights, total_weight);
+}
+
+inline double mean_squared_error(host_exec const& exec, vector_view<float const> predictions, vector_view<float const> labels,
                                  vector_view<float> gradient, vector_view<float const> weights) {
-  detail::check_loss("mean_squared_error", predictions.size(), targets.size(), gradient.size());
+  detail::check_loss("mean_squared_error", predictions.size(), labels.size(), gradient.size());
   auto const total = detail::weight_sum(exec, "mean_squared_error", weights, predictions.size());
   float const scale = 2.0F / static_cast<float>(total);
   auto const sum = detail::sum_losses(exec, predictions.size(), [=](std::int64_t i) {
-    return detail::weighted_square(predictions[i], targets[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
+    return detail::weighted_square(predictions[i], labels[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
   });
   return total > 0 ? sum / total : 0;
 }

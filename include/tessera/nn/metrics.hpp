@@ -16,9 +16,9 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What is known of the samples seen so far. `add(…)` takes samples, each metric its own arguments, and adds all or, when it throws, nothing;
-/// `merge(other)` makes two of one kind into the metric of the samples of both; `clear()` forgets them and keeps the memory;
-/// `samples()` counts them. A copy of an empty one is an empty one with the same options.
+/// What is known of the samples seen so far. `add(…)` takes samples, each metric its own arguments; it adds all, or nothing when it throws.
+/// `merge(other)` adds the samples of another of the same kind. `clear()` forgets all and keeps the memory; `samples()` counts. A copy of
+/// an empty metric is an empty one with the same options.
 template <class M>
 concept metric = std::copyable<M> && requires(M& m, M const& other) {
   m.merge(other);
@@ -71,11 +71,11 @@ Sums sum_samples(host_exec const& exec, std::int64_t n, Add const& add) {
 
 }  // namespace detail
 
-/// Log loss, normalised entropy and calibration of probabilities given as logits. Sums of double by fixed pieces: the number of threads
-/// changes no bit, the cut into batches or merged parts only the rounding.
+/// Log loss, normalised entropy and calibration of probabilities, which are given as logits. Sums are of double, by fixed pieces: the
+/// number of threads changes no bit. Another cut into batches, or merged parts, change only the rounding.
 class click_metrics {
  public:
-  /// `logits` (n,), finite; `labels` (n,) in [0, 1]; `weights` (n,), finite and not negative, or none: 1 each. One pass.
+  /// Adds samples: `logits` (n,), finite; `labels` (n,) in [0, 1]; `weights` (n,), finite and not negative, or empty for 1 each.
   /// @throws tessera::error shape_mismatch; invalid_argument naming the first other value.
   void add(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float const> weights = {}) {
     detail::check_samples("click_metrics", logits.size(), labels.size(), weights.size());
@@ -102,18 +102,18 @@ class click_metrics {
   std::int64_t samples() const noexcept { return samples_; }
   /// The sum of the weights.
   double weight() const noexcept { return sums_.weight; }
-  /// Share of positive labels, by weight; NaN without samples, like all below.
+  /// The share of positive labels, by weight; NaN without samples, as the values below.
   double base_rate() const noexcept { return detail::ratio(sums_.positives, sums_.weight); }
-  /// Mean cross entropy, in nats.
+  /// The mean cross entropy, in nats.
   double log_loss() const noexcept { return detail::ratio(sums_.loss, sums_.weight); }
-  /// Log loss over the entropy of the base rate (He et al., "Practical lessons from predicting clicks on ads at Facebook", 2014).
-  /// NaN when all labels are the same.
+  /// The log loss over the entropy of the base rate; NaN when all labels are the same. Source: He et al., "Practical lessons from
+  /// predicting clicks on ads at Facebook", 2014.
   double normalised_entropy() const noexcept {
     auto const p = base_rate();
     if (!(p > 0 && p < 1)) return std::numeric_limits<double>::quiet_NaN();
     return log_loss() / -(p * std::log(p) + (1 - p) * std::log1p(-p));
   }
-  /// Clicks predicted over clicks seen; infinite when none was seen.
+  /// Predicted clicks over seen clicks; infinite when none was seen.
   double calibration() const noexcept { return detail::ratio(sums_.predicted, sums_.positives); }
 
  private:
@@ -133,7 +133,7 @@ class click_metrics {
 };
 static_assert(metric<click_metrics>);
 
-/// Accuracy, precision and recall of the decision "positive from this probability on". Summed as click_metrics are.
+/// Accuracy, precision and recall of the decision "positive from this probability on". Sums are those of `click_metrics`.
 class threshold_metrics {
  public:
   /// @throws tessera::error invalid_argument for a probability outside [0, 1].
@@ -142,7 +142,8 @@ class threshold_metrics {
       throw error(errc::invalid_argument, "threshold_metrics: the threshold is no probability", {{"probability", probability}});
   }
 
-  /// Arguments and errors as click_metrics, but logits may be infinite. A label between 0 and 1 counts as positive by that share.
+  /// Adds samples. Arguments and errors are those of `click_metrics`, but logits may be infinite. A label between 0 and 1 counts as
+  /// positive by that share.
   void add(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float const> weights = {}) {
     detail::check_samples("threshold_metrics", logits.size(), labels.size(), weights.size());
     sums_ += detail::sum_samples<sums>(exec, logits.size(), [=, threshold = logit_](sums& to, std::int64_t i) {
@@ -156,7 +157,7 @@ class threshold_metrics {
     });
     samples_ += logits.size();
   }
-  /// @throws tessera::error invalid_argument when the thresholds differ.
+  /// Adds the samples of `other`. @throws tessera::error invalid_argument when the thresholds differ.
   void merge(threshold_metrics const& other) {
     if (logit_ != other.logit_)
       throw error(errc::invalid_argument, "threshold_metrics: thresholds differ, as logits", {{"this", logit_}, {"other", other.logit_}});
@@ -169,14 +170,14 @@ class threshold_metrics {
   }
 
   std::int64_t samples() const noexcept { return samples_; }
-  /// Share of right decisions, by weight; NaN without samples.
+  /// The share of right decisions, by weight; NaN without samples.
   double accuracy() const noexcept {
     auto const right = sums_.true_positives + sums_.true_negatives;
     return detail::ratio(right, right + sums_.false_positives + sums_.false_negatives);
   }
-  /// Share of positives among those decided positive; NaN when none was.
+  /// The share of positives among those decided positive; NaN when none was.
   double precision() const noexcept { return detail::ratio(sums_.true_positives, sums_.true_positives + sums_.false_positives); }
-  /// Share of those decided positive among the positives; NaN when there are none.
+  /// The share of those decided positive among the positives; NaN when there are none.
   double recall() const noexcept { return detail::ratio(sums_.true_positives, sums_.true_positives + sums_.false_negatives); }
 
  private:
@@ -197,18 +198,18 @@ class threshold_metrics {
 };
 static_assert(metric<threshold_metrics>);
 
-/// Mean squared and mean absolute error. Summed as click_metrics are.
+/// Mean squared and mean absolute error. Sums are those of `click_metrics`.
 class regression_metrics {
  public:
-  /// `predictions` (n,), `targets` (n,), finite; `weights` and errors as click_metrics.
-  void add(host_exec const& exec, vector_view<float const> predictions, vector_view<float const> targets,
+  /// Adds samples: `predictions` (n,) and `labels` (n,), finite; `weights` and errors as `click_metrics`.
+  void add(host_exec const& exec, vector_view<float const> predictions, vector_view<float const> labels,
            vector_view<float const> weights = {}) {
-    detail::check_samples("regression_metrics", predictions.size(), targets.size(), weights.size());
+    detail::check_samples("regression_metrics", predictions.size(), labels.size(), weights.size());
     sums_ += detail::sum_samples<sums>(exec, predictions.size(), [=](sums& to, std::int64_t i) {
-      auto const difference = static_cast<double>(predictions[i]) - static_cast<double>(targets[i]);
+      auto const difference = static_cast<double>(predictions[i]) - static_cast<double>(labels[i]);
       if (!std::isfinite(difference))
-        throw error(errc::invalid_argument, "regression_metrics: a prediction or target is not finite",
-                    {{"position", i}, {"prediction", predictions[i]}, {"target", targets[i]}});
+        throw error(errc::invalid_argument, "regression_metrics: a prediction or label is not finite",
+                    {{"position", i}, {"prediction", predictions[i]}, {"label", labels[i]}});
       auto const weight = detail::sample_weight("regression_metrics", weights, i);
       to.weight += weight;
       to.square += weight * difference * difference;
@@ -223,8 +224,9 @@ class regression_metrics {
   void clear() noexcept { *this = {}; }
 
   std::int64_t samples() const noexcept { return samples_; }
-  /// NaN without samples, like the next.
+  /// The mean squared error; `mean_absolute_error` is of the same samples. NaN without samples.
   double mean_squared_error() const noexcept { return detail::ratio(sums_.square, sums_.weight); }
+  /// The mean absolute error; NaN without samples.
   double mean_absolute_error() const noexcept { return detail::ratio(sums_.absolute, sums_.weight); }
 
  private:

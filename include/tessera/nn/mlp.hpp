@@ -21,22 +21,22 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What a backward of an MLP needs of its forward: the caller owns it, any number may be in flight. x and y must outlive it.
+/// What an MLP's backward needs of its forward. The caller owns it, and any number may be in flight. @pre x and y outlive it
 struct mlp_saved {
   matrix_view<float const> x;
   matrix_view<float const> y;
-  buffer<float> hidden;  // the hidden layers' outputs, one layer after the other
+  buffer<float> hidden;  ///< the hidden layers' outputs, one layer after the other
 };
 
-/// Shape and start of an MLP. Weights are uniform in ±1 / sqrt(in), as torch.nn.Linear's; biases are 0.
+/// Shape and initial values of an MLP. Weights are uniform in ±1 / sqrt(in), as torch.nn.Linear's; biases are 0.
 struct mlp_options {
-  std::vector<std::int64_t> widths{};  // of the input, each hidden layer and the output: at least two
+  std::vector<std::int64_t> widths{};  ///< of the input, each hidden layer and the output: at least two
   activation last = activation::identity;
   random_seed seed{};
-  std::uint32_t stream = 0;  // MLPs that share a seed must differ in it, or they start with the same numbers
+  std::uint32_t stream = 0;  ///< MLPs that share a seed must differ in it, or they start with the same numbers
 };
 
-/// Linear layers with a ReLU between them. Holds parameters only, all in one block, layer by layer, weight before bias. Move-only.
+/// Linear layers with a ReLU between them. It holds parameters only, in one block, layer by layer, weight before bias. Move-only.
 class mlp {
  public:
   /// How many parameters an MLP of these widths has.
@@ -54,13 +54,13 @@ class mlp {
     return count;
   }
 
-  /// @throws as `parameter_count`.
+  /// @throws tessera::error as `parameter_count`.
   mlp(host_exec const& exec, mlp_options const& options)
       : widths_(options.widths), last_(options.last), own_(exec, parameter_count(options.widths)), parameters_(own_.view()) {
     initialise(exec, options);
   }
-  /// The same with its parameters in the caller's `memory` (parameter_count,), which outlives it: several networks in one block are one for
-  /// an optimizer or a gradient exchange. @throws as `parameter_count`, and shape_mismatch.
+  /// An MLP with its parameters in the caller's `memory` (parameter_count,). Several networks in one block are one for an optimizer or a
+  /// gradient exchange. @pre the memory outlives it @throws tessera::error as `parameter_count`; shape_mismatch.
   mlp(host_exec const& exec, mlp_options const& options, vector_view<float> memory)
       : widths_(options.widths), last_(options.last), parameters_(memory) {
     if (memory.size() != parameter_count(widths_))
@@ -72,13 +72,14 @@ class mlp {
   std::int64_t layers() const noexcept { return static_cast<std::int64_t>(widths_.size()) - 1; }
   std::int64_t input_width() const noexcept { return widths_.front(); }
   std::int64_t output_width() const noexcept { return widths_.back(); }
+  /// The widths of the input, the hidden layers and the output.
   std::vector<std::int64_t> const& widths() const noexcept { return widths_; }
 
   /// All parameters; gradients and optimizer states have the same layout.
   vector_view<float> parameters() noexcept { return parameters_; }
   vector_view<float const> parameters() const noexcept { return parameters_; }
 
-  /// Of the parameters; 0 where they lie in the caller's memory.
+  /// The bytes of the parameters; 0 where they lie in the caller's memory.
   std::size_t bytes() const noexcept { return own_.capacity_bytes(); }
 
   /// One layer's part of a block laid out like `parameters()`.
@@ -102,8 +103,8 @@ class mlp {
     return result;
   }
 
-  /// y = mlp(x): x (samples, input width), y (samples, output width), any row strides. `saved` is what `backward` reads; of a forward that
-  /// throws, no backward takes it. @throws tessera::error shape_mismatch.
+  /// Computes y = mlp(x): x (samples, input width), y (samples, output width), any row strides. `backward` reads `saved`.
+  /// @throws tessera::error shape_mismatch. No backward takes `saved` then.
   template <gemm_policy Gemm>
   void forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, mlp_saved& saved) const {
     saved.x = saved.y = {};
@@ -113,23 +114,23 @@ class mlp {
     saved.y = y;
   }
 
-  /// Gradients of the forward that filled `saved`. `gradient` (samples, output width) is that of y and is overwritten with that of the
-  /// last layer before its activation; `parameter_gradient`, laid out like `parameters()`, is overwritten; so is `x_gradient`
-  /// (samples, input width), unless it is empty: then it is not computed. @throws tessera::error shape_mismatch: nothing has been written.
+  /// Computes the gradients of the forward that filled `saved`. `gradient` (samples, output width), that of y, becomes that of the last
+  /// layer before its activation. `parameter_gradient`, laid out like `parameters()`, is overwritten. `x_gradient` (samples, input width)
+  /// is overwritten; where it is empty, it is not computed. @throws tessera::error shape_mismatch. Then nothing has been written.
   template <gemm_policy Gemm>
   void backward(host_exec const& exec, Gemm const& policy, mlp_saved& saved, matrix_view<float> gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {
     backward(exec, policy, saved.x, saved.y, saved.hidden.view(), gradient, parameter_gradient, x_gradient);
   }
 
-  /// Floats a sample that a backward needs of its forward beside x and y: the hidden layers' widths together.
+  /// How many floats a sample a backward needs of its forward beside x and y: the sum of the hidden layers' widths.
   std::int64_t hidden_width() const noexcept {
     std::int64_t sum = 0;
     for (std::int64_t l = 0; l + 1 < layers(); ++l) sum += out(l);
     return sum;
   }
 
-  /// `forward` with what it saves in the caller's `hidden` (samples * hidden_width(),). @throws tessera::error shape_mismatch.
+  /// As `forward`, with what it saves in the caller's `hidden` (samples * hidden_width(),). @throws tessera::error shape_mismatch.
   template <gemm_policy Gemm>
   void forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y,
                vector_view<float> hidden) const {
@@ -142,7 +143,7 @@ class mlp {
     }
   }
 
-  /// `backward` of that forward. @throws tessera::error shape_mismatch.
+  /// As `backward`, for that forward. @throws tessera::error shape_mismatch.
   template <gemm_policy Gemm>
   void backward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float const> y,
                 vector_view<float> hidden, matrix_view<float> gradient, vector_view<float> parameter_gradient,

@@ -11,14 +11,14 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Which ranks hold the same copy of a dense parameter and sum its gradients.
+/// The ranks that hold the same copy of a dense parameter and sum its gradients.
 enum class replication : std::uint8_t { everywhere, tower, one_rank };
 
 /// A named dense parameter, as checkpoints and gradient exchanges see it.
 struct parameter_block {
-  std::string name;                 // "bottom.0.weight"
-  std::vector<std::int64_t> shape;  // row-major
-  vector_view<float> values;        // (product of shape,)
+  std::string name;                 ///< "bottom.0.weight"
+  std::vector<std::int64_t> shape;  ///< row-major
+  vector_view<float> values;        ///< (product of shape,)
   replication group = replication::everywhere;
 };
 

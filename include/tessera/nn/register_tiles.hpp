@@ -25,7 +25,7 @@ inline constexpr int register_lanes = 8;
 #else
 inline constexpr int register_lanes = 4;
 #endif
-/// Sums that a tile keeps: of 32 registers or of 16, what factors leave.
+/// How many sums a tile keeps: of 32 registers or of 16, those that the factors leave.
 inline constexpr int register_sums = register_lanes >= 16 ? 24 : 12;
 
 template <int W>
@@ -51,8 +51,8 @@ template <int W>
   *reinterpret_cast<typename register_types<W>::in_memory*>(to) = x;
 }
 
-/// 2^x to 3 units in the last place, x <= 126; 0 below -125; NaN stays NaN. The exponent's bits are those that rounding x to an integer
-/// leaves at the end of x + 1.5 * 2^23; the rest, of [-0.5, 0.5], goes through a polynomial of least relative error (9e-8).
+/// 2^x to 3 units in the last place, for x <= 126; 0 below -125; NaN stays NaN. Adding 1.5 * 2^23 rounds x to an integer, whose low bits
+/// become the exponent. The rest, in [-0.5, 0.5], goes through a polynomial of least relative error (9e-8).
 template <int W>
 [[gnu::always_inline]] inline register_floats<W> power_of_two(register_floats<W> const& x) noexcept {
   using bits = typename register_types<W>::bits;
@@ -73,8 +73,8 @@ template <int W>
   return y > x ? y : x;
 }
 
-/// A factor of a product by its first element, and how far apart its rows and its steps (those summed over) are: constants where the
-/// compiler is to know them.
+/// A factor of a product: its first element, and the distances of its rows and of its steps (those summed over). Distances are constants
+/// where the compiler should know them.
 template <class RowStride, class StepStride>
 struct tile_factor {
   float const* data;
@@ -82,7 +82,8 @@ struct tile_factor {
   StepStride step;
 };
 
-/// c(r, x) = sum over k in order of a(r, k) * b(k, x), for `Rows` r and sizeof...(X) registers of W lanes x; `adds`: c is where sums begin.
+/// Computes c(r, x) = sum over k, in order, of a(r, k) * b(k, x), for `Rows` r and sizeof...(X) registers x of W lanes. With `adds` the
+/// sums begin with c.
 template <int W, class Factor, int... I, int... X>
 [[gnu::always_inline]] inline void multiply_tile(std::integer_sequence<int, I...>, std::integer_sequence<int, X...>, Factor a,
                                                  float const* b, std::int64_t b_stride, std::int64_t count, float* c, std::int64_t c_stride,
@@ -99,13 +100,13 @@ template <int W, class Factor, int... I, int... X>
   (store_register<W>(c + I / across * c_stride + I % across * W, sum[I]), ...);
 }
 
-/// The steps that count for rows [first, last) of a product.
+/// The steps of the sum that count for rows [first, last) of a product: all.
 struct all_steps {
   std::int64_t count;
   constexpr std::pair<std::int64_t, std::int64_t> operator()(std::int64_t, std::int64_t) const noexcept { return {0, count}; }
 };
 
-/// Rows [first, rows) of a product in tiles of `Rows` as far as they go; returns where they stop.
+/// Computes rows [first, rows) of a product in tiles of `Rows`, as far as they go; returns the first row left.
 template <int W, int Across, int Rows, class Factor, class Steps>
 std::int64_t multiply_rows(std::int64_t first, std::int64_t rows, Factor a, float const* b, std::int64_t b_stride, Steps const& steps,
                            float* c, std::int64_t c_stride, bool adds) noexcept {
@@ -118,7 +119,8 @@ std::int64_t multiply_rows(std::int64_t first, std::int64_t rows, Factor a, floa
   return first;
 }
 
-/// c (rows, Across * W) = a b, or added to what is there. `Most`: rows at once; a factor with strides that vary runs out of address registers.
+/// Computes c (rows, Across * W) = a b, or adds it. `Most` is how many rows are done at once: with varying strides address registers run
+/// out.
 template <int W, int Across, int Most, class Factor, class Steps>
 void multiply_columns(std::int64_t rows, Factor a, float const* b, std::int64_t b_stride, Steps const& steps, float* c,
                       std::int64_t c_stride, bool adds) noexcept {
@@ -129,7 +131,7 @@ void multiply_columns(std::int64_t rows, Factor a, float const* b, std::int64_t 
   multiply_rows<W, Across, 1>(first, rows, a, b, b_stride, steps, c, c_stride, adds);
 }
 
-/// The same for any number of columns: two registers at once, then one, then halves of one down to single floats.
+/// As above for any number of columns: two registers at once, then one, then halves of one down to single floats.
 template <int W = register_lanes, class Factor, class Steps>
 void multiply_any_columns(std::int64_t rows, std::int64_t columns, Factor a, float const* b, std::int64_t b_stride, Steps const& steps,
                           float* c, std::int64_t c_stride, bool adds) noexcept {
@@ -175,7 +177,7 @@ template <int W, int... I>
   (store_register<W>(to + (column + I) * stride + first, rows[I]), ...);
 }
 
-/// to(c, r) = factor * m(r, c), rows of `stride`; m's rows up to the next multiple of W are 0.
+/// Writes to(c, r) = factor * m(r, c), with rows of `stride`; it writes 0 for further r up to the next multiple of W.
 template <int W = register_lanes>
 void transpose_scaled(matrix_view<float const> m, float factor, float* to, std::int64_t stride, std::int64_t column = 0) noexcept {
   for (; column + W <= m.columns(); column += W)

@@ -16,15 +16,15 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// How the vectors of a sequence become one; of a row of length 0 become zeros.
+/// How the vectors of a sequence become one; an empty sequence becomes zeros.
 enum class sequence_pooling : std::uint8_t { mean, sum, last };
 
-/// One vector a row: out (rows, dim). Sums in float, in order. @throws tessera::error shape_mismatch, out_of_range for offsets past the
-/// values, invalid_argument for a mode that is none.
+/// Pools each row to one vector: out (rows, dim). Sums are in float, in order.
+/// @throws tessera::error shape_mismatch; out_of_range for offsets past the values; invalid_argument for a mode that is none.
 template <class Offset>
 void pool_sequences(host_exec const& exec, jagged_vectors_view<float const, Offset> in, sequence_pooling mode, matrix_view<float> out);
 
-/// The gradient by the vectors, overwritten, from that of what was pooled.
+/// Overwrites the gradients of the vectors, from that of what was pooled.
 template <class Offset>
 void pool_sequences_backward(host_exec const& exec, matrix_view<float const> gradient, sequence_pooling mode,
                              jagged_vectors_view<float, Offset> in_gradient);

@@ -28,29 +28,31 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What a backward of target attention needs of its forward: the caller owns it, any number may be in flight. Vectors of history and targets
-/// must outlive it.
+/// What a target attention's backward needs of its forward. The caller owns it, and any number may be in flight.
+/// @pre the vectors of history and targets outlive it
 struct target_attention_saved {
-  matrix_view<float const> history;  // (vectors, dim)
-  matrix_view<float const> targets;  // (samples, dim)
+  matrix_view<float const> history;  ///< (vectors, dim)
+  matrix_view<float const> targets;  ///< (samples, dim)
   detail::target_order order;
 };
 
-/// Shape and start of a target attention. Its network starts as an `mlp` does.
+/// Shape and initial values of a target attention. Its network starts as an `mlp` does.
 struct target_attention_options {
-  std::int64_t dim = 0;                      // of the vectors
-  std::vector<std::int64_t> hidden{80, 40};  // widths of the network that scores a pair; may be none
-  bool softmax = false;                      // of the scores of a sample; else they are the weights themselves, as in the paper
-  std::int64_t pairs_at_once = 1 << 13;      // of a target and a vector: bounds the workspace, or a sample's history does if it is longer
+  std::int64_t dim = 0;                      ///< of the vectors
+  std::vector<std::int64_t> hidden{80, 40};  ///< widths of the network that scores a pair; may be none
+  bool softmax = false;                      ///< of the scores of a sample; else they are the weights themselves, as in the paper
+  std::int64_t pairs_at_once = 1 << 13;      ///< of a target and a vector: bounds the workspace, or a sample's history does if it is longer
   random_seed seed{};
-  std::uint32_t stream = 0;  // sets apart the random numbers of networks that share a seed
+  std::uint32_t stream = 0;  ///< sets apart the random numbers of networks that share a seed
 };
 
-/// The attention of a deep interest network: of sample i, whose target is t and whose history is a jagged row of vectors h, the sum of the
-/// vectors, each weighted by the score that a small network gives [h, t, h - t, h * t]. Several samples may share a row, whose vectors are
-/// never repeated in memory: of the first layer, what h is multiplied with alone is computed once a vector, what t is once a sample, and only
-/// the weights of h * t once a pair. Holds the network's parameters only. Move-only.
-/// Source: Zhou et al., "Deep interest network for click-through rate prediction", KDD 2018, section 4.3.
+/// The attention of a deep interest network. Sample i has a target t and as its history a jagged row of vectors h. Its output is the sum of
+/// the h, each weighted by a score. A small network makes the score from [h, t, h - t, h * t]. It holds the network's parameters only.
+/// Move-only.
+///
+/// Several samples may share a row, whose vectors are not repeated in memory. What the first layer multiplies with h alone is computed once
+/// a vector, what it multiplies with t alone once a sample. Only h * t is multiplied once a pair. Source: Zhou et al., "Deep interest
+/// network for click-through rate prediction", KDD 2018, section 4.3.
 class target_attention {
  public:
   /// @throws tessera::error invalid_argument for a dim or a width below 1, `pairs_at_once` below 1, or more parameters than can be counted.
@@ -61,7 +63,7 @@ class target_attention {
         net_(exec, mlp_options{widths(options), activation::identity, options.seed, options.stream}) {}
 
   std::int64_t dim() const noexcept { return dim_; }
-  /// Scores a pair: its input is [h, t, h - t, h * t], its output the score.
+  /// The network that scores a pair: its input is [h, t, h - t, h * t], its output the score.
   mlp const& network() const noexcept { return net_; }
 
   /// All parameters; gradients and optimizer states have the same layout, that of the network.
@@ -71,9 +73,10 @@ class target_attention {
   /// Names and shapes for checkpoints, as `mlp::blocks`.
   std::vector<parameter_block> blocks(std::string_view prefix) { return net_.blocks(prefix); }
 
-  /// out (samples, dim): sample i has target `targets.row(i)` and row `inverse[i]` of `history`, or row i where `inverse` is empty; of a row
-  /// of length 0 comes 0. `saved` is what `backward` reads: three numbers a sample. Of a forward that throws, no backward takes it.
-  /// @throws tessera::error shape_mismatch, out_of_range for offsets past the values or a row that is none.
+  /// Computes out (samples, dim). Sample i has target `targets.row(i)` and row `inverse[i]` of `history`, or row i where `inverse` is
+  /// empty. A row of length 0 gives zeros. `backward` reads `saved`, three numbers a sample.
+  /// @throws tessera::error shape_mismatch; out_of_range for offsets past the values or an inverse that names no row. No backward takes
+  /// `saved` then.
   template <gemm_policy Gemm, class Offset>
   void forward(host_exec const& exec, Gemm const& policy, jagged_vectors_view<float const, Offset> history,
                vector_view<std::int64_t const> inverse, matrix_view<float const> targets, matrix_view<float> out,
@@ -100,10 +103,11 @@ class target_attention {
     saved.order = std::move(filled.order);
   }
 
-  /// Gradients of the forward that filled `saved`, whose scores are computed again, chunk by chunk. `gradient` (samples, dim) is that of out;
-  /// `parameter_gradient`, laid out like `parameters()`, is overwritten; so are `target_gradient` (samples, dim) and `history_gradient`
-  /// (vectors, dim), those from the first row's to the last's, unless they are empty. What samples add to a vector is added in their order.
-  /// @throws tessera::error shape_mismatch: nothing has been written.
+  /// Computes the gradients of the forward that filled `saved`; it computes scores again, chunk by chunk. `gradient` (samples, dim) is that
+  /// of out. `parameter_gradient`, laid out like `parameters()`, is overwritten. So are, unless they are empty, `target_gradient` (samples,
+  /// dim) and `history_gradient` (vectors, dim), the latter from the first row's vectors to the last's. What samples add to a vector is
+  /// added in their order.
+  /// @throws tessera::error shape_mismatch. Then nothing has been written.
   template <gemm_policy Gemm>
   void backward(host_exec const& exec, Gemm const& policy, target_attention_saved& saved, matrix_view<float const> gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> target_gradient = {},
@@ -227,7 +231,7 @@ class target_attention {
 
   matrix_view<float const> pair_weight() const noexcept { return net_.layer(parameters(), 0).weight.columns_from(3 * dim_, dim_); }
 
-  /// The weights of a chunk's pairs into `space.scores`.
+  /// Writes the scores of a chunk's pairs to `space.scores`.
   template <class Gemm>
   void score(host_exec const& exec, Gemm const& policy, workspace const& space, detail::target_chunk const& chunk) const {
     auto const count = chunk.pairs();
@@ -281,7 +285,7 @@ class target_attention {
   static void clear(host_exec const& exec, matrix_view<float> m) {
     for_each_index(exec, m.rows(), rows_per_piece, [=](std::int64_t r) { std::fill_n(m.row(r), m.columns(), 0.0F); });
   }
-  /// sum += a b; `scratch` has the rows of `sum` at least.
+  /// Adds a b to `sum`; `scratch` has at least the rows of `sum`.
   template <class Gemm>
   static void add_product(host_exec const& exec, Gemm const& policy, matrix_view<float const> a, matrix_view<float const> b,
                           matrix_view<float> scratch, matrix_view<float> sum) {

@@ -14,14 +14,14 @@
 #include <tessera/nn/register_tiles.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-/// Pairs of a sample and a vector of its history, a chunk of them at a time: what target_attention goes through.
+/// Pairs of a sample and a vector of its history, in chunks: what target_attention goes through.
 namespace tessera {
 inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// Samples in the order of their rows, those of a row in their own order. What the samples of a row add to its vectors is then added in that
-/// order, chunk after chunk.
+/// The samples in the order of their rows, those of a row in their own order. A place is a position in that order. What the samples of a
+/// row add to its vectors is added in that order, chunk after chunk.
 class target_order {
  public:
   template <class Offset>
@@ -55,16 +55,16 @@ class target_order {
   }
   void clear() noexcept { samples_ = -1; }
 
-  /// Negative where nothing was filled in.
+  /// The number of samples; negative before it is filled in.
   std::int64_t samples() const noexcept { return samples_; }
   std::int64_t sample(std::int64_t place) const noexcept { return places_.data()[place]; }
-  /// Of the place's history, as are those up to its length.
+  /// The first vector of the place's history, which has `length(place)` vectors.
   std::int64_t first_vector(std::int64_t place) const noexcept { return places_.data()[samples_ + place]; }
-  /// (samples + 1,): pairs of all places before.
+  /// For each place the number of pairs of all places before, (samples + 1,).
   std::int64_t const* starts() const noexcept { return places_.data() + 2 * samples_; }
   std::int64_t length(std::int64_t place) const noexcept { return starts()[place + 1] - starts()[place]; }
 
-  /// Calls f(first, last) for chunks of whole places of at most so many pairs, or one place.
+  /// Calls f(first, last) for chunks of whole places: of at most so many pairs, or of one place.
   template <class F>
   void for_each_chunk(std::int64_t pairs, F const& f) const {
     for (std::int64_t first = 0; first < samples_;) {
@@ -74,7 +74,7 @@ class target_order {
       first = last;
     }
   }
-  /// Pairs of the largest chunk.
+  /// The number of pairs of the largest chunk.
   std::int64_t largest_chunk(std::int64_t pairs) const {
     std::int64_t largest = 0;
     for_each_chunk(pairs, [&](std::int64_t first, std::int64_t last) { largest = std::max(largest, starts()[last] - starts()[first]); });
@@ -86,7 +86,7 @@ class target_order {
   buffer<std::int64_t> places_;  // by place: the sample, the first vector of its history, pairs before it
 };
 
-/// The pairs of places [first, last): number `p - base()` of a chunk's matrices.
+/// The pairs of places [first, last). Pair p is row `p - base()` of a chunk's matrices.
 struct target_chunk {
   target_order const& order;
   matrix_view<float const> history, targets;
@@ -98,7 +98,7 @@ struct target_chunk {
   std::int64_t base() const noexcept { return order.starts()[first]; }
   std::int64_t pairs() const noexcept { return order.starts()[last] - base(); }
 
-  /// f(pair, place, vector) for the pairs [begin, end), of this chunk from 0.
+  /// Calls f(pair, place, vector) for pairs [begin, end), counted within this chunk.
   template <class F>
   void for_pairs(std::int64_t begin, std::int64_t end, F const& f) const {
     auto const* const starts = order.starts();
@@ -108,12 +108,12 @@ struct target_chunk {
       for (auto const stop = std::min(end, starts[place + 1]); begin < stop; ++begin)
         f(begin - base(), place, order.first_vector(place) + begin - starts[place]);
   }
-  /// The same for all pairs, cut over the threads.
+  /// As above for all pairs, on all threads.
   template <class F>
   void for_each_pair(host_exec const& exec, F const& f) const {
     for_each_piece(exec, pairs(), pairs_per_piece, [&](std::int64_t begin, std::int64_t end) { for_pairs(begin, end, f); });
   }
-  /// f(sample, first pair, first vector, length) for all places, cut over the threads.
+  /// Calls f(sample, first pair, first vector, length) for all places, on all threads.
   template <class F>
   void for_each_place(host_exec const& exec, F const& f) const {
     for_each_row_block(exec, order.starts() + first, last - first, pairs_per_piece, [&](std::int64_t begin, std::int64_t end) {
@@ -121,7 +121,7 @@ struct target_chunk {
         f(order.sample(place), order.starts()[place] - base(), order.first_vector(place), order.length(place));
     });
   }
-  /// f(vector, pair, sample) for all pairs, those of one vector by one thread and in the order of samples.
+  /// Calls f(vector, pair, sample) for all pairs; those of one vector are on one thread, in the order of samples.
   template <class F>
   void for_each_vector(host_exec const& exec, F const& f) const {
     // Places of one row stand together: the first takes the pairs of them all, so a piece may have much to do.
@@ -142,7 +142,7 @@ struct target_chunk {
   }
 };
 
-/// The products of two vectors summed, by lanes and then together.
+/// The dot product of two vectors, summed by lanes and then together.
 inline float dot_of_vectors(float const* a, float const* b, std::int64_t n) noexcept {
   register_floats<> lanes{};
   std::int64_t c = 0;

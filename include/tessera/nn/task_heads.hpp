@@ -21,25 +21,27 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What a backward of task heads needs of their forward: the caller owns it, any number may be in flight. x and y must outlive it.
+/// What the backward of task heads needs of their forward. The caller owns it, and any number may be in flight. @pre x and y outlive it
 struct task_heads_saved {
   matrix_view<float const> x;
   matrix_view<float const> y;
-  buffer<float> hidden;  // head by head, as `mlp::forward` saves it
+  buffer<float> hidden;  ///< head by head, as `mlp::forward` saves it
 };
 
-/// Shape and start of task heads; `std::vector(tasks, hidden)` for heads of one shape. Head t starts as an MLP of stream `stream` + t.
+/// Shape and initial values of task heads; `std::vector(tasks, hidden)` for heads of one shape. Head t starts as an MLP of stream `stream`
+/// + t.
 struct task_heads_options {
   std::int64_t input_width = 0;
-  std::vector<std::vector<std::int64_t>> hidden{};  // for each task the widths of its ReLU layers; none for a linear head
+  std::vector<std::vector<std::int64_t>> hidden{};  ///< for each task the widths of its ReLU layers; none for a linear head
   random_seed seed{};
   std::uint32_t stream = 0;
 };
 
-/// An MLP to one logit for each task, all over the same input: the top of a shared-bottom multi-task model (Caruana, "Multitask learning",
-/// Machine Learning 1997). `multi_task_bce` is its loss. Holds parameters only, all in one block, head by head. Move-only.
+/// An MLP to one logit for each task, all over the same input: the top of a shared-bottom multi-task model. `multi_task_bce` is its loss.
+/// It holds parameters only, in one block, head by head. Move-only.
 ///
-/// Where one linear layer a task is enough, an MLP with as many outputs as tasks does it with one product.
+/// Where one linear layer a task is enough, an MLP with as many outputs as tasks needs only one product. Source: Caruana, "Multitask
+/// learning", Machine Learning 1997.
 class task_heads {
  public:
   /// @throws tessera::error invalid_argument for no task, or what an MLP refuses.
@@ -64,8 +66,10 @@ class task_heads {
     }
   }
 
+  /// The number of tasks.
   std::int64_t tasks() const noexcept { return static_cast<std::int64_t>(heads_.size()); }
   std::int64_t input_width() const noexcept { return input_width_; }
+  /// The network of a task.
   mlp const& head(std::int64_t task) const noexcept { return heads_[static_cast<std::size_t>(task)]; }
 
   /// All parameters, head by head; gradients and optimizer states have the same layout.
@@ -82,8 +86,8 @@ class task_heads {
     return result;
   }
 
-  /// y = the heads' logits of x: x (samples, input width), y (samples, tasks), any row strides. `saved` is what `backward` reads;
-  /// of a forward that throws, no backward takes it. @throws tessera::error shape_mismatch.
+  /// Computes y, the logits of the heads: x (samples, input width), y (samples, tasks), any row strides. `backward` reads `saved`.
+  /// @throws tessera::error shape_mismatch. No backward takes `saved` then.
   template <gemm_policy Gemm>
   void forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> y, task_heads_saved& saved) const {
     saved.x = saved.y = {};
@@ -99,9 +103,9 @@ class task_heads {
     saved.y = y;
   }
 
-  /// Gradients of the forward that filled `saved`. `gradient` (samples, tasks) is that of y and may be overwritten; `parameter_gradient`,
-  /// laid out like `parameters()`, is overwritten; so is `x_gradient` (samples, input width), with the sum over the tasks in their order,
-  /// unless it is empty: then it is not computed. @throws tessera::error shape_mismatch.
+  /// Computes the gradients of the forward that filled `saved`. `gradient` (samples, tasks), that of y, may be overwritten.
+  /// `parameter_gradient`, laid out like `parameters()`, is overwritten. `x_gradient` (samples, input width) is overwritten with the sum
+  /// over the tasks in their order; where it is empty, it is not computed. @throws tessera::error shape_mismatch.
   template <gemm_policy Gemm>
   void backward(host_exec const& exec, Gemm const& policy, task_heads_saved& saved, matrix_view<float> gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {

@@ -26,38 +26,39 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Shape and start of an encoder. Each matrix is uniform with the variance 2 / (in + out) of Glorot and Bengio, AISTATS 2010, queries, keys
-/// and values each a matrix; positions are uniform with a deviation of 0.02; gains are 1, biases 0.
+/// Shape and initial values of an encoder. Each matrix is uniform with the variance 2 / (in + out) of Glorot and Bengio, AISTATS 2010.
+/// Queries, keys and values have a matrix each. Positions are uniform with a deviation of 0.02; gains are 1, biases 0.
 struct transformer_encoder_options {
-  std::int64_t dim = 0;  // of the vectors
+  std::int64_t dim = 0;  ///< of the vectors
   std::int64_t layers = 1;
-  std::int64_t heads = 1;       // divide dim
-  std::int64_t hidden = 0;      // width of the feed-forward; 0: 4 dim
-  std::int64_t max_length = 0;  // of a row, each place of which has a learned vector that is added; 0: no such vectors, any length
+  std::int64_t heads = 1;       ///< divide dim
+  std::int64_t hidden = 0;      ///< width of the feed-forward; 0: 4 dim
+  std::int64_t max_length = 0;  ///< of a row, each place of which has a learned vector that is added; 0: no such vectors, any length
   bool causal = false;
-  bool norm_first = false;  // each sub-layer normalises its input, and the last layer's output is normalised; else its output and residual
+  bool norm_first = false;  ///< normalises the input of each sub-layer, and the last output; else output and residual of each
   sequence_pooling pooling = sequence_pooling::mean;
-  bool recomputes_hidden = false;  // the backward makes the feed-forward's hidden layer again instead of keeping it
+  bool recomputes_hidden = false;  ///< the backward makes the feed-forward's hidden layer again instead of keeping it
   random_seed seed{};
-  std::uint32_t stream = 0;  // sets apart the random numbers of networks that share a seed
+  std::uint32_t stream = 0;  ///< sets apart the random numbers of networks that share a seed
 };
 
-/// What a backward of an encoder needs of its forward: the caller owns it, any number may be in flight. The vectors x must outlive it.
+/// What an encoder's backward needs of its forward. The caller owns it, and any number may be in flight. @pre the vectors x outlive it
 struct transformer_saved {
-  matrix_view<float const> x;    // (vectors, dim)
-  buffer<std::int64_t> offsets;  // (rows + 1,), from 0
-  buffer<float> values;          // x with its positions where there are any; layer by layer what it made; statistics of the last norm
+  matrix_view<float const> x;    ///< (vectors, dim)
+  buffer<std::int64_t> offsets;  ///< (rows + 1,), from 0
+  buffer<float> values;          ///< x with its positions where there are any; layer by layer what it made; statistics of the last norm
 };
 
-/// A transformer's encoder over jagged rows and the pooling of each: attention of several heads within the row and a feed-forward of two
-/// linear layers, each with its residual and layer norm. Vectors of all rows go through the products at once; nothing is padded. Holds
-/// parameters only, in one block. Move-only. Other rows of a batch change a row's result in its last bits at most, as far as the policy's
-/// products round by where a vector stands. Source: Vaswani et al., "Attention is all you need", NeurIPS 2017, section 3; norms first: Xiong
-/// et al., "On layer normalization in the transformer architecture", ICML 2020.
+/// A transformer's encoder over jagged rows, which pools each row. A layer is attention of several heads within the row and a feed-forward
+/// of two linear layers, each with its residual and layer norm. It holds parameters only, in one block. Move-only.
+///
+/// Vectors of all rows go through the products at once; nothing is padded. Other rows of a batch change a row's result at most in its last
+/// bits, where the policy's products round by a vector's place. Source: Vaswani et al., "Attention is all you need", NeurIPS 2017, section
+/// 3. Source for norms first: Xiong et al., "On layer normalization in the transformer architecture", ICML 2020.
 class transformer_encoder {
  public:
-  /// @throws tessera::error invalid_argument for extents below their least or so large that parameters cannot be counted, or heads that do
-  /// not divide the dim.
+  /// @throws tessera::error invalid_argument for heads that do not divide the dim, and for extents that are too small, or so large that
+  /// parameters cannot be counted.
   transformer_encoder(host_exec const& exec, transformer_encoder_options const& options) : options_(options) {
     if (options_.hidden == 0 && options_.dim > 0 && options_.dim <= largest_width) options_.hidden = 4 * options_.dim;
     auto const check = [](char const* what, std::int64_t value, std::int64_t least, std::int64_t most) {
@@ -86,15 +87,16 @@ class transformer_encoder {
 
   std::size_t bytes() const noexcept { return parameters_.capacity_bytes(); }
 
-  /// Bytes that a forward saves for its backward of so many vectors: linear, whatever the rows' lengths, beside 8 a row. A vector takes
-  /// 4 (6 dim + hidden + heads + 4) a layer, `hidden` only where it is kept; 4 dim where there are positions, 8 where norms come first.
+  /// The bytes that a forward saves for its backward of so many vectors, of rows of any length; 8 a row come on top. A vector takes
+  /// 4 (6 dim + hidden + heads + 4) a layer, with `hidden` where it is kept. It takes 4 dim more for positions, 8 more for norms first.
   std::int64_t saved_bytes(std::int64_t vectors) const noexcept { return 4 * vectors * saved_floats(); }
 
-  /// Parts of a block laid out like `parameters()`.
+  /// The positions, a part of a block laid out like `parameters()`; the calls below give the other parts.
   template <class T>
   matrix_view<T> positions(vector_view<T> block) const noexcept {
     return {block.data(), options_.max_length, dim()};
   }
+  /// One layer's part of a block.
   template <class T>
   transformer_layer_view<T> layer(vector_view<T> block, std::int64_t layer) const noexcept {
     auto* next = block.data() + options_.max_length * dim() + layer * layer_size();
@@ -116,7 +118,7 @@ class transformer_encoder {
     view.feed_norm = norm();
     return view;
   }
-  /// Empty unless norms come first.
+  /// The last norm; empty unless norms come first.
   template <class T>
   layer_norm_view<T> last_norm(vector_view<T> block) const noexcept {
     auto* const gain = block.data() + options_.max_length * dim() + layers() * layer_size();
@@ -154,9 +156,9 @@ class transformer_encoder {
     return result;
   }
 
-  /// out (rows, dim) = the pooled encoding of each row of x. `saved` is what `backward` reads; out it does not. Of a forward that throws, no
-  /// backward takes it. @throws tessera::error shape_mismatch, and out_of_range for offsets past the values or a row longer than
-  /// `max_length`.
+  /// Computes out (rows, dim), the pooled encoding of each row of x. `backward` reads `saved`, and not out.
+  /// @throws tessera::error shape_mismatch; out_of_range for offsets past the values or a row longer than `max_length`. No backward takes
+  /// `saved` then.
   template <gemm_policy Gemm, class Offset>
   void forward(host_exec const& exec, Gemm const& policy, jagged_vectors_view<float const, Offset> x, matrix_view<float> out,
                transformer_saved& saved) const {
@@ -167,7 +169,7 @@ class transformer_encoder {
     saved.x = detail::vectors_of(x);
   }
 
-  /// The same out, to the bit, with nothing saved: what lasts for a layer alone is kept for a layer.
+  /// Computes the same bits of out and saves nothing: it keeps for one layer at a time what that layer needs.
   template <gemm_policy Gemm, class Offset>
   void forward(host_exec const& exec, Gemm const& policy, jagged_vectors_view<float const, Offset> x, matrix_view<float> out) const {
     check(x, out);
@@ -176,9 +178,10 @@ class transformer_encoder {
     run(exec, policy, x, out, offsets, values.data(), false);
   }
 
-  /// Gradients of the forward that filled `saved`. `gradient` (rows, dim) is that of out; `parameter_gradient`, laid out like `parameters()`,
-  /// is overwritten; so are the vectors of `x_gradient` (vectors, dim), unless it is empty: those of x from its first row's to its last's,
-  /// in order. @throws tessera::error shape_mismatch: nothing has been written.
+  /// Computes the gradients of the forward that filled `saved`. `gradient` (rows, dim) is that of out. `parameter_gradient`, laid out like
+  /// `parameters()`, is overwritten. So are the vectors of `x_gradient` (vectors, dim) from its first row's to its last's, in order; where
+  /// it is empty, it is not computed.
+  /// @throws tessera::error shape_mismatch. Then nothing has been written.
   template <gemm_policy Gemm>
   void backward(host_exec const& exec, Gemm const& policy, transformer_saved& saved, matrix_view<float const> gradient,
                 vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {

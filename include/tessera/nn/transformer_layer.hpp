@@ -20,19 +20,19 @@ inline namespace TESSERA_ABI {
 /// Views of the parameters of a transformer's layer.
 template <class T>
 struct transformer_layer_view {
-  linear_view<T> project;  // (3 dim, dim): queries, keys, values
-  linear_view<T> mix;      // (dim, dim): what attention makes of them
+  linear_view<T> project;  ///< (3 dim, dim): queries, keys, values
+  linear_view<T> mix;      ///< (dim, dim): what attention makes of them
   layer_norm_view<T> attention_norm;
-  linear_view<T> up;    // (hidden, dim)
-  linear_view<T> down;  // (dim, hidden)
+  linear_view<T> up;    ///< (hidden, dim)
+  linear_view<T> down;  ///< (dim, hidden)
   layer_norm_view<T> feed_norm;
 };
 
 namespace detail {
 
-/// A layer of a transformer over all vectors of all rows at once, whoever owns the memory.
+/// A layer of a transformer, over all vectors of all rows at once, in memory of its caller.
 struct transformer_layer {
-  /// What a layer's forward writes; a backward reads all of it but `hidden`, which can be made again.
+  /// What a layer's forward writes. A backward reads all of it except `hidden`, which it can compute again.
   struct memory {
     matrix_view<float> projected;                                 // (vectors, 3 dim)
     matrix_view<float> attended;                                  // (vectors, dim)
@@ -54,7 +54,7 @@ struct transformer_layer {
     return projected.columns_from(which * dim, dim);
   }
 
-  /// to = from weight^T + bias + residual.
+  /// Computes to = from weight^T + bias + residual.
   template <class Gemm>
   static void add_linear(host_exec const& exec, Gemm const& policy, matrix_view<float const> from, linear_view<float const> layer,
                          matrix_view<float const> residual, matrix_view<float> to) {
@@ -67,7 +67,7 @@ struct transformer_layer {
       }
     });
   }
-  /// sum += gradient weight; the product is left in `scratch`.
+  /// Adds gradient weight to `sum`; the product stays in `scratch`.
   template <class Gemm>
   static void add_input_gradient(host_exec const& exec, Gemm const& policy, matrix_view<float const> gradient,
                                  linear_view<float const> layer, matrix_view<float> scratch, matrix_view<float> sum) {
@@ -85,7 +85,7 @@ struct transformer_layer {
     });
   }
 
-  /// The output: `end` where norms come first, else `out`, which may be x. `scratch` (vectors, dim).
+  /// Computes the output, and returns where it is: `end` where norms come first, else `out`, which may be x. `scratch` (vectors, dim).
   template <class Gemm>
   matrix_view<float const> forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, memory const& m,
                                    matrix_view<float> scratch, matrix_view<float> out) const {
@@ -106,7 +106,7 @@ struct transformer_layer {
   }
 
   /// Turns the gradient of the output into that of x, in place. `wide` (vectors, max(hidden, 3 dim)); `scratch` and `inner` (vectors, dim).
-  /// `x_again()` makes x where it has not been kept; it may use `scratch`. `makes_hidden`: it has not been kept either.
+  /// Where x was not kept, `x_again()` computes it, perhaps with `scratch`. `makes_hidden`: whether hidden values were not kept either.
   template <class Gemm, class XAgain>
   void backward(host_exec const& exec, Gemm const& policy, memory const& m, XAgain const& x_again, bool makes_hidden,
                 matrix_view<float> gradient, transformer_layer_view<float> parameter_gradient, float* wide, matrix_view<float> scratch,

@@ -13,19 +13,20 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// Options of a window.
 struct window_options {
-  std::int64_t buckets = 8;             // states kept; more follow the window's edge more closely
-  std::int64_t samples_per_bucket = 1;  // 1: a bucket is an addition, so the window is the last `buckets` batches
+  std::int64_t buckets = 8;             ///< states kept; more follow the window's edge more closely
+  std::int64_t samples_per_bucket = 1;  ///< 1: a bucket is an addition, so the window is the last `buckets` batches
 };
 
-/// A metric of the samples seen last. A ring of states, merged when read: an addition goes to the newest bucket, or, when that holds
-/// `samples_per_bucket` or more, to a new one in the place of the oldest. So once (buckets * samples_per_bucket) samples came, the window
-/// holds the last of them, at least ((buckets - 1) * samples_per_bucket + 1), at most (buckets * (samples_per_bucket - 1 + b)) with b the
-/// largest addition. The metric of all samples is another object of type M beside this one.
+/// A metric of the samples seen last, over a ring of buckets that are merged when read. An addition goes to the newest bucket. Where that
+/// holds `samples_per_bucket` or more, it goes to a new one in the place of the oldest. Once (buckets * samples_per_bucket) samples came,
+/// the window holds the last of them. It holds at least ((buckets - 1) * samples_per_bucket + 1). It holds at most (buckets *
+/// (samples_per_bucket - 1 + b)), with b the largest addition. The metric of all samples is another object of type M beside this one.
 template <metric M>
 class windowed {
  public:
-  /// Each bucket begins as a copy of `empty`, which has the metric's options. Holds one state more than there are buckets.
+  /// Begins each bucket as a copy of `empty`, which has the metric's options. It holds one state more than there are buckets.
   /// @throws tessera::error invalid_argument unless both options are 1 or more and `empty` has no samples.
   explicit windowed(window_options options, M const& empty = M()) : samples_per_bucket_(options.samples_per_bucket), spare_(empty) {
     if (options.buckets < 1 || options.samples_per_bucket < 1)
@@ -36,8 +37,8 @@ class windowed {
     ring_.assign(static_cast<std::size_t>(options.buckets), empty);
   }
 
-  /// Calls `M::add(arguments…)` on the newest bucket; when that throws nothing has changed. Allocates what the metric allocates: a bucket
-  /// that is used again keeps its memory.
+  /// Calls `M::add(arguments…)` on the newest bucket; when that throws, nothing has changed. It allocates what the metric allocates: a
+  /// reused bucket keeps its memory.
   template <class... Arguments>
   void add(Arguments&&... arguments) {
     if (ring_[newest_].samples() < samples_per_bucket_) {
@@ -54,13 +55,13 @@ class windowed {
     for (auto& bucket : ring_) bucket.clear();
   }
 
-  /// Samples in the window.
+  /// The number of samples in the window.
   std::int64_t samples() const noexcept {
     std::int64_t sum = 0;
     for (auto const& bucket : ring_) sum += bucket.samples();
     return sum;
   }
-  /// The metric of the window: its buckets merged, oldest first.
+  /// The metric of the window: its buckets merged, the oldest first.
   M merged() const {
     M all = spare_;  // empty
     for (std::size_t i = 1; i <= ring_.size(); ++i) all.merge(ring_[(newest_ + i) % ring_.size()]);

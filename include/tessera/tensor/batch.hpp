@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 #include <tessera/core/buffer.hpp>
@@ -27,8 +28,10 @@ struct batch_view {
   std::int64_t id = 0;                            // batches of the run before this one
   std::int64_t epoch = 0;                         // epochs of the run before this one
   batch_class kind = batch_class::mixed;
-  vector_view<row_group const> groups{};  // (groups,), of the first keys: repeated rows are there once; none: a row a sample in every key
-  vector_view<float const> weights{};     // (samples,): what a sample counts in loss and metrics, finite, not negative; empty: 1 each
+  vector_view<row_group const> groups{};    // (groups,), of the first keys: repeated rows are there once; none: a row a sample in every key
+  vector_view<float const> weights{};       // (samples,): what a sample counts in loss and metrics, finite, not negative; empty: 1 each
+  matrix_view<float const> other_labels{};  // (samples, further tasks), or empty
+  vector_view<std::string const> key_names{};  // (keys,), on the host: a model refuses keys that it was not made for; or empty
 
   TESSERA_HOST_DEVICE constexpr std::int64_t samples() const noexcept { return dense.rows(); }
   /// The sparse features with what says which row each sample has.

@@ -183,9 +183,9 @@ struct back_end<bucketize_tag, Exec> {
   template <class T, class Offset, class Policy>
   static keyed_jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets,
                                                                 Policy const& policy, vector_view<std::int64_t> positions,
-                                                                std::vector<std::string> const*, result_room told) {
+                                                                std::vector<std::string> const*, result_room requested) {
     check_buckets(in, buckets, policy);
-    auto const bound = told.most_values >= 0 ? told.most_values : value_bound(exec, in.flat());
+    auto const bound = requested.most_values >= 0 ? requested.most_values : value_bound(exec, in.flat());
     auto const room = std::min(bound, static_cast<std::int64_t>(std::numeric_limits<Offset>::max()));
     auto const rows = in.rows();
     auto result =
@@ -201,8 +201,8 @@ struct back_end<bucketize_tag, Exec> {
     if constexpr (requires { policy.of_key(std::int64_t{}, buckets); }) {
       std::vector<decltype(policy.of_key(std::int64_t{}, buckets))> of_keys;
       for (std::int64_t key = 0; key < in.keys; ++key) of_keys.push_back(policy.of_key(key, buckets));
-      auto const there = to_device(exec, of_keys);
-      fill(place_by_key<typename decltype(of_keys)::value_type>{there.data()});
+      auto const device_numbers = to_device(exec, of_keys);
+      fill(place_by_key<typename decltype(of_keys)::value_type>{device_numbers.data()});
     } else {
       fill(place_by_policy<Policy>{policy, buckets});
     }
@@ -216,8 +216,8 @@ struct back_end<bucketize_tag, Exec> {
     auto const flat = in.flat();
     auto const first_rows = to_device(exec, first_rows_of(in));
     buffer<std::int64_t, Exec> key_starts(exec, in.keys + 1), bucket_starts(exec, buckets + 1), first_wrong(exec, 1);
-    buffer<std::uint32_t, Exec> bucket(exec, room), other_bucket(exec, room);
-    buffer<Offset, Exec> number(exec, room), other_number(exec, room);
+    buffer<std::uint32_t, Exec> bucket(exec, room);
+    buffer<Offset, Exec> number(exec, room);
     buffer<T, Exec> id(exec, room);
     exec.fill(first_wrong.data(), 0x7F, sizeof(std::int64_t));
 
@@ -233,13 +233,13 @@ struct back_end<bucketize_tag, Exec> {
                                                       exec.faults(no_bucket), exec.faults(no_room_for_id)});
 
     auto const bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(buckets)));
-    auto const [sorted_bucket, sorted] = back_end<radix_sort_tag, Exec>::run_between(
-        exec, bucket.view(), number.view(), other_bucket.view(), other_number.view(), radix_bits{0, bits});
-    launch_for_each(exec, buckets + 1, start_bucket{sorted_bucket, room, bucket_starts.data()});
-    launch_for_each(exec, buckets * flat.rows + 1,
-                    start_bucket_row<Offset>{flat.offsets, flat.rows, buckets, bucket_starts.data(), sorted, result.offsets().data()});
+    radix_sort_pairs(exec, bucket, number, {0, bits});
+    launch_for_each(exec, buckets + 1, start_bucket{bucket.data(), room, bucket_starts.data()});
+    launch_for_each(
+        exec, buckets * flat.rows + 1,
+        start_bucket_row<Offset>{flat.offsets, flat.rows, buckets, bucket_starts.data(), number.data(), result.offsets().data()});
     launch_for_each(exec, room,
-                    move_sorted<T, Offset>{sorted, id.data(), in.weights, flat.offsets, bucket_starts.data() + buckets,
+                    move_sorted<T, Offset>{number.data(), id.data(), in.weights, flat.offsets, bucket_starts.data() + buckets,
                                            result.view().values, result.weights().data(), positions.data(), positions.size()});
   }
 };

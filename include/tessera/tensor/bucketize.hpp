@@ -30,27 +30,34 @@ struct placed_id {
   std::int64_t id;
 };
 
-/// How ids are spread over buckets: `place(key, id, buckets)`, on host and device. Optionally `check(keys, buckets)`, which throws where
-/// the policy does not fit, and `of_key(key, buckets)`: a function of the id alone that returns what `place` does, faster. Both are called
-/// on the host; plain data, the function then goes to the device in place of the policy.
+/// A policy spreads ids over buckets: `place(key, id, buckets)` says where an id goes, on host and device. Plain data.
+///
+/// A policy may have `check(keys, buckets)`, which throws where the policy does not fit. A policy may have `of_key(key, buckets)`, which
+/// returns a function of the id alone. That function places as `place` does, but faster, and goes to the device in place of the policy. The
+/// host calls both.
 template <class P>
 concept bucket_policy = std::is_trivially_copyable_v<P> &&
     requires(P const& policy, std::int64_t key, std::int64_t id, std::int64_t buckets) {
   { policy.place(key, id, buckets) } -> std::same_as<placed_id>;
 };
 
-/// Sends ids to shards: each row is cut into one row a bucket, in which the ids keep their order and their weights. The result has
-/// buckets * keys keys, unnamed: first all keys of bucket 0, then of bucket 1, …, so bucket b is slice_keys(b * keys, keys).
+/// Sends ids to shards: each row is cut into one row a bucket, in which the ids keep their order and their weights.
 ///
-/// `positions` (values,), or none: where each value of the input, from the view's first on, has gone among the result's values; what comes
-/// back in the result's order is put back by out[i] = back[positions[i]]; on a device it may be longer. The result's memory is `exec`'s; on
-/// a device, whose errors number the keys, it has the input's room, and where the input does not say that, the call waits for the number of
-/// values unless `room` tells it. @throws tessera::error out_of_range naming key, row, position and id of the first id for which the policy
-/// has no bucket, or an id there that T cannot hold; invalid_argument, shape_mismatch.
+/// The result has buckets * keys keys, unnamed: first all keys of bucket 0, then those of bucket 1, and so on. Bucket b is `slice_keys(b *
+/// keys, keys)` of the result. The result's memory is `exec`'s. On a device the result has the input's room. The call waits for the number
+/// of values where neither the input nor `room` gives one.
+///
+/// `positions` (values,), or none: positions[i] becomes the place of the input's value i, counted from the view's first, among the result's
+/// values. On a device `positions` may be longer. @post result.values[positions[i]] is the placed id of value i; out[i] =
+/// back[positions[i]] puts back what comes in the result's order.
+///
+/// @throws tessera::error invalid_argument, shape_mismatch. out_of_range naming key, row, position and id of the first id without a bucket.
+/// The same for a placed id that T cannot hold. On a device errors number the keys.
 template <execution Exec, class T, class Offset, bucket_policy Policy>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> bucketize(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t buckets,
                                                              Policy const& policy, vector_view<std::int64_t> positions = {},
                                                              result_room room = {});
+/// Sends the ids of an owner to shards; errors name its keys.
 template <execution Exec, class T, class Offset, bucket_policy Policy>
 keyed_jagged<T, Offset, Exec> bucketize(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t buckets,
                                         Policy const& policy, vector_view<std::int64_t> positions = {}, result_room room = {});
@@ -58,13 +65,13 @@ keyed_jagged<T, Offset, Exec> bucketize(Exec const& exec, keyed_jagged<T, Offset
 /// What becomes of ids that are negative or at least buckets * block size.
 enum class outside_blocks {
   refuse,  ///< an error names the first
-  /// Read as unsigned 64-bit integers, id goes to bucket id % buckets as id / buckets, which no block holds: the lookup there decides.
-  /// Where the type of the ids cannot hold that, as of negative 32-bit ids, an error names the first.
+  /// Read as an unsigned 64-bit integer, id goes to bucket id % buckets as id / buckets. No block holds that id: the lookup there decides.
+  /// Where the type of the ids cannot hold it, as with negative 32-bit ids, an error names the first.
   spread,
 };
 
-/// Blocks of neighbouring ids, as of row-wise shards: id goes to bucket id / block size as id % block size. With `spread`, as FBGEMM's
-/// block_bucketize_sparse_features.
+/// Blocks of neighbouring ids, as of row-wise shards: id goes to bucket id / block size as id % block size. With `spread` the policy is
+/// that of FBGEMM's block_bucketize_sparse_features.
 struct block_buckets {
   std::int64_t block_size = 0;                       // ids a bucket, at least 1
   vector_view<std::int64_t const> block_sizes = {};  // (keys,): one a key in place of that
@@ -121,7 +128,8 @@ struct block_buckets {
 };
 static_assert(bucket_policy<block_buckets>);
 
-/// Any int64 id, unchanged, to a bucket drawn by its mixed bits: the upper ones, as a hash table within the bucket goes by the lower.
+/// Sends any int64 id, unchanged, to a bucket. The upper bits of the id's mix draw the bucket; a hash table within the bucket goes by the
+/// lower bits.
 struct hashed_buckets {
   TESSERA_HOST_DEVICE constexpr placed_id place(std::int64_t, std::int64_t id, std::int64_t buckets) const noexcept {
     auto const upper = mix_bits(static_cast<std::uint64_t>(id)) >> 32;

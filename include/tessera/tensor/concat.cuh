@@ -37,11 +37,11 @@ struct back_end<concat_tag, Exec> {
   }
 
   template <class T, class Offset, class Input>
-  static jagged<T, Offset, Exec> flat_rows(Exec const& exec, vector_view<Input> inputs, result_room told) {
+  static jagged<T, Offset, Exec> flat_rows(Exec const& exec, vector_view<Input> inputs, result_room requested) {
     std::vector<row_run<T, Offset>> runs;
     for (auto const& input : inputs) runs.push_back({input_view(input), nullptr});
     device_runs<T, Offset, Exec> const placed(exec, "concat_rows", runs);
-    auto const room = placed.room(told, bound_of(inputs));
+    auto const room = placed.room(requested, bound_of(inputs));
     auto result = jagged<T, Offset, Exec>::with_room(exec, placed.rows(), room);
     placed.copy(room, result.offsets().data(), result.view().values, nullptr);
     return result;

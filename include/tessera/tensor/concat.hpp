@@ -20,31 +20,34 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Puts the keys of one batch after those of another. The result is a keyed_jagged.
+/// Puts the keys of one batch after those of another, into a keyed_jagged.
 ///
-/// `inputs` (batches,), the host's, a vector_view, or what converts to one, of keyed_jagged_view (the result is unnamed) or of pointers to
-/// keyed_jagged (it has their names, unless one of them has none). Batches with values are all weighted or none (on a device those with
-/// room for values). The result's memory is `exec`'s; on a device it has the inputs' room in all, and where one does not say its room, the
-/// call waits for the number of values unless `room` tells it. @throws tessera::error shape_mismatch for weights in some only,
-/// invalid_argument for a name twice, out_of_range for values that an Offset does not count. Backward: `slice_keys` of the gradient, in
-/// place.
+/// `inputs` (batches,) is the host's: a vector_view, or what converts to one, of keyed_jagged_view or of pointers to keyed_jagged. Of views
+/// the result is unnamed; of owners it has their names, unless one of them has none. Batches with values are all weighted or none; on a
+/// device that goes for batches with room for values.
+///
+/// The result's memory is `exec`'s. On a device it has the inputs' room in all. The call waits for the number of values where neither an
+/// input nor `room` gives one. @post `split_keys` by the inputs' numbers of keys gives the inputs again; `slice_keys` of a gradient is the
+/// backward, in place. @throws tessera::error shape_mismatch for weights in some only, invalid_argument for a name twice, out_of_range for
+/// values that an Offset does not count.
 template <execution Exec, class Inputs>
 auto concat_keys(Exec const& exec, Inputs const& inputs, result_room room = {});
 
-/// Puts the rows of one input after those of another: key by key, where there are keys. The result is a jagged where the inputs
-/// are jagged_view, else a keyed_jagged.
+/// Puts the rows of one input after those of another: key by key, where there are keys. Of jagged_view the result is a jagged, else a
+/// keyed_jagged.
 ///
-/// `inputs` (n,), the host's, a vector_view, or what converts to one, of jagged_view, of keyed_jagged_view with as many keys each, or of
-/// pointers to keyed_jagged under the same names in the same order. @throws as `concat_keys`, and shape_mismatch naming an input with other
-/// keys. Backward: `slice_rows` of the gradient.
+/// `inputs` (n,) is the host's: a vector_view, or what converts to one. Its elements are jagged_view, keyed_jagged_view with as many keys
+/// each, or pointers to keyed_jagged under the same names in the same order. @post `slice_rows` of the result gives each input again; of a
+/// gradient it is the backward. @throws tessera::error as `concat_keys`, and shape_mismatch naming an input with other keys.
 template <execution Exec, class Inputs>
 auto concat_rows(Exec const& exec, Inputs const& inputs, result_room room = {});
 
-/// Cuts a batch into owners of its first counts[0] keys, its next counts[1] keys, …, with their names; `slice_keys` of a view copies
-/// nothing.
+/// Cuts a batch into owners of its first counts[0] keys, its next counts[1] keys, and so on, with their names. `slice_keys` of a view
+/// copies nothing.
 ///
-/// `counts` (parts,), the host's, none negative, which sum to the number of keys. On a device each part has the input's room unless `room`
-/// tells how many values any of them has at most. @throws tessera::error invalid_argument naming a part, shape_mismatch.
+/// `counts` (parts,), the host's, none negative, sums to the number of keys. On a device each part has the input's room unless `room` gives
+/// the most values that any part has. @post `concat_keys` of the parts is the batch. @throws tessera::error invalid_argument naming a part,
+/// shape_mismatch.
 template <execution Exec, class T, class Offset>
 std::vector<keyed_jagged<T, Offset, Exec>> split_keys(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in,
                                                       vector_view<std::int64_t const> counts, result_room room = {});

@@ -10,6 +10,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/for_each_index.hpp>
 #include <tessera/core/scan.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
@@ -17,20 +18,26 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// The offsets of rows put together: those of `concat_vectors`, from 0. `in` (parts,), jagged vectors of the same number of rows; `offsets`
-/// (rows + 1,). @throws tessera::error shape_mismatch.
+/// Writes the offsets of the rows that `concat_vectors` puts together, from 0.
+///
+/// `in` (parts,), rows of vectors, as many rows each; `offsets` (rows + 1,). @throws tessera::error shape_mismatch.
 template <execution Exec, class Offset>
 void concat_vectors_offsets(Exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in,
                             std::type_identity_t<vector_view<Offset>> offsets);
 
-/// Puts rows of vectors together: row r of the result is row r of the first part, then of the second, …: one sequence of several features.
-/// `in` (parts,), of one dim and number of rows; `out` with rows as long as `concat_vectors_offsets` says.
-/// @throws tessera::error shape_mismatch, naming a row that is not: nothing has been written.
+/// Puts rows of vectors together: row r of the result is row r of the first part, then of the second, and so on. Several features become
+/// one sequence.
+///
+/// `in` (parts,), of one dim and number of rows; `out` has rows as long as `concat_vectors_offsets` says. @post `split_vectors` of `out`
+/// gives the parts again. @throws tessera::error shape_mismatch naming a row of another length; nothing is written then.
 template <execution Exec, class Offset>
 void concat_vectors(Exec const& exec, vector_view<jagged_vectors_view<float const, Offset> const> in,
                     jagged_vectors_view<float, Offset> out);
 
-/// The way back, and the backward: `in` as concat_vectors made it, `out` (parts,). Errors as concat_vectors.
+/// Cuts rows that `concat_vectors` put together: `in` as it made them, `out` (parts,) of the parts' lengths. Also the backward of
+/// `concat_vectors`.
+///
+/// @post concat_vectors(split_vectors(x)) == x. @throws tessera::error as `concat_vectors`.
 template <execution Exec, class Offset>
 void split_vectors(Exec const& exec, std::type_identity_t<jagged_vectors_view<float const, Offset>> in,
                    vector_view<jagged_vectors_view<float, Offset> const> out);
@@ -58,14 +65,12 @@ struct back_end<concat_vectors_tag, host_exec> {
   // That each row of the whole is as long as those of its parts.
   template <class Part, class Whole>
   static void check_lengths(host_exec const& exec, char const* call, vector_view<Part const> parts, Whole whole) {
-    for_each_piece(exec, whole.rows, rows_per_piece, [&](std::int64_t first, std::int64_t last) {
-      for (auto row = first; row < last; ++row) {
-        std::int64_t length = 0;
-        for (auto const& part : parts) length += part.length(row);
-        if (whole.length(row) != length)
-          throw error(errc::shape_mismatch, std::string(call) + ": a row of another length than its parts have",
-                      {{"row", row}, {"length", whole.length(row)}, {"length expected", length}});
-      }
+    for_each_index(exec, whole.rows, rows_per_piece, [&](std::int64_t row) {
+      std::int64_t length = 0;
+      for (auto const& part : parts) length += part.length(row);
+      if (whole.length(row) != length)
+        throw error(errc::shape_mismatch, std::string(call) + ": a row of another length than its parts have",
+                    {{"row", row}, {"length", whole.length(row)}, {"length expected", length}});
     });
   }
 

@@ -212,9 +212,9 @@ struct back_end<deduplicate_tag, Exec> {
     for (auto const keys : keys_per_group) first_keys.push_back(first_keys.back() + keys);
     buffer<std::int64_t, Exec> leaders(exec, all);
     if (all > 0) {
-      auto const first_keys_there = to_device(exec, first_keys);
+      auto const device_first_keys = to_device(exec, first_keys);
       auto const first_rows = to_device(exec, first_rows_of(in));
-      group_rows<value, Offset> const rows{in.values, in.weights, in.flat().offsets, first_rows.data(), first_keys_there.data(), samples};
+      group_rows<value, Offset> const rows{in.values, in.weights, in.flat().offsets, first_rows.data(), device_first_keys.data(), samples};
       auto const places = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(2 * samples)));
       buffer<std::uint64_t, Exec> hashes(exec, all);
       buffer<std::int64_t, Exec> table(exec, groups * places);

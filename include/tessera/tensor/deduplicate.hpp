@@ -23,31 +23,34 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Keeps each group's distinct rows: a batch becomes an IKJT. Two samples share a row of a group where all its keys have the same values,
-/// and weights, bit for bit; samples that agree in some keys of the group alone do not. Rows stand in the order of their first sample.
+/// Keeps each group's distinct rows: a batch becomes an IKJT. Source: RecD, Section 4.2.
 ///
-/// `batch` is a KJT whose keys have a row a sample each; the result is unnamed. `keys_per_group` (groups,): of the first keys, in order (`group_keys` makes such an order of names); the keys behind them are copied.
+/// Two samples share a row of a group where every key of the group has the same values and weights in both, bit for bit. Rows stand in the
+/// order of their first sample. `batch` is a KJT with a row a sample in each key; the result is unnamed. `keys_per_group` (groups,) counts
+/// the first keys, in order: `group_keys` orders named keys so. The keys behind the groups are copied. @post expand(result) == batch, bit
+/// for bit.
 ///
-/// A row is compared with the one before, and hashed only where they differ; equal hashes are compared value by value, so a collision costs
-/// time alone. On the host all threads share that work, but the hashes of a group are looked up in order, on one thread. Workspace: 48
-/// bytes a sample and group, 8 a row and key. @throws tessera::error shape_mismatch naming a key with other rows, invalid_argument for
-/// groups that do not fit the keys. On a device the call waits once, for the number of rows of each group. Source: RecD, Section 4.2.
+/// A row is compared with the one before, and hashed only where they differ. Equal hashes are compared value by value, so a collision costs
+/// time alone. On the host all threads share that work, except that one thread looks a group's hashes up, in order. Workspace: 48 bytes a
+/// sample and group, 8 a row and key. On a device the call waits once, for the number of rows of each group. @throws tessera::error
+/// shape_mismatch naming a key with other rows, invalid_argument for groups that do not fit the keys.
 template <execution Exec, class T, class Offset>
 inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> deduplicate(Exec const& exec, keyed_jagged_view<T, Offset> batch,
                                                                        vector_view<std::int64_t const> keys_per_group,
                                                                        result_room room = {});
 
-/// The same, under the batch's names.
+/// Keeps distinct rows under the batch's names.
 template <execution Exec, class T, class Offset>
 inverse_keyed_jagged<T, Offset, Exec> deduplicate(Exec const& exec, keyed_jagged<T, Offset, Exec> const& batch,
                                                   vector_view<std::int64_t const> keys_per_group, result_room room = {});
 
-/// `columns` (keys,), views `jagged_view<T const>` of as many rows each, wherever they lie: straight from a reader.
+/// Keeps distinct rows of columns, straight from a reader. `columns` (keys,): views `jagged_view<T const>` of as many rows each, wherever
+/// they lie.
 template <class T, class Offset>
 inverse_keyed_jagged<std::remove_const_t<T>, Offset> deduplicate(host_exec const& exec, vector_view<jagged_view<T, Offset> const> columns,
                                                                  vector_view<std::int64_t const> keys_per_group, result_room room = {});
 
-/// `rows` (samples, keys), each a `vector_view<T const>`: from records row by row.
+/// Keeps distinct rows of records. `rows` (samples, keys): each cell is a `vector_view<T const>`.
 template <class T>
 inverse_keyed_jagged<T, std::int64_t> deduplicate(host_exec const& exec, matrix_view<vector_view<T const> const> rows,
                                                   vector_view<std::int64_t const> keys_per_group, result_room room = {});

@@ -15,6 +15,7 @@
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.cuh>
+#include <tessera/tensor/rows_from.cuh>
 
 // From "which samples have one row" to an IKJT, in the order of the rows' first samples. The host waits once: for how many rows each group
 // keeps, and how many values they have.
@@ -22,8 +23,9 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// Of each group and sample of the result, (groups, samples): `leaders`, the first sample with the same row; `rows`, which row of the input
-/// they take, or a negative number: one of no values. `ungrouped` (samples,): the row taken in keys without a group. nullptr: row i.
+/// Where the rows of a result come from, (groups, samples). `leaders` is the first sample with the same row. `rows` is the row of the input
+/// that they take; a negative number means a row of no values. `ungrouped` (samples,) is the row taken in keys without a group; nullptr
+/// means row i.
 struct sample_sources {
   std::int64_t const* leaders;
   std::int64_t const* rows;
@@ -53,9 +55,8 @@ struct number_rows {  // unproven
 /// Where a key's sample takes its row from.
 template <class Offset>
 struct source_rows {
-  Offset const* offsets;
-  std::int64_t const* first_rows;  // (keys + 1,)
-  std::int64_t const* group_of;    // (keys,), negative: none
+  key_ranges<Offset> in;
+  std::int64_t const* group_of;  // (keys,), negative: none
   std::int64_t samples;
   sample_sources sources;
 
@@ -66,11 +67,6 @@ struct source_rows {
   TESSERA_HOST_DEVICE std::int64_t row(std::int64_t key, std::int64_t sample) const {
     if (group_of[key] < 0) return sources.ungrouped == nullptr ? sample : sources.ungrouped[sample];
     return sources.rows == nullptr ? sample : sources.rows[group_of[key] * samples + sample];
-  }
-  TESSERA_HOST_DEVICE bool has(std::int64_t key, std::int64_t row) const { return row >= 0 && row < first_rows[key + 1] - first_rows[key]; }
-  TESSERA_HOST_DEVICE Offset begin(std::int64_t key, std::int64_t row) const { return offsets[first_rows[key] + row]; }
-  TESSERA_HOST_DEVICE std::int64_t length(std::int64_t key, std::int64_t row) const {
-    return static_cast<std::int64_t>(offsets[first_rows[key] + row + 1]) - static_cast<std::int64_t>(begin(key, row));
   }
 };
 
@@ -84,7 +80,7 @@ struct measure_kept {  // unproven
     std::int64_t length = 0;
     if (i < all) {
       auto const key = i / from.samples, sample = i % from.samples;
-      if (auto const row = from.row(key, sample); from.is_kept(key, sample) && from.has(key, row)) length = from.length(key, row);
+      if (auto const row = from.row(key, sample); from.is_kept(key, sample) && from.in.has(key, row)) length = from.in(key, row).length;
     }
     lengths[i] = length < 0 ? 0 : length;  // a fault
   }
@@ -105,69 +101,76 @@ struct sum_up_kept {  // unproven
   }
 };
 
-template <class Offset, class Write>
-struct write_kept {  // unproven
-  source_rows<Offset> from;
+/// Writes of each group's distinct rows the first sample: (groups, samples), as many of a group as it has rows.
+struct list_leaders {  // unproven
+  std::int64_t const* leaders;
   std::int64_t const* inverses;
-  std::int64_t const* result_rows;  // (keys + 1,)
-  Write write;
-  fault_reporter missing;  // of keys without a group
+  std::int64_t samples;
+  std::int64_t* first_samples;
 
-  template <class Block>
-  TESSERA_DEVICE void operator()(Block& block, std::int64_t i) const {
-    auto const key = i / from.samples, sample = i % from.samples;
-    if (!from.is_kept(key, sample)) return;
-    auto const group = from.group_of[key], row = from.row(key, sample);
-    auto const to = result_rows[key] + (group < 0 ? sample : inverses[group * from.samples + sample]);
-    if (from.has(key, row)) return write(block, to, from.begin(key, row), from.length(key, row));
-    if (group < 0) missing(block, i, key, sample, row, from.first_rows[key + 1] - from.first_rows[key]);
-    write(block, to, Offset{}, 0);
+  TESSERA_DEVICE void operator()(std::int64_t i) const {
+    auto const sample = i % samples;
+    if (leaders[i] == sample) first_samples[i - sample + inverses[i]] = sample;
   }
 };
 
-/// The IKJT of these sources, of which `keys_per_group` are the host's. `missing`: what is wrong with an ungrouped key's row that is not there.
+/// As a source of rows of the result.
+template <class Offset>
+struct kept_row {  // unproven
+  source_rows<Offset> from;
+  std::int64_t const* first_samples;
+  fault_reporter missing;  // of keys without a group
+
+  template <class Block>
+  TESSERA_DEVICE value_range<> operator()(Block& block, std::int64_t key, std::int64_t i) const {
+    auto const group = from.group_of[key], sample = group < 0 ? i : first_samples[group * from.samples + i], row = from.row(key, sample);
+    if (from.in.has(key, row)) return from.in(key, row);
+    if (group < 0) missing(block, key * from.samples + sample, key, sample, row, from.in.rows(key));
+    return {};
+  }
+};
+
+/// The IKJT of these sources, of which `keys_per_group` are the host's. `missing`: what is wrong with an ungrouped key's row that is not
+/// there.
 template <class T, class Offset, device_execution Exec>
 inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec> distinct_batch(Exec const& exec, char const* call,
                                                                           keyed_jagged_view<T, Offset> in, std::int64_t samples,
                                                                           vector_view<std::int64_t const> keys_per_group,
                                                                           sample_sources const& sources, fault_reporter missing,
-                                                                          result_room told) {
+                                                                          result_room requested) {
   auto const groups = keys_per_group.size(), all = groups * samples;
   std::vector<std::int64_t> group_of;
   for (std::int64_t g = 0; g < groups; ++g) group_of.insert(group_of.end(), static_cast<std::size_t>(keys_per_group[g]), g);
   group_of.resize(static_cast<std::size_t>(in.keys), -1);
-  auto const groups_there = to_device(exec, group_of);
+  auto const device_groups = to_device(exec, group_of);
   auto const first_rows = to_device(exec, first_rows_of(in));
-  source_rows<Offset> const from{in.flat().offsets, first_rows.data(), groups_there.data(), samples, sources};
+  source_rows<Offset> const from{{in.flat().offsets, first_rows.data()}, device_groups.data(), samples, sources};
 
-  buffer<std::int64_t, Exec> inverses(exec, all), kept(exec, groups + 1);
+  buffer<std::int64_t, Exec> inverses(exec, all), kept(exec, groups + 1), before(exec, all + 1);
   {
     buffer<std::uint8_t, Exec> flags(exec, all + 1);
-    buffer<std::int64_t, Exec> before(exec, all + 1), sums(exec, told.most_values < 0 ? in.keys * samples + 1 : 0);
+    buffer<std::int64_t, Exec> sums(exec, requested.most_values < 0 ? in.keys * samples + 1 : 0);
     launch_for_each(exec, all + 1, flag_leaders{sources.leaders, samples, all, flags.data()});
-    back_end<exclusive_scan_tag, Exec>::run(exec, vector_view<std::uint8_t const>{flags.data(), all + 1}, before.view(), std::int64_t{0});
+    exclusive_scan(exec, flags.view(), before.view());
     launch_for_each(exec, all, number_rows{sources.leaders, before.data(), samples, inverses.data()});
     if (!sums.empty()) {
       buffer<std::int64_t, Exec> lengths(exec, sums.size());
       launch_for_each(exec, sums.size(), measure_kept<Offset>{from, sums.size() - 1, lengths.data()});
-      back_end<exclusive_scan_tag, Exec>::run(exec, std::as_const(lengths).view(), sums.view(), std::int64_t{0});
+      exclusive_scan(exec, lengths.view(), sums.view());
     }
     launch_for_each(exec, groups + 1,
                     sum_up_kept{before.data(), sums.empty() ? nullptr : sums.data() + sums.size() - 1, samples, groups, kept.data()});
   }
   std::vector<std::int64_t> counts(static_cast<std::size_t>(groups) + 1, -1);
-  if (groups > 0 || told.most_values < 0) exec.copy_out(counts.data(), kept.data(), counts.size() * sizeof(std::int64_t));
+  if (groups > 0 || requested.most_values < 0) exec.copy_out(counts.data(), kept.data(), counts.size() * sizeof(std::int64_t));
 
-  std::vector<std::int64_t> result_rows{0};
-  for (auto const group : group_of)
-    result_rows.push_back(result_rows.back() + (group < 0 ? samples : counts[static_cast<std::size_t>(group)]));
-  auto const result_rows_there = to_device(exec, result_rows);
-  device_row_ranges<Offset, Offset, Exec> ranges(exec, result_rows.back());
-  auto const write = ranges.write(exec);
-  launch_for_each(exec, in.keys * samples,
-                  write_kept<Offset, decltype(write)>{from, inverses.data(), result_rows_there.data(), write, missing});
+  std::vector<std::int64_t> rows_per_key;
+  for (auto const group : group_of) rows_per_key.push_back(group < 0 ? samples : counts[static_cast<std::size_t>(group)]);
+  launch_for_each(exec, all, list_leaders{sources.leaders, inverses.data(), samples, before.data()});
+  if (requested.most_values < 0) requested.most_values = counts.back();
   return inverse_keyed_jagged<std::remove_const_t<T>, Offset, Exec>::from_parts(
-      batch_of_ranges(exec, call, in, ranges, result_rows, told, counts.back()), keys_per_group, std::move(inverses), samples);
+      rows_from(exec, in, rows_per_key, kept_row<Offset>{from, before.data(), missing}, {requested, call}), keys_per_group,
+      std::move(inverses), samples);
 }
 
 }  // namespace detail

@@ -19,9 +19,10 @@
 #include <tessera/tensor/jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.cuh>
+#include <tessera/tensor/rows_from.cuh>
 
-// How many rows come out, per key, and how many values, the host learns in one wait. A row of the result then finds by search the row that it
-// repeats.
+// How many rows come out, per key, and how many values, the host learns in one wait. A row of the result then finds by search the row that
+// it repeats.
 namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
@@ -91,19 +92,19 @@ struct gather_counts {  // unproven
   }
 };
 
-/// Row `at` of the result is one of the rows [starts[r], starts[r + 1]) that row r becomes.
-template <class Offset, class Write>
-struct find_expanded {  // unproven
+/// As a source of rows, of keys or not. Row `at` of the result is one of the rows [starts[r], starts[r + 1]) that row r becomes.
+template <class Offset>
+struct expanded_row {  // unproven
   Offset const* offsets;
   std::int64_t const* starts;
   std::int64_t rows;
-  Write write;
+  std::int64_t const* first_rows;  // (keys + 1,), or nullptr: no keys
 
-  template <class Block>
-  TESSERA_DEVICE void operator()(Block& block, std::int64_t at) const {
+  TESSERA_DEVICE value_range<> operator()(std::int64_t at) const {
     auto const row = range_of(starts, rows, at);
-    write(block, at, offsets[row], static_cast<std::int64_t>(offsets[row + 1]) - static_cast<std::int64_t>(offsets[row]));
+    return {offsets[row], static_cast<std::int64_t>(offsets[row + 1]) - static_cast<std::int64_t>(offsets[row])};
   }
+  TESSERA_DEVICE value_range<> operator()(std::int64_t key, std::int64_t i) const { return (*this)(starts[first_rows[key]] + i); }
 };
 
 template <device_execution Exec>
@@ -112,8 +113,8 @@ struct back_end<expand_rows_tag, Exec> {
   static jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, jagged_view<T, Offset> in,
                                                           vector_view<std::int64_t const> repeats, result_room room) {
     auto const counted = count(exec, in, repeats, nullptr, 1, true, exec.faults(negative_repeat));
-    auto const ranges = ranges_of(exec, in, counted);
-    return rows_of_ranges<std::remove_const_t<T>>(exec, "expand_rows", in.values, ranges, room, counted.values);
+    return rows_from(exec, in, counted.first_rows.back(), expanded_row<Offset>{in.offsets, counted.starts.data(), in.rows, nullptr},
+                     {room.most_values < 0 ? result_room{counted.values} : room, "expand_rows"});
   }
 
   template <class T, class Offset>
@@ -123,8 +124,11 @@ struct back_end<expand_rows_tag, Exec> {
     auto const first_rows = to_device(exec, first_rows_of(in));
     auto const counted =
         count(exec, in.flat(), repeats, first_rows.data(), in.keys, repeats.size() == in.rows(), exec.faults(negative_repeat_of_key));
-    auto const ranges = ranges_of(exec, in.flat(), counted);
-    return batch_of_ranges(exec, "expand_rows", in, ranges, counted.first_rows, room, counted.values);
+    auto const& first = counted.first_rows;
+    std::vector<std::int64_t> rows_per_key;
+    for (std::size_t key = 1; key < first.size(); ++key) rows_per_key.push_back(first[key] - first[key - 1]);
+    return rows_from(exec, in, rows_per_key, expanded_row<Offset>{in.flat().offsets, counted.starts.data(), in.rows(), first_rows.data()},
+                     {room.most_values < 0 ? result_room{counted.values} : room, "expand_rows"});
   }
 
  private:
@@ -144,8 +148,8 @@ struct back_end<expand_rows_tag, Exec> {
     launch_for_each(
         exec, n,
         count_repeats<Offset>{in.offsets, repeats.data(), first_rows, keys, in.rows, each_row, rows.data(), sizes.data(), negative});
-    back_end<exclusive_scan_tag, Exec>::run(exec, std::as_const(rows).view(), starts.view(), std::int64_t{0});
-    back_end<exclusive_scan_tag, Exec>::run(exec, std::as_const(sizes).view(), sums.view(), std::int64_t{0});
+    exclusive_scan(exec, rows.view(), starts.view());
+    exclusive_scan(exec, sizes.view(), sums.view());
     launch_for_each(exec, in.rows, check_repeats{rows.data(), starts.data(), wrong, exec.faults(sum_past_offset)});
     launch_for_each(exec, keys + 2, gather_counts{starts.data(), first_rows, keys, in.rows, sums.data() + in.rows, numbers.data()});
 
@@ -157,14 +161,6 @@ struct back_end<expand_rows_tag, Exec> {
     known.resize(static_cast<std::size_t>(keys + 1));
     if (!countable) known.assign(known.size(), 0);  // a fault: a result without rows
     return {std::move(starts), std::move(known), countable && values >= 0 && values <= most ? values : 0};
-  }
-
-  template <class T, class Offset>
-  static auto ranges_of(Exec const& exec, jagged_view<T, Offset> in, counts const& counted) {
-    device_row_ranges<Offset, Offset, Exec> ranges(exec, counted.first_rows.back());
-    auto const write = ranges.write(exec);
-    launch_for_each(exec, ranges.rows(), find_expanded<Offset, decltype(write)>{in.offsets, counted.starts.data(), in.rows, write});
-    return ranges;
   }
 };
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <tessera/core/buffer.hpp>
@@ -16,24 +15,27 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
-#include <tessera/tensor/row_copies.hpp>
+#include <tessera/tensor/rows_from.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Repeats rows: row i of the input comes repeats[i] times, one after the other, and not at all for 0. A batch keeps its weights. The
-/// result is unnamed of a view, and has the names of an owner.
+/// Repeats rows: row i of the input comes repeats[i] times, one after the other. A row with 0 repeats is dropped.
 ///
-/// `repeats` (rows of all keys,), or (rows of each key,) where all keys have as many: the same for every key. The result's memory is
-/// `exec`'s; on a device, whose errors number the keys, the call waits for how many rows and values the result has. @throws tessera::error
-/// invalid_argument naming a negative repeat, shape_mismatch, out_of_range where rows or values become too many to count. Backward:
-/// `gather_backward`.
+/// `repeats` (rows,). The result's memory is `exec`'s. On a device the call waits for the numbers of rows and values. The backward is
+/// `gather_backward`. @post with repeats of 1 the result equals `in`. @throws tessera::error invalid_argument naming a negative repeat,
+/// shape_mismatch, out_of_range where rows or values become too many to count.
 template <execution Exec, class T, class Offset>
 jagged<std::remove_const_t<T>, Offset, Exec> expand_rows(Exec const& exec, jagged_view<T, Offset> in,
                                                          vector_view<std::int64_t const> repeats, result_room room = {});
+/// Repeats rows of a batch, with their weights; the result is unnamed.
+///
+/// `repeats` (rows of all keys,), or (rows of each key,) where all keys have as many: then every key's rows repeat alike. On a device
+/// errors number the keys.
 template <execution Exec, class T, class Offset>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> expand_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
                                                                vector_view<std::int64_t const> repeats, result_room room = {});
+/// Repeats rows of a batch, with their weights; the result is named as `in`.
 template <execution Exec, class T, class Offset>
 keyed_jagged<T, Offset, Exec> expand_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in,
                                           vector_view<std::int64_t const> repeats, result_room room = {});
@@ -52,7 +54,8 @@ struct back_end<expand_rows_tag, host_exec> {
     for (std::int64_t row = 0; row < in.rows; ++row)
       if (repeats[row] < 0) throw error(errc::invalid_argument, "expand_rows: negative repeat", {{"row", row}, {"repeat", repeats[row]}});
     lengths_to_offsets(exec, repeats, starts.view());
-    return rows_of_ranges(exec, "expand_rows", in, ranges_of(exec, in, std::as_const(starts).view()), room);
+    repeated_row<T, Offset> source{in, starts.data()};
+    return rows_from(exec, in, starts[in.rows], source, {room, "expand_rows"});
   }
 
   template <class T, class Offset>
@@ -74,25 +77,26 @@ struct back_end<expand_rows_tag, host_exec> {
     buffer<std::int64_t> rows_per_key(exec, in.keys);
     for (std::int64_t key = 0; key < in.keys; ++key)
       rows_per_key[key] = starts[in.first_row[key + 1] - in.first_row[0]] - starts[in.first_row[key] - in.first_row[0]];
-    return batch_of_ranges(exec, "expand_rows", in, ranges_of(exec, in.flat(), std::as_const(starts).view()),
-                           std::as_const(rows_per_key).view(), room);
+    auto const source = [in, rows = repeated_row<T, Offset>{in.flat(), starts.data()}](std::int64_t key, std::int64_t i) mutable {
+      return rows(rows.starts[in.first_row[key] - in.first_row[0]] + i);
+    };
+    return rows_from(exec, in, rows_per_key.view(), source, {room, "expand_rows"});
   }
 
  private:
-  // Row r of the input is rows [starts[r], starts[r + 1]) of the result.
+  // Row r of the input is rows [starts[r], starts[r + 1]) of the result, which are asked for in order.
   template <class T, class Offset>
-  static row_ranges<Offset> ranges_of(host_exec const& exec, jagged_view<T, Offset> in, vector_view<std::int64_t const> starts) {
-    row_ranges<Offset> ranges(exec, starts[in.rows]);
-    for_each_piece(exec, starts[in.rows], copied_rows_per_piece, [&](std::int64_t at, std::int64_t last) {
-      auto row = std::upper_bound(starts.begin(), starts.end(), at) - starts.begin() - 1;
-      for (; at < last; ++row)
-        for (auto const end = std::min(last, starts[row + 1]); at < end; ++at) {
-          ranges.begins[at] = in.begin_of(row);
-          ranges.lengths[at] = static_cast<Offset>(in.length(row));
-        }
-    });
-    return ranges;
-  }
+  struct repeated_row {
+    jagged_view<T, Offset> in;
+    std::int64_t const* starts;
+    std::int64_t row = -1;
+
+    value_range<> operator()(std::int64_t at) {
+      if (row < 0) row = range_of(starts, in.rows, at);
+      while (starts[row + 1] <= at) ++row;
+      return {in.begin_of(row), in.length(row)};
+    }
+  };
 };
 
 template <class T, class Offset>

@@ -9,41 +9,58 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
-#include <tessera/core/opaque.hpp>
+#include <tessera/core/for_each_index.hpp>
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/inverse_keyed_jagged.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
-#include <tessera/tensor/select_vectors.hpp>
+#include <tessera/tensor/source_lists.hpp>
+#include <tessera/tensor/sum_by_target.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Gathers rows of matrices: row i of each result is row indices[i] of its matrix; an index may come again. With an inverse as indices it
-/// expands what was pooled of distinct rows. As torch.index_select.
+/// Gathers rows of a matrix: row i of the result is row indices[i] of the matrix; an index may come again. With an inverse as indices, the
+/// call expands what was pooled of distinct rows. As torch.index_select.
 ///
-/// `in` (rows, dim), `indices` (n,), `out` (n, dim), not `in`; or lists of such matrices, of as many rows each and any dims, that are
-/// gathered by the same indices. @throws tessera::error out_of_range naming position and index, shape_mismatch; nothing is written then. On
-/// a device, where lists lie in the host's memory, nothing waits: an index that names no row gives zeros, and is thrown when the execution
-/// synchronises.
+/// `in` (rows, dim), `indices` (n,), `out` (n, dim), which is not `in`. On a device nothing waits. There an index that names no row gives
+/// zeros, and is thrown when the execution synchronises. @throws tessera::error out_of_range naming position and index, shape_mismatch;
+/// nothing is written then.
 template <execution Exec>
 void gather_vectors(Exec const& exec, matrix_view<float const> in, vector_view<std::int64_t const> indices, matrix_view<float> out);
+/// Gathers the same rows of several matrices, of as many rows each and any dims. `in` and `out` are lists of as many matrices, in the
+/// host's memory on a device, too. @throws tessera::error as above.
 template <execution Exec>
 void gather_vectors(Exec const& exec, vector_view<matrix_view<float const> const> in, vector_view<std::int64_t const> indices,
                     vector_view<matrix_view<float> const> out);
 
-/// The gradient by what was gathered from, overwritten: row r is the sum of the rows i of `gradient` with indices[i] == r, ascending by i,
-/// on any number of threads; 0 where there are none.
+/// Writes the gradient by what was gathered from. Row r becomes the sum of the rows i of `gradient` with indices[i] == r, ascending by i,
+/// on any number of threads. A row that no index names becomes 0.
 ///
-/// Workspace: 8 bytes an index and 8 a row; where there are more than 65,536 of either, 32 an index. On a device the same bits but for
-/// those of a NaN, and workspace for the library that sorts, too; an index that names no row gets no gradient. Errors as the forward.
+/// Workspace: 8 bytes an index and 8 a row; where there are more than 65,536 of either, up to 32 an index. A device has the same bits, but
+/// for those of a NaN, and workspace for the library that sorts, too. There an index that names no row gets no gradient. @throws
+/// tessera::error as the forward.
 template <execution Exec>
 void gather_vectors_backward(Exec const& exec, matrix_view<float const> gradient, vector_view<std::int64_t const> indices,
                              matrix_view<float> in_gradient);
+/// Writes the gradients of `gather_vectors` of several matrices, by each of them.
 template <execution Exec>
 void gather_vectors_backward(Exec const& exec, vector_view<matrix_view<float const> const> gradients,
                              vector_view<std::int64_t const> indices, vector_view<matrix_view<float> const> in_gradients);
+
+/// Gathers rows of matrices in groups, each group by its own inverse, (indices,). All groups share the parallel regions.
+///
+/// Matrices [first_key, first_key + keys) belong to a group and have as many rows each; the groups cover all matrices in order. @pre the
+/// inverses name rows. @throws tessera::error shape_mismatch.
+template <execution Exec>
+void gather_vectors(Exec const& exec, vector_view<row_group const> groups, std::int64_t indices,
+                    vector_view<matrix_view<float const> const> in, vector_view<matrix_view<float> const> out);
+/// Writes the gradient of `gather_vectors` of groups. @throws tessera::error out_of_range, too, for an index that names no row; nothing is
+/// written then.
+template <execution Exec>
+void gather_vectors_backward(Exec const& exec, vector_view<row_group const> groups, std::int64_t indices,
+                             vector_view<matrix_view<float const> const> gradients, vector_view<matrix_view<float> const> in_gradients);
 
 namespace detail {
 
@@ -61,12 +78,18 @@ inline std::int64_t group_of_key(vector_view<row_group const> groups, std::int64
 template <>
 struct back_end<gather_vectors_tag, host_exec> {
   static constexpr std::int64_t indices_per_piece = 4096;
-  static constexpr std::int64_t most_by_counting = std::int64_t{1} << 16;  // indices, and rows, of a group that one thread sorts
 
   static void check_indices(host_exec const& exec, char const* call, vector_view<std::int64_t const> indices, std::int64_t rows) {
-    for_each_piece(exec, indices.size(), indices_per_piece, [&](std::int64_t first, std::int64_t last) {
-      for (auto i = first; i < last; ++i) check_row(call, indices.data(), i, rows);
-    });
+    for_each_index(exec, indices.size(), indices_per_piece, [&](std::int64_t i) { check_row(call, indices.data(), i, rows); });
+  }
+
+  static void check_indices(host_exec const& exec, char const* call, vector_view<row_group const> groups, std::int64_t indices,
+                            vector_view<matrix_view<float const> const> in) {
+    for_each_piece_of(
+        exec, groups.size(), [&](std::int64_t) { return indices; }, [](std::int64_t) { return indices_per_piece; },
+        [&](std::int64_t g, std::int64_t first, std::int64_t last) {
+          for (auto i = first; i < last; ++i) check_row(call, groups[g].inverse, i, in[groups[g].first_key].rows());
+        });
   }
 
   /// @pre the inverses name rows.
@@ -94,85 +117,32 @@ struct back_end<gather_vectors_tag, host_exec> {
   static void backward(host_exec const& exec, vector_view<row_group const> groups, std::int64_t indices,
                        vector_view<matrix_view<float const> const> gradients, vector_view<matrix_view<float> const> in_gradients) {
     auto const rows_of = [&](std::int64_t g) { return in_gradients[groups[g].first_key].rows(); };
-    auto const is_counted = [&](std::int64_t g) { return indices <= most_by_counting && rows_of(g) <= most_by_counting; };
-    buffer<row_sources> sources(exec, groups.size());
-    std::int64_t numbers = 0;
-    for (std::int64_t g = 0; g < groups.size(); ++g) numbers += is_counted(g) ? indices + rows_of(g) + 1 : 0;
-    buffer<std::int64_t> memory(exec, numbers);
-    auto* next = memory.data();
-    for (std::int64_t g = 0; g < groups.size(); ++g) {
-      sources[g] = is_counted(g) ? row_sources{next + rows_of(g) + 1, next} : row_sources{};
-      next += is_counted(g) ? indices + rows_of(g) + 1 : 0;
-    }
+    auto const inverse_of = [&](std::int64_t g) { return vector_view<std::int64_t const>{groups[g].inverse, indices}; };
+    auto const is_counted = [&](std::int64_t g) { return indices <= most_counted_sources && rows_of(g) <= most_counted_sources; };
+    buffer<std::int64_t> first_of(exec, groups.size() + 1);  // of each group's counted lists in the memory of all
+    first_of[0] = 0;
+    for (std::int64_t g = 0; g < groups.size(); ++g) first_of[g + 1] = first_of[g] + (is_counted(g) ? indices + rows_of(g) + 1 : 0);
+    buffer<std::int64_t> memory(exec, first_of[groups.size()]);
+    auto const starts_of = [&](std::int64_t g) { return memory.view().slice(first_of[g], rows_of(g) + 1); };
+    auto const sources_of = [&](std::int64_t g) { return memory.view().slice(first_of[g] + rows_of(g) + 1, indices); };
     exec.run(groups.size(), [&](std::int64_t g) {
-      if (is_counted(g)) sources[g].count(groups[g].inverse, indices, rows_of(g));
+      if (is_counted(g)) count_sources(inverse_of(g), starts_of(g), sources_of(g));
     });
     for (std::int64_t g = 0; g < groups.size(); ++g)
-      if (!is_counted(g)) check_indices(exec, "gather_vectors_backward", {groups[g].inverse, indices}, rows_of(g));
-    for (std::int64_t g = 0; g < groups.size(); ++g) {  // what many threads sort is summed group by group
-      if (is_counted(g)) continue;
-      buffer<std::int64_t> sorted(exec, indices), positions(exec, indices), first_of(exec, rows_of(g) + 1);
-      back_end<select_vectors_tag, host_exec>::group_by_row(exec, {groups[g].inverse, indices}, sorted, positions, first_of);
-      row_sources const of_group{positions.data(), first_of.data()};
-      auto const first = groups[g].first_key, count = groups[g].keys;
-      sum_sources(exec, indices, gradients.slice(first, count), in_gradients.slice(first, count), [&](std::int64_t) { return of_group; });
+      if (!is_counted(g) || starts_of(g)[rows_of(g)] < indices) check_indices(exec, "gather_vectors_backward", inverse_of(g), rows_of(g));
+    buffer<target_sums> sums(exec, in_gradients.size());
+    std::int64_t counted = 0;
+    for (std::int64_t g = 0; g < groups.size(); ++g) {
+      auto const first = groups[g].first_key, last = first + groups[g].keys;
+      if (is_counted(g)) {
+        for (auto m = first; m < last; ++m) sums[counted++] = {{starts_of(g), sources_of(g)}, gradients[m], in_gradients[m]};
+      } else {  // what many threads sort is summed group by group
+        source_lists const lists(exec, inverse_of(g), rows_of(g));
+        for (auto m = first; m < last; ++m) sums[counted + m - first] = {lists.view(), gradients[m], in_gradients[m]};
+        sum_by_target(exec, sums.view().slice(counted, last - first));
+      }
     }
-    sum_sources(exec, indices, gradients, in_gradients, [&](std::int64_t m) { return sources[group_of_key(groups, m)]; });
-  }
-
- private:
-  // Row r of a group's matrices is gathered at positions [first_of[r], first_of[r + 1]), ascending.
-  struct row_sources {
-    std::int64_t* positions = nullptr;
-    std::int64_t* first_of = nullptr;  // nullptr: the group waits for another call
-
-    // A counting sort; @throws tessera::error out_of_range.
-    void count(std::int64_t const* rows_of, std::int64_t n, std::int64_t rows) const {
-      std::fill_n(first_of, rows + 1, 0);
-      for (std::int64_t i = 0; i < n; ++i) {
-        check_row("gather_vectors_backward", rows_of, i, rows);
-        ++first_of[rows_of[i]];
-      }
-      for (std::int64_t row = 0, before = 0; row <= rows; ++row) {
-        before += first_of[row];
-        first_of[row] = before;  // where the row's positions end
-      }
-      for (auto i = n - 1; i >= 0; --i) positions[--first_of[rows_of[i]]] = i;
-    }
-  };
-
-  static void check_row(char const* call, std::int64_t const* indices, std::int64_t i, std::int64_t rows) {
-    if (indices[i] < 0 || indices[i] >= rows)
-      throw error(errc::out_of_range, std::string(call) + ": no such row", {{"position", i}, {"index", indices[i]}, {"rows", rows}});
-  }
-
-  template <class SourcesOf>
-  static void sum_sources(host_exec const& exec, std::int64_t n, vector_view<matrix_view<float const> const> gradients,
-                          vector_view<matrix_view<float> const> in_gradients, SourcesOf const& sources_of) {
-    auto const rows_of = [&](std::int64_t m) { return sources_of(m).first_of == nullptr ? 0 : in_gradients[m].rows(); };
-    // A piece is so many vectors read or written, however many sources its rows have.
-    auto const share = [&](std::int64_t m) {
-      auto const rows = in_gradients[m].rows();
-      return std::max<std::int64_t>(1, vectors_per_piece(in_gradients[m].columns()) * rows / std::max<std::int64_t>(n + rows, 1));
-    };
-    for_each_piece_of(exec, in_gradients.size(), rows_of, share, [&](std::int64_t m, std::int64_t first, std::int64_t last) {
-      auto const sources = sources_of(m);
-      auto const gradient = gradients[m];
-      auto const dim = gradient.columns();
-      for (auto row = first; row < last; ++row) {
-        auto* const sum = in_gradients[m].row(row);
-        auto at = sources.first_of[row];
-        auto const end = sources.first_of[row + 1];
-        if (at == end)
-          std::fill_n(sum, dim, 0.0F);
-        else
-          std::copy_n(gradient.row(sources.positions[at++]), dim, sum);
-        for (; at < end; ++at) {
-          auto const* const more = opaque(gradient.row(sources.positions[at]));
-          for (std::int64_t c = 0; c < dim; ++c) sum[c] += more[c];
-        }
-      }
-    });
+    sum_by_target(exec, sums.view().slice(0, counted));
   }
 };
 
@@ -194,6 +164,22 @@ void check_gathered(char const* call, vector_view<In const> in, std::int64_t ind
                    {"dim gathered", out[m].columns()}});
 }
 
+template <class In, class Out>
+void check_gathered_groups(char const* call, vector_view<row_group const> groups, vector_view<In const> in, std::int64_t indices,
+                           vector_view<Out const> out) {
+  std::int64_t first = 0;
+  for (auto const& group : groups) {
+    if (group.first_key != first || group.keys < 1 || group.keys > std::min(in.size(), out.size()) - first)
+      throw error(errc::shape_mismatch, std::string(call) + ": groups of other matrices",
+                  {{"first key", group.first_key}, {"keys", group.keys}, {"matrices", in.size()}, {"results", out.size()}});
+    check_gathered(call, in.slice(first, group.keys), indices, out.slice(first, group.keys));
+    first += group.keys;
+  }
+  if (first != in.size() || first != out.size())
+    throw error(errc::shape_mismatch, std::string(call) + ": groups of other matrices",
+                {{"keys", first}, {"matrices", in.size()}, {"results", out.size()}});
+}
+
 }  // namespace detail
 
 template <execution Exec>
@@ -209,6 +195,21 @@ void gather_vectors(Exec const& exec, vector_view<matrix_view<float const> const
   detail::back_end<detail::gather_vectors_tag, Exec>::check_indices(exec, "gather_vectors", indices, in[0].rows());
   row_group const all{0, in.size(), indices.data()};
   detail::back_end<detail::gather_vectors_tag, Exec>::forward(exec, {&all, 1}, indices.size(), in, out);
+}
+
+template <execution Exec>
+void gather_vectors(Exec const& exec, vector_view<row_group const> groups, std::int64_t indices,
+                    vector_view<matrix_view<float const> const> in, vector_view<matrix_view<float> const> out) {
+  detail::check_gathered_groups("gather_vectors", groups, in, indices, out);
+  if constexpr (checked) detail::back_end<detail::gather_vectors_tag, Exec>::check_indices(exec, "gather_vectors", groups, indices, in);
+  detail::back_end<detail::gather_vectors_tag, Exec>::forward(exec, groups, indices, in, out);
+}
+
+template <execution Exec>
+void gather_vectors_backward(Exec const& exec, vector_view<row_group const> groups, std::int64_t indices,
+                             vector_view<matrix_view<float const> const> gradients, vector_view<matrix_view<float> const> in_gradients) {
+  detail::check_gathered_groups("gather_vectors_backward", groups, in_gradients, indices, gradients);
+  detail::back_end<detail::gather_vectors_tag, Exec>::backward(exec, groups, indices, gradients, in_gradients);
 }
 
 template <execution Exec>

@@ -23,11 +23,11 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What becomes of a batch's ids before lookup, as steps in order, over KJT and IKJT alike; built once, for keys of these names.
+/// Prepares a batch's ids for lookup by steps in order, of KJT and IKJT alike. A pipeline is built once, for keys of these names.
 ///
-/// `id_pipeline(exec, keys, steps...)`. A step is
+/// `id_pipeline(exec, keys, steps...)`. These are steps:
 /// - a transform with its options: `hash_ids`, `modulo_ids`, `clip_ids`, `bin_ids`, `map_ids`, or any `id_transform`;
-/// - a function of ids, `f(id)` or `f(key, id)`, of the host or, on a device, plain data; a lambda says the type of its key, as one of two
+/// - a function of ids, `f(id)` or `f(key, id)`, of the host or, on a device, plain data. A lambda says the type of its key; one of two
 ///   `auto` is taken for an operation on rows;
 /// - an operation on rows: `truncate_ids`, or any `step(exec, keyed_jagged_view) -> keyed_jagged` that keeps keys and rows;
 /// - one of the above for some keys: `on_keys({"user", "item"}, step)`, `except_keys({"user"}, step)`.
@@ -38,19 +38,24 @@ inline namespace TESSERA_ABI {
 ///                               on_keys({"age"}, bin_ids{.boundaries = {18, 35, 60}}));
 ///     auto const prepared = prepare(exec, batch);
 ///
-/// `pipeline(exec, batch)` of a KJT or an IKJT, a view or an owner, returns the same kind, of `exec`'s memory; an owner's names stay.
-/// Functions write in place, neighbouring steps of functions in one pass; an owner that is given away (`std::move`) is not copied but for
-/// operations on rows. Of an IKJT all steps see the distinct rows alone, so each distinct id costs once, however many samples have it.
-/// Distinct rows that become equal stay apart: the batch says the same, only less compactly; `deduplicate` of what `expand` makes of it joins
-/// them. Calls on several threads are safe where the steps are. On a device a call waits as `transform_ids` and the operations on rows do.
-/// @throws tessera::error invalid_argument naming a key that is unknown or comes twice, shape_mismatch for a batch of other keys or groups that
-/// do not fit, and what steps throw.
+/// `pipeline(exec, batch)` takes a KJT or an IKJT, a view or an owner, and returns the same kind, of `exec`'s memory, with an owner's
+/// names. Functions write in place; neighbouring steps of functions share one pass. An owner that is given away (`std::move`) is copied for
+/// operations on rows alone.
+///
+/// Of an IKJT all steps see the distinct rows alone, so each distinct id costs once. Distinct rows that become equal stay apart. The batch
+/// then means the same, less compactly; `deduplicate` of what `expand` makes of it joins such rows.
+///
+/// Calls on several threads are safe where the steps are. On a device a call waits as `transform_ids` and the operations on rows do.
+/// @throws what steps throw. tessera::error invalid_argument naming a key that is unknown or comes twice. shape_mismatch for a batch of
+/// other keys or for groups that do not fit.
 template <execution Exec, class... Steps>
 class id_pipeline {
  public:
+  /// Places what the steps read in `exec`'s memory, for keys of these names.
   id_pipeline(Exec const& exec, std::vector<std::string> keys, Steps... steps)
       : keys_(std::move(keys)), steps_{placed<Steps>(exec, std::move(steps))...} {}
 
+  /// The names of the keys that batches must have, in order.
   std::vector<std::string> const& keys() const noexcept { return keys_; }
 
   template <class T, class Offset>

@@ -23,7 +23,7 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// A step of an `id_pipeline` for these keys, in this order, or for all but these.
+/// A step of an `id_pipeline` for the named keys, in this order, or for all other keys.
 template <class Step>
 struct keys_step {
   std::vector<std::string> keys;
@@ -31,12 +31,12 @@ struct keys_step {
   Step step;
 };
 
-/// `step` for these keys alone; options of one number a key count them in this order.
+/// Applies `step` to these keys alone; options of one number a key count the keys in this order.
 template <class Step>
 keys_step<Step> on_keys(std::vector<std::string> keys, Step step) {
   return {std::move(keys), false, std::move(step)};
 }
-/// `step` for all other keys.
+/// Applies `step` to all other keys.
 template <class Step>
 keys_step<Step> except_keys(std::vector<std::string> keys, Step step) {
   return {std::move(keys), true, std::move(step)};

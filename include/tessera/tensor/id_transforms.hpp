@@ -40,9 +40,10 @@ inline std::uint64_t salt_of(std::string_view name) noexcept {
   return sum;
 }
 
-/// Makes the function of each key's ids, `of_key(key)`, called where the batch lies; on a device it is plain data. A transform whose functions
-/// read memory has `place(exec)` instead, which returns what owns that memory, of `exec`, and has the `of_key`. Optionally `check(keys)`, which
-/// throws where the options do not fit so many keys.
+/// A transform makes the function of each key's ids: `of_key(key)`, called where the batch lies. On a device the function is plain data.
+///
+/// A transform whose functions read memory has `place(exec)` instead. It returns an owner of that memory, of `exec`; the owner has
+/// `of_key`. A transform may have `check(keys)`, which throws where the options do not fit so many keys.
 template <class Transform, class Exec = host_exec>
 concept id_transform = requires(Transform const& transform, transformed_key key) {
   { transform.of_key(key) } -> id_function;
@@ -80,25 +81,34 @@ __extension__ typedef unsigned __int128 wide_product;
 
 }  // namespace detail
 
-/// Any id to a row of a table: its mixed bits, salted by the key's name and the seed, scaled to [0, size). Keys that share a table, such as
-/// a history of items and the item itself, are given one name, so that an id is the same row in all of them:
+/// Maps any id to a row of a table: the id's mixed bits, salted by the key's name and the seed, scaled to [0, size).
+///
+/// Keys that share a table hash under one name, so that an id has one row. A history of items and the item itself are such keys:
 ///
 ///     on_keys({"history", "item"}, hash_ids{.size = 1'000'000, .as_key = "item"})
 ///
-/// hashes both as the key "item" would be hashed without it.
+/// hashes both keys as the key "item" is hashed without `as_key`.
 struct hash_ids {
   std::int64_t size = 0;                        // rows of the table, at least 1
   std::vector<std::int64_t> size_per_key = {};  // (keys,): in place of that
   std::uint64_t seed = 0;
   std::string as_key = {};  // the name that salts all keys; empty: each by its own
 
+  /// The function of one key: an id's row.
   struct function {
     std::uint64_t salt, size;
 
-    TESSERA_HOST_DEVICE constexpr std::int64_t operator()(std::int64_t id) const noexcept {
-      return static_cast<std::int64_t>(detail::wide_product{mix_bits(static_cast<std::uint64_t>(id) ^ salt)} * size >> 64);
+    TESSERA_HOST_DEVICE constexpr std::int64_t operator()(std::int64_t id) const noexcept { return scaled(mixed(id)); }
+    /// The first half of the function: the id's bits, salted and mixed. Compilers turn loops of it into vectors.
+    TESSERA_HOST_DEVICE constexpr std::uint64_t mixed(std::int64_t id) const noexcept {
+      return mix_bits(static_cast<std::uint64_t>(id) ^ salt);
+    }
+    /// The second half: mixed bits scaled to [0, size).
+    TESSERA_HOST_DEVICE constexpr std::int64_t scaled(std::uint64_t bits) const noexcept {
+      return static_cast<std::int64_t>(detail::wide_product{bits} * size >> 64);
     }
   };
+  friend bool operator==(hash_ids const&, hash_ids const&) = default;
   void check(std::int64_t keys) const { detail::check_numbers("hash_ids", "size", size, size_per_key, 1, keys); }
   function of_key(transformed_key key) const {
     auto const salt = as_key.empty() ? key.salt : salt_of(as_key);
@@ -106,11 +116,12 @@ struct hash_ids {
   }
 };
 
-/// An id's remainder in [0, size), of a negative id, too: -1 becomes size - 1.
+/// Maps an id to its remainder in [0, size), also a negative id: -1 becomes size - 1.
 struct modulo_ids {
   std::int64_t size = 0;                        // at least 1
   std::vector<std::int64_t> size_per_key = {};  // (keys,): in place of that
 
+  /// The function of one key: an id's remainder.
   struct function {
     fixed_divisor divisor;
     std::uint64_t size;
@@ -121,6 +132,7 @@ struct modulo_ids {
       return static_cast<std::int64_t>(id < 0 ? size - 1 - rest : rest);
     }
   };
+  friend bool operator==(modulo_ids const&, modulo_ids const&) = default;
   void check(std::int64_t keys) const { detail::check_numbers("modulo_ids", "size", size, size_per_key, 1, keys); }
   function of_key(transformed_key key) const {
     auto const own = static_cast<std::uint64_t>(detail::number_of(size, size_per_key, key.number));
@@ -128,10 +140,11 @@ struct modulo_ids {
   }
 };
 
-/// An id, or the bound that it is past.
+/// Keeps an id within bounds: an id past a bound becomes the bound.
 struct clip_ids {
   std::int64_t least = 0, most = 0;  // least <= most
 
+  /// The function of all keys: the id within the bounds.
   struct function {
     std::int64_t least, most;
 
@@ -139,16 +152,19 @@ struct clip_ids {
       return id < least ? least : id > most ? most : id;
     }
   };
+  friend bool operator==(clip_ids const&, clip_ids const&) = default;
   void check(std::int64_t) const {
     if (least > most) throw error(errc::invalid_argument, "clip_ids: bounds out of order", {{"least", least}, {"most", most}});
   }
   function of_key(transformed_key) const noexcept { return {least, most}; }
 };
 
-/// How many boundaries are at most the id, so bin i holds the ids of [boundaries[i - 1], boundaries[i]). As torch.bucketize with `right`.
+/// Maps an id to its bin: the number of boundaries that are at most the id. Bin i holds the ids of [boundaries[i - 1], boundaries[i]). As
+/// torch.bucketize with `right`.
 struct bin_ids {
   std::vector<std::int64_t> boundaries;  // ascending
 
+  /// The function of all keys: an id's bin, by search.
   struct function {
     std::int64_t const* boundaries;
     std::int64_t count;
@@ -163,11 +179,13 @@ struct bin_ids {
       return low;
     }
   };
+  /// Owns the boundaries where a batch lies.
   template <execution Exec>
   struct placed {
     buffer<std::int64_t, Exec> boundaries;
     function of_key(transformed_key) const noexcept { return {boundaries.data(), boundaries.size()}; }
   };
+  friend bool operator==(bin_ids const&, bin_ids const&) = default;
   void check(std::int64_t) const {
     for (std::size_t i = 1; i < boundaries.size(); ++i)
       if (boundaries[i] <= boundaries[i - 1])
@@ -179,11 +197,12 @@ struct bin_ids {
   }
 };
 
-/// The number of an id in a list, from 0; ids that are not in it become `otherwise`.
+/// Maps an id to its place in a list, from 0; an id that is not in the list becomes `otherwise`.
 struct map_ids {
   std::vector<std::int64_t> ids;  // each once
   std::int64_t otherwise = id_map::absent;
 
+  /// The function of all keys on the host, by a hash table.
   struct host_function {
     id_map const* map;
     std::int64_t otherwise;
@@ -193,7 +212,7 @@ struct map_ids {
       return number == id_map::absent ? otherwise : number;
     }
   };
-  /// Finds the id by search.
+  /// The function of all keys on a device, by search.
   struct function {
     std::int64_t const* sorted;
     std::int64_t const* numbers;
@@ -205,11 +224,13 @@ struct map_ids {
     }
   };
 
+  /// Owns the list on the host.
   struct placed_on_host {
     std::unique_ptr<id_map> map;  // whose address stays
     std::int64_t otherwise;
     host_function of_key(transformed_key) const noexcept { return {map.get(), otherwise}; }
   };
+  /// Owns the list, sorted, on a device.
   template <device_execution Exec>
   struct placed_on_device {
     buffer<std::int64_t, Exec> sorted, numbers;
@@ -242,14 +263,16 @@ struct map_ids {
   [[noreturn]] static void refuse(std::int64_t id) { throw error(errc::invalid_argument, "map_ids: an id twice", {{"id", id}}); }
 };
 
-/// Cuts rows to at most so many ids, the last or the first of each, as `truncate_rows`: an operation on rows.
+/// Cuts rows to at most `most` ids, the last or the first of each, as `truncate_rows` does: an operation on rows.
 struct truncate_ids {
   std::int64_t most = 0;                        // at least 0
   std::vector<std::int64_t> most_per_key = {};  // (keys,): in place of that
   kept_values kept = kept_values::last;
+  friend bool operator==(truncate_ids const&, truncate_ids const&) = default;
 
   void check(std::int64_t keys) const { detail::check_numbers("truncate_ids", "most", most, most_per_key, 0, keys); }
-  /// `numbers` (keys of the batch,): of each key among those that the transform is applied to, or negative: it stays as it is.
+  /// Applies the cut. `numbers` (keys of the batch,) is the place of each key among those that the transform is applied to. A key with a
+  /// negative number stays as it is.
   template <execution Exec, class T, class Offset>
   auto operator()(Exec const& exec, keyed_jagged_view<T, Offset> in, vector_view<std::int64_t const> numbers) const {
     std::vector<std::int64_t> limits;

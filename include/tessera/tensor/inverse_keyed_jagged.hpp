@@ -19,31 +19,35 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Keys [first_key, first_key + keys) of a batch, of which only distinct rows are kept: two samples share a row where they have the same
-/// values in every key of the group. Source: RecD, Section 4.2 (grouped IKJTs).
+/// Keys [first_key, first_key + keys) of a batch, of which only distinct rows are kept.
+///
+/// Two samples share a row where they have the same values in every key of the group. Source: RecD, Section 4.2 (grouped IKJTs).
 struct row_group {
   std::int64_t first_key = 0;
   std::int64_t keys = 0;
   std::int64_t const* inverse = nullptr;  // (samples,): which of the group's rows sample i has, the same in each key
 };
 
-/// A batch of sparse features whose repeated rows are there once (IKJT): a KJT of the distinct rows of each group, and the group's inverse.
-/// Groups cover the first keys in order; sample i of the keys behind them is row i. What works on a KJT works on `distinct`, once a
-/// distinct row. Trivially copyable. Of a batch on a device, `groups` lies in the host's memory, inverses in the device's.
+/// A batch of sparse features that keeps each repeated row once (IKJT). It has a KJT of the distinct rows of each group, and an inverse a
+/// group.
+///
+/// Groups cover the first keys in order. A key behind the groups has a row a sample. What works on a KJT works on `distinct`, once a
+/// distinct row. Of a batch on a device, `groups` lies in the host's memory, and the inverses in the device's. Trivially copyable.
 template <class T, class Offset = std::int64_t>
 struct inverse_keyed_jagged_view {
   keyed_jagged_view<T, Offset> distinct;
   vector_view<row_group const> groups;
   std::int64_t samples = 0;
 
+  /// How many keys there are, in groups and behind them.
   TESSERA_HOST_DEVICE constexpr std::int64_t keys() const noexcept { return distinct.keys; }
-  /// Keys that belong to a group; those behind them have a row a sample.
+  /// How many keys belong to groups; the keys behind them have a row a sample.
   TESSERA_HOST_DEVICE constexpr std::int64_t grouped_keys() const noexcept {
     if (groups.empty()) return 0;
     auto const& last = groups.data()[groups.size() - 1];
     return last.first_key + last.keys;
   }
-  /// Distinct rows of a group.
+  /// How many distinct rows a group has.
   TESSERA_HOST_DEVICE constexpr std::int64_t rows(row_group const& group) const noexcept { return distinct.rows(group.first_key); }
   /// The distinct rows of a group's keys, in place.
   TESSERA_HOST_DEVICE constexpr keyed_jagged_view<T, Offset> rows_of(row_group const& group) const noexcept(!checks_indices) {
@@ -53,7 +57,7 @@ struct inverse_keyed_jagged_view {
   TESSERA_HOST_DEVICE constexpr keyed_jagged_view<T, Offset> ungrouped() const noexcept(!checks_indices) {
     return distinct.slice_keys(grouped_keys(), keys() - grouped_keys());
   }
-  /// Which row of a key each sample has, (samples,); empty for a key without a group: sample i has row i.
+  /// Which row of a key each sample has, (samples,). For a key without a group the view is empty: sample i has row i.
   TESSERA_HOST_DEVICE constexpr vector_view<std::int64_t const> inverse(std::int64_t key) const noexcept {
     for (std::int64_t g = 0; g < groups.size(); ++g)
       if (auto const& group = groups.data()[g]; key < group.first_key + group.keys) return {group.inverse, samples};
@@ -109,8 +113,10 @@ void check_inverses(char const* call, inverse_keyed_jagged_view<T, Offset> view)
 
 }  // namespace detail
 
-/// Checks what the type cannot: as of its distinct rows, groups in order, one inverse each, rows that exist. `values`: how many there are.
-/// @throws tessera::error naming what is wrong. Reads all offsets and inverses; host memory only.
+/// Checks what the type cannot: the distinct rows, that groups stand in order, and that each inverse names rows that exist.
+///
+/// `values`: how many values `view.distinct` has. Reads all offsets and inverses; host memory only. @throws tessera::error naming what is
+/// wrong.
 template <class T, class Offset>
 void validate(inverse_keyed_jagged_view<T, Offset> view, std::int64_t values) {
   validate(view.distinct, values);
@@ -118,14 +124,16 @@ void validate(inverse_keyed_jagged_view<T, Offset> view, std::int64_t values) {
   detail::check_inverses("inverse_keyed_jagged", view);
 }
 
-/// Owns an IKJT, and the names of its keys unless it is unnamed. Move-only.
+/// Owns an IKJT, and the names of its keys unless the IKJT is unnamed. Move-only.
 template <class T = std::int64_t, class Offset = std::int64_t, execution Exec = host_exec>
 class inverse_keyed_jagged {
  public:
   inverse_keyed_jagged() = default;
 
-  /// Takes over distinct rows and inverses; `keys_per_group` (groups,): of the first keys in order; `inverses` (groups * samples,), group
-  /// after group. What inverses hold is not read here. @throws tessera::error shape_mismatch, invalid_argument.
+  /// Takes over distinct rows and inverses, and reads none of the inverses.
+  ///
+  /// `keys_per_group` (groups,) counts the first keys, in order; `inverses` (groups * samples,), group after group. @throws tessera::error
+  /// shape_mismatch, invalid_argument.
   static inverse_keyed_jagged from_parts(keyed_jagged<T, Offset, Exec> distinct, vector_view<std::int64_t const> keys_per_group,
                                          buffer<std::int64_t, Exec> inverses, std::int64_t samples) {
     inverse_keyed_jagged result;
@@ -144,7 +152,7 @@ class inverse_keyed_jagged {
     return result;
   }
 
-  /// A copy on the device of a batch of the host, as `keyed_jagged::copy_of`.
+  /// Copies a batch of the host to the device, as `keyed_jagged::copy_of` does.
   static inverse_keyed_jagged copy_of(Exec const& exec, inverse_keyed_jagged<T, Offset> const& batch) requires device_execution<Exec> {
     buffer<std::int64_t, Exec> inverses(exec, batch.inverses_.size());
     exec.copy_in(inverses.data(), batch.inverses_.data(), static_cast<std::size_t>(inverses.size()) * sizeof(std::int64_t));
@@ -153,16 +161,17 @@ class inverse_keyed_jagged {
     return from_parts(keyed_jagged<T, Offset, Exec>::copy_of(exec, batch.distinct_), keys_per_group, std::move(inverses), batch.samples_);
   }
 
-  /// The same batch under these names; none: unnamed. @throws tessera::error as `keyed_jagged::named`.
+  /// Gives the batch these names; none leave it unnamed. @throws tessera::error as `keyed_jagged::named`.
   inverse_keyed_jagged named(std::vector<std::string> keys) && {
     distinct_ = std::move(distinct_).named(std::move(keys));
     return std::move(*this);
   }
+  /// The names, one a key, or none of an unnamed batch.
   std::vector<std::string> const& keys() const noexcept { return distinct_.keys(); }
   std::int64_t samples() const noexcept { return samples_; }
   /// The distinct rows.
   keyed_jagged<T, Offset, Exec> const& distinct() const noexcept { return distinct_; }
-  /// Without the names.
+  /// Bytes of memory, without the names.
   std::size_t bytes() const noexcept { return distinct_.bytes() + inverses_.capacity_bytes() + groups_.capacity() * sizeof(row_group); }
 
   inverse_keyed_jagged_view<T, Offset> view() noexcept { return {distinct_.view(), groups_, samples_}; }

@@ -23,8 +23,27 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Rows of different length: row i is values[offsets[i], offsets[i + 1]). A view of a part shares `values` with the whole, so
-/// offsets[0] need not be 0. Operations on the host refuse rows that reach past `room`. Trivially copyable.
+/// Values that follow each other, or vectors: those at [begin, begin + length) of their array.
+template <class Offset = std::int64_t>
+struct value_range {
+  Offset begin = 0;   ///< of the first value
+  Offset length = 0;  ///< values
+
+  /// Whether the range is empty or lies in [first, first + count), whatever the numbers are.
+  TESSERA_HOST_DEVICE constexpr bool is_within(std::int64_t first, std::int64_t count) const noexcept {
+    std::int64_t const from = begin, size = length;
+    auto const skipped = static_cast<std::uint64_t>(from) - static_cast<std::uint64_t>(first),
+               left = static_cast<std::uint64_t>(count) - static_cast<std::uint64_t>(size);
+    // Without branches: ranges of rows are empty here and there.
+    return bool((size == 0) | ((size > 0) & (size <= count) & (from >= first) & (skipped <= left)));
+  }
+
+  friend constexpr bool operator==(value_range const&, value_range const&) = default;
+};
+
+/// Rows of different length: row i is values[offsets[i], offsets[i + 1]). Trivially copyable.
+///
+/// A view of a part shares `values` with the whole, so offsets[0] need not be 0. Operations on the host refuse rows that reach past `room`.
 template <class T, class Offset = std::int64_t>
 struct jagged_view {
   T* values = nullptr;              // (>= offsets[rows],)
@@ -32,9 +51,13 @@ struct jagged_view {
   std::int64_t rows = 0;
   std::int64_t room = -1;  // how many values there is memory for from `values` on; -1: whoever made the view did not say
 
+  /// Where a row begins in `values`. @pre 0 <= row < rows, here and below.
   TESSERA_HOST_DEVICE constexpr Offset begin_of(std::int64_t row) const noexcept { return offsets[row]; }
+  /// Where a row ends in `values`.
   TESSERA_HOST_DEVICE constexpr Offset end_of(std::int64_t row) const noexcept { return offsets[row + 1]; }
+  /// How many values a row has.
   TESSERA_HOST_DEVICE constexpr std::int64_t length(std::int64_t row) const noexcept { return offsets[row + 1] - offsets[row]; }
+  /// The values of a row, (length(row),), in place.
   TESSERA_HOST_DEVICE constexpr vector_view<T> row(std::int64_t row) const noexcept { return {values + offsets[row], length(row)}; }
   /// Values in all rows.
   TESSERA_HOST_DEVICE constexpr std::int64_t size() const noexcept { return rows == 0 ? 0 : offsets[rows] - offsets[0]; }
@@ -47,7 +70,7 @@ struct jagged_view {
     if constexpr (checks_indices) detail::check_part("jagged_view rows", first, count, rows);
     return {values, offsets + first, count, room};
   }
-  /// The same rows of other values: those of a gradient, say. `others` (>= offsets[rows],).
+  /// The same rows of other values, such as those of a gradient. `others` (>= offsets[rows],).
   template <class U>
   TESSERA_HOST_DEVICE constexpr jagged_view<U, Offset> with_values(U* others) const noexcept {
     return {others, offsets, rows, room};
@@ -83,8 +106,10 @@ inline bool is_countable(std::int64_t outer, std::int64_t inner) noexcept {
 
 }  // namespace detail
 
-/// Owns the rows of one feature; offsets[0] is 0. Move-only. What reads values or offsets is for the host; on a device there are `with_room`
-/// and `copy_of`, and `size()` is how many values there is room for.
+/// Owns the rows of one feature, whose offsets[0] is 0. Move-only.
+///
+/// What reads values or offsets is for the host. On a device there are `with_room` and `copy_of`; `size()` is the number of values that
+/// there is room for.
 template <class T, class Offset = std::int64_t, execution Exec = host_exec>
 class jagged {
   static constexpr bool on_host = !device_execution<Exec>;
@@ -92,7 +117,7 @@ class jagged {
  public:
   jagged() = default;
 
-  /// Rows given one by one.
+  /// Copies rows given one by one.
   static jagged from_rows(host_exec const& exec, std::vector<std::vector<T>> const& rows) requires on_host {
     std::vector<Offset> lengths;
     lengths.reserve(rows.size());
@@ -102,8 +127,8 @@ class jagged {
     return from_lengths(exec, values, lengths);
   }
 
-  /// `values` (sum of lengths,), `lengths` (rows,), both copied. @throws tessera::error invalid_argument for a negative length,
-  /// shape_mismatch unless the lengths sum to the number of values.
+  /// Copies `values` (sum of lengths,) and `lengths` (rows,). @throws tessera::error invalid_argument for a negative length, shape_mismatch
+  /// unless the lengths sum to the number of values.
   static jagged from_lengths(host_exec const& exec, vector_view<T const> values, vector_view<Offset const> lengths) requires on_host {
     jagged result;
     auto const sum = result.set_lengths(exec, lengths);
@@ -113,15 +138,15 @@ class jagged {
     return result;
   }
 
-  /// Rows of these lengths whose values the caller will write. @throws tessera::error invalid_argument for a negative length.
+  /// Makes rows of these lengths; the caller writes the values. @throws tessera::error invalid_argument for a negative length.
   static jagged with_lengths(host_exec const& exec, vector_view<Offset const> lengths) requires on_host {
     jagged result;
     result.values_.resize(exec, result.set_lengths(exec, lengths));
     return result;
   }
 
-  /// Room for so many rows and values. The caller writes `offsets()`, from 0 to `values` in order, and the values.
-  /// @throws tessera::error invalid_argument for a number that no memory has.
+  /// Makes room for so many rows and values. The caller writes the values, and `offsets()` from 0 to `values` in order. @throws
+  /// tessera::error invalid_argument for a number that no memory has.
   static jagged with_room(Exec const& exec, std::int64_t rows, std::int64_t values) {
     jagged result;
     result.offsets_.resize(exec, detail::bounds_of("jagged", "rows", rows));
@@ -129,8 +154,22 @@ class jagged {
     return result;
   }
 
-  /// `values` (offsets[rows],), `offsets` (rows + 1,) from 0, both copied. @throws tessera::error as `validate`, and shape_mismatch when
-  /// there are no offsets or more values than they reach.
+  /// Takes over `values` and `offsets` (rows + 1,), which run from 0 to the number of values in order. Reads the first and the last offset.
+  /// @throws tessera::error shape_mismatch where there are no offsets, or the two are other than 0 and the number of values.
+  static jagged from_buffers(buffer<T> values, buffer<Offset> offsets) requires on_host {
+    auto const last = offsets.size() - 1;
+    if (last < 0 || offsets[0] != 0 || offsets[last] != values.size())
+      throw error(
+          errc::shape_mismatch, "jagged: offsets run from 0 to the number of values",
+          {{"first offset", last < 0 ? -1 : offsets[0]}, {"last offset", last < 0 ? -1 : offsets[last]}, {"values", values.size()}});
+    jagged result;
+    result.values_ = std::move(values);
+    result.offsets_ = std::move(offsets);
+    return result;
+  }
+
+  /// Copies `values` (offsets[rows],) and `offsets` (rows + 1,) from 0. @throws tessera::error as `validate`, and shape_mismatch when there
+  /// are no offsets or more values than they reach.
   static jagged from_offsets(host_exec const& exec, vector_view<T const> values, vector_view<Offset const> offsets) requires on_host {
     if (offsets.empty()) throw error(errc::shape_mismatch, "jagged: offsets need one element more than rows", {{"offsets", 0}});
     if (offsets[0] != 0) throw error(errc::invalid_argument, "jagged: the first offset is not 0", {{"offset", offsets[0]}});
@@ -144,7 +183,7 @@ class jagged {
     return result;
   }
 
-  /// A copy of what a view shows, its offsets moved to start at 0.
+  /// Copies what a view shows, with offsets from 0.
   static jagged from_view(host_exec const& exec, jagged_view<T const, Offset> view) requires on_host {
     detail::check_rows("jagged::from_view", "view", view);
     jagged result;
@@ -155,8 +194,8 @@ class jagged {
     return result;
   }
 
-  /// A copy on the device of rows of the host, whose first offset is 0; the host's memory is free again on return. Waits for the stream where
-  /// values or offsets have more than 64 KiB.
+  /// Copies rows of the host, whose first offset is 0, to the device; the host's memory is free again on return. The call waits for the
+  /// stream where values or offsets have more than 64 KiB.
   static jagged copy_of(Exec const& exec, jagged<T, Offset> const& rows) requires(!on_host) {
     auto result = with_room(exec, rows.rows(), rows.size());
     exec.copy_in(result.values_.data(), rows.view().values, static_cast<std::size_t>(rows.size()) * sizeof(T));
@@ -193,15 +232,15 @@ class jagged {
 
 namespace detail {
 
-/// How many values the rows of a view have at most: as many as there is room for, where whoever made the view said so; else read from the
-/// device, which waits.
+/// How many values the rows of a view have at most: as many as there is room for, where whoever made the view said so. Else the call reads
+/// the number from the device, and waits.
 template <device_execution Exec, class T, class Offset>
 std::int64_t value_bound(Exec const& exec, jagged_view<T, Offset> view) {
   if (view.rows == 0) return 0;
   if (view.room >= 0) return view.room;
   auto const first = static_cast<std::int64_t>(read_one(exec, view.offsets));
   auto const end = static_cast<std::int64_t>(read_one(exec, view.offsets + view.rows));
-  return std::max<std::int64_t>(0, end - first);  // kernels tell of offsets that decrease
+  return std::max<std::int64_t>(0, end - first);  // kernels report offsets that decrease
 }
 
 }  // namespace detail
@@ -236,8 +275,8 @@ void validate(jagged_view<T, Offset> view, std::int64_t value_count) {
 
 namespace detail {
 
-/// What an operation on the host checks of each view before it reads a value: that its rows end within its room, as far as it says that;
-/// in a checked build, whatever `validate` can say without the number of values.
+/// What an operation on the host checks of each view before it reads a value. The rows end within the view's room, where the view says its
+/// room. A checked build checks whatever `validate` can say without the number of values.
 template <class View>
 void check_rows(char const* call, std::string_view argument, View view) {
   constexpr auto any = std::numeric_limits<std::int64_t>::max();
@@ -256,7 +295,7 @@ void check_rows(char const* call, std::string_view argument, View view) {
 
 }  // namespace detail
 
-/// Same rows with the same values; where they lie in memory does not matter.
+/// Whether both have the same rows with the same values, wherever these lie in memory.
 template <class T, class U, class Offset>
 bool equal(jagged_view<T, Offset> a, jagged_view<U, Offset> b) {
   detail::check_rows("equal", "a", a);

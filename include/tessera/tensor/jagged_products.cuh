@@ -29,8 +29,9 @@ struct product_tile {
   float* to;
 };
 
-/// Cuts the vectors of each row into tiles, of which none has vectors of two rows. Row r has the tiles from r + (the vectors before it) /
-/// (those of a tile) on: enough for its vectors and at times one more, which is empty. So no pass over the rows has to count them.
+/// Cuts the vectors of each row into tiles, of which none has vectors of two rows. The tiles of row r begin at number r + (the vectors
+/// before it) / (those of a tile). A row has enough tiles for its vectors, and at times one more, which is empty. So no pass over the rows
+/// has to count them.
 template <class Offset>
 struct row_tiles {
   Offset const* offsets;
@@ -55,7 +56,8 @@ struct row_tiles {
   }
 };
 
-/// Vectors of each row times a matrix of its own, (k, n), or the transpose of one, (n, k): dense matrix r begins at row r * dense_rows.
+/// Multiplies vectors of each row with a matrix of its own, (k, n), or the transpose of one, (n, k). Dense matrix r begins at row r *
+/// dense_rows.
 template <class Offset>
 struct product_with_dense {
   jagged_vectors_view<float const, Offset> in;
@@ -94,8 +96,8 @@ struct product_of_rows {
   }
 };
 
-// A block multiplies a tile of 32 rows by 64 columns, 4 by 4 a thread, whose sums stay in registers and run over k in order. Both sides pass
-// through shared memory in panels of 32: so that neighbours read neighbours, it matters in which direction the sides lie in memory.
+// A block multiplies a tile of 32 rows by 64 columns, 4 by 4 a thread, whose sums stay in registers and run over k in order. Both sides
+// pass through shared memory in panels of 32: so that neighbours read neighbours, it matters in which direction the sides lie in memory.
 template <bool LeftByK, bool RightByK, class Product>
 struct products_kernel {  // unproven
   static constexpr int threads = 128;
@@ -105,11 +107,11 @@ struct products_kernel {  // unproven
   Product product;
   std::int64_t columns, column_tiles, to_stride;
   bool stores_by_four;
-  std::uint32_t const* unsound;
+  std::uint32_t const* invalid;
 
   template <class Block>
   TESSERA_DEVICE void operator()(Block& block) const {
-    if (*unsound != 0) return;
+    if (*invalid != 0) return;
     for_each_unit(block, product.tiles() * column_tiles, 1, 0, [&](std::int64_t i) {
       auto const tile = product.tile(i / column_tiles);
       if (tile.rows > 0) multiply(block, tile, i % column_tiles * product_tile_columns);
@@ -188,12 +190,12 @@ struct back_end<jagged_products_tag, Exec> {
  private:
   // At most so many tiles of rows; how many there are, the device knows.
   template <bool LeftByK, bool RightByK, class Product>
-  static void launch(Exec const& exec, std::uint32_t const* unsound, std::int64_t tiles, matrix_view<float> out, Product const& product) {
+  static void launch(Exec const& exec, std::uint32_t const* invalid, std::int64_t tiles, matrix_view<float> out, Product const& product) {
     using kernel = products_kernel<LeftByK, RightByK, Product>;
     auto const column_tiles = divide_up(out.columns(), product_tile_columns);
     if (out.rows() == 0 || tiles == 0 || column_tiles == 0) return;
     exec.launch({.blocks = blocks_for_packs(tiles, column_tiles, 1), .shared_bytes = kernel::shared_bytes},
-                kernel{product, out.columns(), column_tiles, out.stride(), moves_by_four(out), unsound});
+                kernel{product, out.columns(), column_tiles, out.stride(), moves_by_four(out), invalid});
   }
 };
 

@@ -18,32 +18,34 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Multiplies each row of vectors, (length, k), with its own dense matrix, (k, n), into rows of vectors, (length, n). As FBGEMM's
+/// Multiplies each row of vectors, (length, k), with a dense matrix of its own, (k, n), into rows of vectors, (length, n). As FBGEMM's
 /// jagged_dense_bmm.
 ///
-/// `in` of dim k; `dense` (rows * k, n), any row stride, the matrix of row i from i * k on; `out` of dim n with the lengths of `in`, apart
-/// from both. Each sum in float, in order; on a device the same bits, but for those of a NaN, as on a host whose `multiply_add` rounds
-/// once. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the values. On a device nothing waits; what
-/// offsets show is thrown when the execution synchronises, and nothing is written then.
+/// `in` has dim k; `dense` (rows * k, n), of any row stride, holds the matrix of row i from i * k on. `out` has dim n and the lengths of
+/// `in`, and shares no memory with either. Each sum is taken in float, in order. A device has the bits of a host whose `multiply_add`
+/// rounds once, but for those of a NaN. On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing
+/// is written then. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the values.
 template <execution Exec, class Offset>
 void jagged_dense_product(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> dense,
                           jagged_vectors_view<float, Offset> out);
 
-/// Its gradients by both operands, overwritten: gradient times dense^T, and in^T times gradient. Shapes and errors as the forward.
+/// Writes the gradients of `jagged_dense_product` by both operands: gradient times dense^T, and in^T times gradient. Shapes and errors are
+/// those of the forward.
 template <execution Exec, class Offset>
 void jagged_dense_product_backward(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> dense,
                                    detail::jagged_vectors_in<Offset> gradient, jagged_vectors_view<float, Offset> in_gradient,
                                    matrix_view<float> dense_gradient);
 
-/// Multiplies, row by row, the transpose of one's vectors, (k, length), with another's, (length, n), into dense matrices (rows, k, n); an
-/// empty row gives 0. As FBGEMM's jagged_jagged_bmm.
+/// Multiplies the transpose of each row's vectors of `a`, (k, length), with the row's vectors of `b`, (length, n), into dense matrices
+/// (rows, k, n). An empty row gives 0. As FBGEMM's jagged_jagged_bmm.
 ///
-/// `a` of dim k, `b` of dim n with the same lengths, `out` (rows * k, n), any row stride. Each sum in float, in order. Errors as
-/// `jagged_dense_product`.
+/// `a` has dim k, `b` dim n and the same lengths; `out` (rows * k, n), of any row stride. Each sum is taken in float, in order. @throws
+/// tessera::error as `jagged_dense_product`.
 template <execution Exec, class T, class Offset>
 void jagged_jagged_product(Exec const& exec, jagged_vectors_view<T, Offset> a, detail::jagged_vectors_in<Offset> b, matrix_view<float> out);
 
-/// Its gradients by both operands, overwritten: b times gradient^T, and a times gradient. Shapes and errors as the forward.
+/// Writes the gradients of `jagged_jagged_product` by both operands: b times gradient^T, and a times gradient. Shapes and errors are those
+/// of the forward.
 template <execution Exec, class Offset>
 void jagged_jagged_product_backward(Exec const& exec, detail::jagged_vectors_in<Offset> a, detail::jagged_vectors_in<Offset> b,
                                     matrix_view<float const> gradient, jagged_vectors_view<float, Offset> a_gradient,
@@ -176,7 +178,7 @@ void jagged_dense_product(Exec const& exec, detail::jagged_vectors_in<Offset> in
                           jagged_vectors_view<float, Offset> out) {
   constexpr auto name = "jagged_dense_product";
   detail::rows_check<Exec, Offset> rows(exec, name);
-  rows.sound("in", in);
+  rows.valid("in", in);
   rows.same("out", in, out, false);
   detail::check_dense_batch(name, "dense", in.rows, in.dim(), out.dim(), dense);
   detail::back_end<detail::jagged_products_tag, Exec>::with_dense(exec, rows, in, dense, out);
@@ -188,7 +190,7 @@ void jagged_dense_product_backward(Exec const& exec, detail::jagged_vectors_in<O
                                    matrix_view<float> dense_gradient) {
   constexpr auto name = "jagged_dense_product_backward";
   detail::rows_check<Exec, Offset> rows(exec, name);
-  rows.sound("in", in);
+  rows.valid("in", in);
   rows.same("gradient", in, gradient, false);
   rows.same("in_gradient", in, in_gradient);
   detail::check_dense_batch(name, "dense", in.rows, in.dim(), gradient.dim(), dense);
@@ -202,7 +204,7 @@ void jagged_jagged_product(Exec const& exec, jagged_vectors_view<T, Offset> a, d
                            matrix_view<float> out) {
   constexpr auto name = "jagged_jagged_product";
   detail::rows_check<Exec, Offset> rows(exec, name);
-  rows.sound("a", a);
+  rows.valid("a", a);
   rows.same("b", a, b, false);
   detail::check_dense_batch(name, "out", a.rows, a.dim(), b.dim(), out);
   detail::back_end<detail::jagged_products_tag, Exec>::template of_rows<Offset>(exec, rows, a, b, out);
@@ -214,7 +216,7 @@ void jagged_jagged_product_backward(Exec const& exec, detail::jagged_vectors_in<
                                     jagged_vectors_view<float, Offset> b_gradient) {
   constexpr auto name = "jagged_jagged_product_backward";
   detail::rows_check<Exec, Offset> rows(exec, name);
-  rows.sound("a", a);
+  rows.valid("a", a);
   rows.same("b", a, b, false);
   rows.same("a_gradient", a, a_gradient);
   rows.same("b_gradient", b, b_gradient);

@@ -23,10 +23,10 @@ struct softmax_pack {  // unproven
   jagged_vectors_view<float const, Offset> in;
   jagged_vectors_view<float, Offset> out;
   std::int64_t packs;
-  std::uint32_t const* unsound;
+  std::uint32_t const* invalid;
 
   TESSERA_DEVICE void operator()(std::int64_t i) const {
-    if (*unsound != 0) return;
+    if (*invalid != 0) return;
     auto const row = i / packs, pack = i % packs, length = in.length(row);
     if (length == 0) return;
     std::int64_t const from = in.begin_of(row), to = out.begin_of(row);
@@ -63,10 +63,10 @@ struct softmax_backward_pack {  // unproven
   jagged_vectors_view<float const, Offset> gradient;
   jagged_vectors_view<float, Offset> in_gradient;
   std::int64_t packs;
-  std::uint32_t const* unsound;
+  std::uint32_t const* invalid;
 
   TESSERA_DEVICE void operator()(std::int64_t i) const {
-    if (*unsound != 0) return;
+    if (*invalid != 0) return;
     auto const row = i / packs, pack = i % packs, length = out.length(row);
     std::int64_t const first_y = out.begin_of(row), first_dy = gradient.begin_of(row), to = in_gradient.begin_of(row);
     auto const both = [&](std::int64_t r) {
@@ -90,10 +90,10 @@ struct back_end<jagged_softmax_tag, Exec> {
   template <class Offset>
   static void forward(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in,
                       jagged_vectors_view<float, Offset> out) {
-    auto const* const unsound = rows.verdict();
+    auto const* const invalid = rows.verdict();
     with_packs(
         [&](auto pack, std::int64_t packs) {
-          launch_for_each(exec, in.rows * packs, softmax_pack<Offset, decltype(pack)>{in, out, packs, unsound});
+          launch_for_each(exec, in.rows * packs, softmax_pack<Offset, decltype(pack)>{in, out, packs, invalid});
         },
         in.values, out.values);
   }
@@ -101,11 +101,11 @@ struct back_end<jagged_softmax_tag, Exec> {
   template <class Offset>
   static void backward(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> out,
                        jagged_vectors_view<float const, Offset> gradient, jagged_vectors_view<float, Offset> in_gradient) {
-    auto const* const unsound = rows.verdict();
+    auto const* const invalid = rows.verdict();
     with_packs(
         [&](auto pack, std::int64_t packs) {
           launch_for_each(exec, out.rows * packs,
-                          softmax_backward_pack<Offset, decltype(pack)>{out, gradient, in_gradient, packs, unsound});
+                          softmax_backward_pack<Offset, decltype(pack)>{out, gradient, in_gradient, packs, invalid});
         },
         out.values, gradient.values, in_gradient.values);
   }

@@ -14,30 +14,30 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Softmax over the vectors of each row, each column by itself: e^(x - m) over its sum, m the column's largest, so that nothing overflows.
-/// As FBGEMM's jagged_softmax, but of whole rows.
+/// Takes the softmax over the vectors of each row, each column by itself. An x becomes e^(x - m) over the sum of these, where m is the
+/// column's largest x. As FBGEMM's jagged_softmax, but of whole rows.
 ///
-/// `out` has the rows of `in`, and may be `in`. Sums in double, in order. A NaN or an infinite x makes its column NaN, except that
-/// -infinity beside a finite x gives 0. On a device the same bits, but for those of a NaN, as on a host whose `multiply_add` rounds once,
-/// and within 1e-6 of the value as on others. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the
-/// values. On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is written then.
+/// `out` has the rows of `in`, and may be `in`. Sums are taken in double, in order. A NaN or an infinite x makes its column NaN, except
+/// that -infinity beside a finite x gives 0. A device has the bits of a host whose `multiply_add` rounds once, but for those of a NaN, and
+/// lies within 1e-6 of other hosts. On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is
+/// written then. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the values.
 template <execution Exec, class Offset>
 void jagged_softmax(Exec const& exec, detail::jagged_vectors_in<Offset> in, jagged_vectors_view<float, Offset> out);
 
-/// The gradient by the input: y (dy - sum of y dy over the column), overwritten.
+/// Writes the gradient of `jagged_softmax` by its input: y (dy - sum of y dy over the column).
 ///
-/// `out` is y, what the forward wrote, and `gradient` is dy; `in_gradient` may be `gradient`. On a device the same bits from the same
-/// `out`. Errors as the forward.
+/// `out` is y, what the forward wrote, and `gradient` is dy; `in_gradient` may be `gradient`. A device has the same bits from the same
+/// `out`. @throws tessera::error as the forward.
 template <execution Exec, class Offset>
 void jagged_softmax_backward(Exec const& exec, detail::jagged_vectors_in<Offset> out, detail::jagged_vectors_in<Offset> gradient,
                              jagged_vectors_view<float, Offset> in_gradient);
 
 namespace detail {
 
-/// e^x for x <= 0 to 2e-7 of it, 0 below -87, where floats grow short of digits; NaN for NaN. Unlike the C library's it runs in SIMD
-/// registers.
+/// Returns e^x for x <= 0, to 2e-7 of it; 0 below -87, where floats grow short of digits; NaN for NaN. Unlike the C library's function it
+/// runs in SIMD registers.
 ///
-/// x = n ln 2 + r with |r| <= ln 2 / 2: e^r by its series to r^7, and 2^n put together bit by bit.
+/// x is n ln 2 + r, with |r| <= ln 2 / 2. e^r is taken by its series to r^7, and 2^n is put together bit by bit.
 TESSERA_HOST_DEVICE inline float exp_of_negative(float x) noexcept {
   float const shift = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer, which the last bits of the sum then hold
   float const shifted = multiply_add(x, 1.44269504F, shift);
@@ -124,7 +124,7 @@ struct back_end<jagged_softmax_tag, host_exec> {
 template <execution Exec, class Offset>
 void jagged_softmax(Exec const& exec, detail::jagged_vectors_in<Offset> in, jagged_vectors_view<float, Offset> out) {
   detail::rows_check<Exec, Offset> rows(exec, "jagged_softmax");
-  rows.sound("in", in);
+  rows.valid("in", in);
   rows.same("out", in, out);
   detail::back_end<detail::jagged_softmax_tag, Exec>::forward(exec, rows, in, out);
 }
@@ -133,7 +133,7 @@ template <execution Exec, class Offset>
 void jagged_softmax_backward(Exec const& exec, detail::jagged_vectors_in<Offset> out, detail::jagged_vectors_in<Offset> gradient,
                              jagged_vectors_view<float, Offset> in_gradient) {
   detail::rows_check<Exec, Offset> rows(exec, "jagged_softmax_backward");
-  rows.sound("out", out);
+  rows.valid("out", out);
   rows.same("gradient", out, gradient);
   rows.same("in_gradient", out, in_gradient);
   detail::back_end<detail::jagged_softmax_tag, Exec>::backward(exec, rows, out, gradient, in_gradient);

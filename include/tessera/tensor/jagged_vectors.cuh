@@ -17,8 +17,8 @@
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 
-/// What the back ends for devices of the primitives over rows of vectors share: the checks of their rows, and how vectors are cut into packs
-/// of columns, one a thread at a time.
+/// What the back ends for devices of the primitives over rows of vectors share. They check their rows alike, and cut vectors into packs of
+/// columns, one a thread at a time.
 namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
@@ -26,11 +26,12 @@ namespace detail {
 inline constexpr fault_kind offsets_past_values{
     errc::out_of_range, "offsets reach past the values", {"first offset", "last offset", "values"}};
 inline constexpr fault_kind offsets_decrease{errc::invalid_argument, "jagged: offsets decrease", {"row", "offset", "next offset"}};
+inline constexpr fault_kind no_such_row{errc::out_of_range, "no such row", {"position", "index", "rows"}};
 inline constexpr fault_kind other_rows{
     errc::shape_mismatch, "an argument of other rows", {"rows", "rows expected", "values", "values expected", "dim", "dim expected"}};
 inline constexpr fault_kind other_length{errc::shape_mismatch, "a row of another length", {"row", "length", "length expected"}};
 
-// One argument's rows: sound in themselves, and, where `same`, those of the first argument.
+// One argument's rows: valid in themselves, and, where `same`, those of the first argument.
 template <class Offset>
 struct checked_rows {
   Offset const* offsets;
@@ -48,25 +49,25 @@ struct checked_rows {
   /// Whether row `row` is as it should be.
   template <class Block>
   TESSERA_DEVICE bool check(Block& block, std::int64_t row, checked_rows const& first) const {
-    bool sound = true;
+    bool valid = true;
     if (row == 0 && (offsets[0] < 0 || offsets[rows] < offsets[0] || static_cast<std::int64_t>(offsets[rows]) > values)) {
       past(block, 0, offsets[0], offsets[rows], values);
-      sound = false;
+      valid = false;
     }
     if (offsets[row + 1] < offsets[row]) {
       decrease(block, row, row, offsets[row], offsets[row + 1]);
-      sound = false;
+      valid = false;
     }
-    if (!same) return sound;
+    if (!same) return valid;
     if (row == 0 && size() != first.size()) {
       other(block, 0, rows, first.rows, size(), first.size(), dim, dim_expected);
-      sound = false;
+      valid = false;
     }
     if (length_of(row) != first.length_of(row)) {
       length(block, row, row, length_of(row), first.length_of(row));
-      sound = false;
+      valid = false;
     }
-    return sound;
+    return valid;
   }
 };
 
@@ -78,13 +79,13 @@ struct check_rows_kernel {  // unproven
   checked_rows<Offset> arguments[most_arguments];
   int count;
   std::int64_t rows;  // most of an argument
-  std::uint32_t* unsound;
+  std::uint32_t* invalid;
 
   template <class Block>
   TESSERA_DEVICE void operator()(Block& block) const {
     for_each_unit(block, rows, threads, block.thread(), [&](std::int64_t row) {
       for (int a = 0; a < count; ++a)
-        if (row < arguments[a].rows && !arguments[a].check(block, row, arguments[0])) block.store(unsound, std::uint32_t{1});
+        if (row < arguments[a].rows && !arguments[a].check(block, row, arguments[0])) block.store(invalid, std::uint32_t{1});
     });
   }
 };
@@ -93,10 +94,10 @@ struct check_rows_kernel {  // unproven
 template <device_execution Exec, class Offset>
 class rows_check<Exec, Offset> {
  public:
-  rows_check(Exec const& exec, char const* call) : exec_(exec), call_(call), unsound_(exec, 1) {}
+  rows_check(Exec const& exec, char const* call) : exec_(exec), call_(call), invalid_(exec, 1) {}
 
   template <class T>
-  void sound(char const* which, jagged_vectors_view<T, Offset> view) {
+  void valid(char const* which, jagged_vectors_view<T, Offset> view) {
     add(which, view, view.dim(), false);
   }
   template <class T, class U>
@@ -109,15 +110,15 @@ class rows_check<Exec, Offset> {
     add(which, other, dim, true);
   }
 
-  /// A word of the device, not 0 once an argument is known to be unsound: kernels then leave everything as it is. To be asked for when all
+  /// A word of the device, not 0 once an argument is known to be invalid: kernels then leave everything as it is. To be asked for when all
   /// arguments are named.
   std::uint32_t* verdict() {
-    if (launched_) return unsound_.data();
+    if (launched_) return invalid_.data();
     launched_ = true;
-    kernel_.unsound = unsound_.data();
-    exec_.fill(unsound_.data(), 0, sizeof(std::uint32_t));
+    kernel_.invalid = invalid_.data();
+    exec_.fill(invalid_.data(), 0, sizeof(std::uint32_t));
     if (kernel_.rows > 0) exec_.launch({.blocks = blocks_for(kernel_.rows, kernel_.threads)}, kernel_);
-    return unsound_.data();
+    return invalid_.data();
   }
 
  private:
@@ -139,7 +140,7 @@ class rows_check<Exec, Offset> {
 
   Exec exec_;
   char const* call_;
-  buffer<std::uint32_t, Exec> unsound_;
+  buffer<std::uint32_t, Exec> invalid_;
   check_rows_kernel<Offset> kernel_{};
   bool launched_ = false;
 };
@@ -176,6 +177,19 @@ struct rows_by_width {
   TESSERA_HOST_DEVICE constexpr std::int64_t begin_of(std::int64_t row) const noexcept { return row * width; }
 };
 
+/// A matrix as rows of one vector each.
+template <class T>
+struct vector_a_row {
+  matrix_view<T> values;
+  std::int64_t rows;
+
+  explicit vector_a_row(matrix_view<T> matrix) noexcept : values(matrix), rows(matrix.rows()) {}
+  TESSERA_HOST_DEVICE constexpr std::int64_t first() const noexcept { return 0; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t last() const noexcept { return rows; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t row_of(std::int64_t vector, std::int64_t) const noexcept { return vector; }
+  TESSERA_HOST_DEVICE constexpr std::int64_t begin_of(std::int64_t row) const noexcept { return row; }
+};
+
 /// A pack of columns of one vector.
 struct pack_place {
   std::int64_t row;
@@ -193,9 +207,10 @@ TESSERA_HOST_DEVICE constexpr pack_place place_of_pack(Rows const& rows, std::in
   return {row, vector - rows.begin_of(row), vector, i % packs};
 }
 
-// Neighbouring threads have neighbouring packs, whatever the dim and the rows: no lane is idle, a long row keeps no block longer than others,
-// and memory is read and written in order. A thread searches all rows for its first pack's alone, and from there on for the others'. Its
-// reads stand together without a branch between them, so that they are on their way at once, and what they read before likewise.
+// Neighbouring threads have neighbouring packs, whatever the dim and the rows: no lane is idle, a long row keeps no block longer than
+// others, and memory is read and written in order. A thread searches all rows for its first pack's alone, and from there on for the
+// others'. Its reads stand together without a branch between them, so that they are on their way at once, and what they read before
+// likewise.
 template <int AtOnce, class Rows, class F>
 struct vector_packs_kernel {  // unproven
   static constexpr int threads = 256;
@@ -204,12 +219,12 @@ struct vector_packs_kernel {  // unproven
   static constexpr std::int64_t packs_a_block = threads * at_once * rounds;
   Rows rows;
   std::int64_t packs;  // a vector
-  std::uint32_t const* unsound;
+  std::uint32_t const* invalid;
   F f;
 
   template <class Block>
   TESSERA_DEVICE void operator()(Block& block) const {
-    if (*unsound != 0) return;
+    if (invalid != nullptr && *invalid != 0) return;
     auto const n = (rows.last() - rows.first()) * packs;
     for_each_unit(block, n, packs_a_block, block.thread(), [&](std::int64_t i) {
       std::int64_t row = -1;
@@ -242,14 +257,14 @@ constexpr std::int64_t blocks_for_packs(std::int64_t vectors, std::int64_t packs
   return std::min(most, packs == 0 || vectors <= most * each / packs ? blocks_for(vectors * packs, each) : most);
 }
 
-/// For each pack of each vector of the rows: f.write(place, f.read(place)), of which the reads come first where they can; unless `unsound`.
-/// At most `vectors` of them, each of `packs` packs; a thread reads `AtOnce` before it writes.
+/// Calls f.write(place, f.read(place)) for each pack of each vector of the rows, unless `invalid`, which may be nullptr. Reads come first
+/// where they can. At most `vectors` of them, each of `packs` packs; a thread reads `AtOnce` before it writes.
 template <int AtOnce = 4, device_execution Exec, class Rows, class F>
-void launch_for_packs(Exec const& exec, Rows const& rows, std::int64_t vectors, std::int64_t packs, std::uint32_t const* unsound,
+void launch_for_packs(Exec const& exec, Rows const& rows, std::int64_t vectors, std::int64_t packs, std::uint32_t const* invalid,
                       F const& f) {
   using kernel = vector_packs_kernel<AtOnce, Rows, F>;
   if (rows.rows > 0 && vectors > 0 && packs > 0)
-    exec.launch({.blocks = blocks_for_packs(vectors, packs, kernel::packs_a_block)}, kernel{rows, packs, unsound, f});
+    exec.launch({.blocks = blocks_for_packs(vectors, packs, kernel::packs_a_block)}, kernel{rows, packs, invalid, f});
 }
 
 template <class T>
@@ -257,7 +272,7 @@ bool moves_by_four(matrix_view<T> vectors) noexcept {
   return sizeof(T) == 4 && moves_by_four(static_cast<T const*>(vectors.data()), vectors.columns(), vectors.stride());
 }
 
-/// Calls f(pack, packs) with a pack of the type that the vectors, all of the same dim, move by, and how many such a vector has.
+/// Calls f(pack, packs) with a pack of the type by which the vectors, all of one dim, move. `packs` is how many such a vector has.
 template <class T, class... Others, class F>
 void with_packs(F const& f, matrix_view<T> vectors, matrix_view<Others>... others) {
   using element = std::remove_const_t<T>;

@@ -11,6 +11,7 @@
 #include <tessera/core/device.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/opaque.hpp>
 #include <tessera/core/streamed_copy.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/tensor/jagged.hpp>
@@ -18,11 +19,12 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Rows of vectors, of different length, such as the embeddings of sequences: row i is the vectors [offsets[i], offsets[i + 1]) of `values`.
-/// A view of a part shares `values` with the whole, so offsets[0] need not be 0. Trivially copyable.
+/// Rows of vectors, of different length, such as the embeddings of sequences: row i is the vectors [offsets[i], offsets[i + 1]) of
+/// `values`. Trivially copyable.
 ///
-/// The primitives over it check what takes no pass over the offsets; `validate`, and a checked build, see the rest. On a device both arrays
-/// are its memory, and all offsets are checked there before anything is written.
+/// A view of a part shares `values` with the whole, so offsets[0] need not be 0. The primitives over rows of vectors check what takes no
+/// pass over the offsets; `validate`, and a checked build, see the rest. On a device values and offsets are the device's memory, and
+/// kernels check all offsets before anything is written.
 template <class T, class Offset = std::int64_t>
 struct jagged_vectors_view {
   matrix_view<T> values;            // (>= offsets[rows], dim), any row stride
@@ -30,10 +32,13 @@ struct jagged_vectors_view {
   std::int64_t rows = 0;
 
   TESSERA_HOST_DEVICE constexpr std::int64_t dim() const noexcept { return values.columns(); }
+  /// Where a row begins among the vectors of `values`. @pre 0 <= row < rows, here and below.
   TESSERA_HOST_DEVICE constexpr Offset begin_of(std::int64_t row) const noexcept { return offsets[row]; }
+  /// Where a row ends among the vectors of `values`.
   TESSERA_HOST_DEVICE constexpr Offset end_of(std::int64_t row) const noexcept { return offsets[row + 1]; }
+  /// How many vectors a row has.
   TESSERA_HOST_DEVICE constexpr std::int64_t length(std::int64_t row) const noexcept { return offsets[row + 1] - offsets[row]; }
-  /// (length(row), dim), in place.
+  /// The vectors of a row, (length(row), dim), in place.
   TESSERA_HOST_DEVICE constexpr matrix_view<T> row(std::int64_t row) const noexcept(!checks_indices) {
     return values.rows_from(offsets[row], length(row));
   }
@@ -44,7 +49,7 @@ struct jagged_vectors_view {
     if constexpr (checks_indices) detail::check_part("jagged_vectors_view rows", first, count, rows);
     return {values, offsets + first, count};
   }
-  /// The same rows of other vectors: those of a gradient, say. `vectors` (>= offsets[rows], any dim).
+  /// The same rows of other vectors, such as those of a gradient. `vectors` (>= offsets[rows], any dim).
   template <class U>
   TESSERA_HOST_DEVICE constexpr jagged_vectors_view<U, Offset> with_values(matrix_view<U> vectors) const noexcept {
     return {vectors, offsets, rows};
@@ -96,7 +101,13 @@ inline void check_extent(char const* call, char const* which, std::int64_t exten
   if (extent != expected) throw error(errc::shape_mismatch, std::string(call) + ": " + which, {{which, extent}, {"expected", expected}});
 }
 
-// Both are sound, and have the same rows; `dim_too`: of the same dim.
+// That index i names one of the rows.
+inline void check_row(char const* call, std::int64_t const* indices, std::int64_t i, std::int64_t rows) {
+  if (indices[i] < 0 || indices[i] >= rows)
+    throw error(errc::out_of_range, std::string(call) + ": no such row", {{"position", i}, {"index", indices[i]}, {"rows", rows}});
+}
+
+// Both are valid, and have the same rows; `dim_too`: of the same dim.
 template <class T, class U, class Offset>
 void check_same_rows(char const* call, char const* which, jagged_vectors_view<T, Offset> view, jagged_vectors_view<U, Offset> other,
                      bool dim_too = true) {
@@ -124,7 +135,7 @@ class rows_check {  // of an execution without a back end, which the primitive s
  public:
   rows_check(Exec const&, char const*) {}
   template <class... Arguments>
-  void sound(Arguments const&...) {}
+  void valid(Arguments const&...) {}
   template <class... Arguments>
   void same(Arguments const&...) {}
 };
@@ -136,7 +147,7 @@ class rows_check<host_exec, Offset> {
 
   /// That an argument has rows.
   template <class T>
-  void sound(char const* which, jagged_vectors_view<T, Offset> view) const {
+  void valid(char const* which, jagged_vectors_view<T, Offset> view) const {
     check_jagged_vectors(call_, which, view);
   }
   /// That another has the same rows as the first, and their dim where `dim_too`.
@@ -157,13 +168,14 @@ inline std::int64_t padded_width(char const* call, std::int64_t rows, std::int64
   return rows == 0 ? 0 : padded.rows() / rows;
 }
 
-/// Vectors a piece, so that a piece works on about 64 KiB whatever the dim; on 512 where it streams, and ends by waiting for that.
+/// How many vectors a piece has, so that a piece works on about 64 KiB whatever the dim. A piece that streams works on 512 KiB, and ends by
+/// waiting for its writes.
 constexpr std::int64_t vectors_per_piece(std::int64_t dim, bool streamed = false) noexcept {
   std::int64_t const floats = std::int64_t{1} << (streamed ? 17 : 14);
   return dim <= 1 ? floats : std::max<std::int64_t>(floats / dim, 1);
 }
 
-/// Cuts [starts[0], starts[rows]) into pieces of `grain` whatever the rows: f(row, first, last) for each run of one row in a piece,
+/// Cuts [starts[0], starts[rows]) into pieces of `grain`, whatever the rows. Calls f(row, first, last) for each run of one row in a piece,
 /// never empty, in the numbering of `starts` (rows + 1, non-decreasing). An f that streams takes the piece's `streamed_copies&`, too.
 template <class Start, class F>
 void for_each_row_run(host_exec const& exec, Start const* starts, std::int64_t rows, std::int64_t grain, F const& f) {
@@ -226,6 +238,15 @@ void copy_vectors(matrix_view<T const> from, matrix_view<T> to, streamed_copies*
       std::copy_n(from.data(), from.rows() * dim, to.data());
   } else {
     for (std::int64_t r = 0; r < from.rows(); ++r) std::copy_n(from.data() + r * from.stride(), dim, to.data() + r * to.stride());
+  }
+}
+
+/// Both (n, dim), of any strides.
+inline void add_vectors(matrix_view<float const> from, matrix_view<float> to) noexcept(!checks_indices) {
+  for (std::int64_t r = 0; r < to.rows(); ++r) {
+    auto const* const more = opaque(from.row(r));
+    auto* const sum = to.row(r);
+    for (std::int64_t c = 0; c < to.columns(); ++c) sum[c] += more[c];
   }
 }
 

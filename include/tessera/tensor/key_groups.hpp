@@ -12,14 +12,15 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// An order of keys in which those of a group lie side by side, and all grouped ones first, as an IKJT has them.
+/// An order of keys as an IKJT has them: the keys of a group lie side by side, and all grouped keys come first.
 struct key_groups {
   std::vector<std::int64_t> order;           // (keys,): key i of the result is key order[i]; for `permute_keys`
   std::vector<std::int64_t> keys_per_group;  // (groups,): for `deduplicate`
   std::vector<std::string> keys;             // their names in that order
 };
 
-/// The names of groups that are given by numbers, as `recommend_groups` gives them. @throws tessera::error out_of_range.
+/// Names the keys of groups that are given by numbers, as `recommend_groups` gives them. @throws tessera::error out_of_range naming group
+/// and number of a key that is not there.
 inline std::vector<std::vector<std::string>> group_names(std::vector<std::string> const& keys,
                                                          std::vector<std::vector<std::int64_t>> const& groups) {
   std::vector<std::vector<std::string>> result;
@@ -35,8 +36,8 @@ inline std::vector<std::vector<std::string>> group_names(std::vector<std::string
   return result;
 }
 
-/// From groups by name: groups in their order, then the other keys in theirs.
-/// @throws tessera::error invalid_argument naming the group and a key that is unknown or comes twice, or an empty group.
+/// Orders keys by groups: the groups' keys in their order, then the other keys in theirs. @throws tessera::error invalid_argument naming
+/// the group and a key that is unknown or comes twice, or an empty group.
 inline key_groups group_keys(std::vector<std::string> const& keys, std::vector<std::vector<std::string>> const& groups) {
   key_groups result;
   std::vector<bool> is_grouped(keys.size());

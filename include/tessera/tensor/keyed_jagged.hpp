@@ -21,12 +21,11 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// A batch of sparse features (KJT), key-major: all rows of key 0, then of key 1, … Every key counts its own rows. A view of some of the
-/// keys shares all memory with the whole, so first_row[0] need not be 0. Trivially copyable; keys are integers here, their names stay with
-/// the owner.
+/// A batch of sparse features (KJT), key-major: all rows of key 0, then those of key 1, and so on. Every key has its own number of rows.
 ///
-/// Row counts are the host's to know, as shapes are: of a batch on a device, too, `first_row` lies in the host's memory, all else in the
-/// device's.
+/// Keys are integers here; the owner has their names. A view of some of the keys shares all memory with the whole, so first_row[0] need not
+/// be 0. Row counts are the host's, as shapes are: of a batch on a device `first_row` lies in the host's memory, everything else in the
+/// device's. Trivially copyable.
 template <class T, class Offset = std::int64_t>
 struct keyed_jagged_view {
   T* values = nullptr;                      // (>= offsets[first_row[keys]],)
@@ -36,8 +35,11 @@ struct keyed_jagged_view {
   std::int64_t keys = 0;
   std::int64_t room = -1;  // how many values there is memory for from `values` on; -1: whoever made the view did not say
 
+  /// How many rows a key has. @pre 0 <= key < keys, here and below.
   TESSERA_HOST_DEVICE constexpr std::int64_t rows(std::int64_t key) const noexcept { return first_row[key + 1] - first_row[key]; }
+  /// How many rows all keys have.
   TESSERA_HOST_DEVICE constexpr std::int64_t rows() const noexcept { return keys == 0 ? 0 : first_row[keys] - first_row[0]; }
+  /// Whether values have weights.
   TESSERA_HOST_DEVICE constexpr bool weighted() const noexcept { return weights != nullptr; }
   /// The rows of every key, one key after the other; those of key k start at row first_row[k] - first_row[0].
   TESSERA_HOST_DEVICE constexpr jagged_view<T, Offset> flat() const noexcept {
@@ -62,7 +64,7 @@ struct keyed_jagged_view {
     if constexpr (checks_indices) detail::check_part("keyed_jagged_view keys", first, count, keys);
     return {values, weights, offsets, first_row + first, count, room};
   }
-  /// The same rows of other values, unweighted: those of a gradient, say. `others` as long as this view's.
+  /// The same rows of other values, unweighted, such as those of a gradient. `others` has as many values as this view.
   template <class U>
   TESSERA_HOST_DEVICE constexpr keyed_jagged_view<U, Offset> with_values(U* others) const noexcept {
     return {others, nullptr, offsets, first_row, keys, room};
@@ -84,6 +86,7 @@ struct feature_rows {
   std::vector<std::vector<T>> rows;
   std::vector<std::vector<float>> weights;
 
+  /// Takes over the name, the rows, and the weights, or none.
   feature_rows(std::string key, std::vector<std::vector<T>> rows, std::vector<std::vector<float>> weights = {})
       : key(std::move(key)), rows(std::move(rows)), weights(std::move(weights)) {}
 };
@@ -117,8 +120,10 @@ inline std::string key_label(std::vector<std::string> const* names, std::int64_t
 
 }  // namespace detail
 
-/// Owns a batch of sparse features, and the names of its keys unless it is unnamed: what an operation makes of a view is, and has no memory
-/// but the execution's. Move-only. What reads values or offsets is for the host; on a device there are `with_room` and `copy_of`.
+/// Owns a batch of sparse features, and the names of its keys unless the batch is unnamed. Move-only.
+///
+/// What an operation makes of a view is unnamed, and all its memory is the execution's. What reads values or offsets is for the host; on a
+/// device there are `with_room` and `copy_of`.
 template <class T = std::int64_t, class Offset = std::int64_t, execution Exec = host_exec>
 class keyed_jagged {
   static constexpr bool on_host = !device_execution<Exec>;
@@ -126,7 +131,8 @@ class keyed_jagged {
  public:
   keyed_jagged() = default;
 
-  /// @throws tessera::error shape_mismatch when some features have weights and others not, or weights of another shape.
+  /// Copies rows given one by one. @throws tessera::error shape_mismatch when some features have weights and others not, or weights of
+  /// another shape.
   static keyed_jagged from_rows(host_exec const& exec, std::vector<feature_rows<T>> const& features) requires on_host {
     std::vector<std::string> keys;
     std::vector<std::int64_t> rows_per_key;
@@ -154,22 +160,22 @@ class keyed_jagged {
                         weighted ? vector_view<float const>(weights) : vector_view<float const>{});
   }
 
-  /// `keys` (keys,), or none: unnamed. `values` (sum of lengths,), `lengths` (rows of all keys,), `rows_per_key` (keys,), `weights`
-  /// (values,) or none; all copied. @throws tessera::error naming what disagrees.
+  /// Copies values and lengths. `keys` (keys,), or none: unnamed; `values` (sum of lengths,); `lengths` (rows of all keys,); `rows_per_key`
+  /// (keys,); `weights` (values,) or none. @throws tessera::error naming what disagrees, here and below.
   static keyed_jagged from_lengths(host_exec const& exec, std::vector<std::string> keys, vector_view<T const> values,
                                    vector_view<Offset const> lengths, vector_view<std::int64_t const> rows_per_key,
                                    vector_view<float const> weights = {}) requires on_host {
     return from_parts(exec, std::move(keys), jagged<T, Offset>::from_lengths(exec, values, lengths), rows_per_key, weights);
   }
 
-  /// As `from_lengths`, with `offsets` (rows of all keys + 1,) from 0.
+  /// Copies as `from_lengths` does, with `offsets` (rows of all keys + 1,) from 0.
   static keyed_jagged from_offsets(host_exec const& exec, std::vector<std::string> keys, vector_view<T const> values,
                                    vector_view<Offset const> offsets, vector_view<std::int64_t const> rows_per_key,
                                    vector_view<float const> weights = {}) requires on_host {
     return from_parts(exec, std::move(keys), jagged<T, Offset>::from_offsets(exec, values, offsets), rows_per_key, weights);
   }
 
-  /// Takes over the rows of all keys; `weights` (values,) or none, copied; the rest as `from_lengths`.
+  /// Takes over the rows of all keys, and copies `weights` (values,), or none. The other arguments are those of `from_lengths`.
   static keyed_jagged from_parts(host_exec const& exec, std::vector<std::string> keys, jagged<T, Offset> rows,
                                  vector_view<std::int64_t const> rows_per_key, vector_view<float const> weights = {}) requires on_host {
     keyed_jagged result;
@@ -181,7 +187,7 @@ class keyed_jagged {
     return std::move(result).named(std::move(keys));
   }
 
-  /// Unnamed rows of these `lengths` (rows of all keys,), whose values, and weights where `weighted`, the caller will write.
+  /// Makes unnamed rows of these `lengths` (rows of all keys,). The caller writes the values, and the weights where `weighted`.
   static keyed_jagged with_lengths(host_exec const& exec, vector_view<Offset const> lengths, vector_view<std::int64_t const> rows_per_key,
                                    bool weighted = false) requires on_host {
     keyed_jagged result;
@@ -190,8 +196,10 @@ class keyed_jagged {
     return result;
   }
 
-  /// Room for so many unnamed keys, rows and values. The caller writes `first_row()` and `offsets()`, each from 0 and in order, the values,
-  /// and the weights where `weighted`. @throws tessera::error invalid_argument for a number that no memory has.
+  /// Makes room for so many unnamed keys, rows and values.
+  ///
+  /// The caller writes `first_row()` and `offsets()`, each from 0 and in order, the values, and the weights where `weighted`. @throws
+  /// tessera::error invalid_argument for a number that no memory has.
   static keyed_jagged with_room(Exec const& exec, std::int64_t keys, std::int64_t rows, std::int64_t values, bool weighted = false) {
     keyed_jagged result;
     result.first_row_.resize(exec, detail::bounds_of("keyed_jagged", "keys", keys));
@@ -200,8 +208,10 @@ class keyed_jagged {
     return result;
   }
 
-  /// A copy on the device of a batch of the host, its names too; the host's memory is free again on return. Waits for the stream where a part
-  /// has more than 64 KiB; who does not want to, copies from pinned memory into a batch made by `with_room`.
+  /// Copies a batch of the host to the device, with its names; the host's memory is free again on return.
+  ///
+  /// The call waits for the stream where a part has more than 64 KiB. Without a wait, a caller copies from pinned memory into a batch made
+  /// by `with_room`.
   static keyed_jagged copy_of(Exec const& exec, keyed_jagged<T, Offset> const& batch) requires(!on_host) {
     keyed_jagged result;
     result.keys_ = batch.keys();
@@ -213,8 +223,8 @@ class keyed_jagged {
     return result;
   }
 
-  /// The same batch under these names; none: unnamed. @throws tessera::error shape_mismatch unless there is one a key, invalid_argument for
-  /// a name twice.
+  /// Gives the batch these names; none leave it unnamed. @throws tessera::error shape_mismatch unless there is one name a key,
+  /// invalid_argument for a name twice.
   keyed_jagged named(std::vector<std::string> keys) && {
     if (!keys.empty() && static_cast<std::int64_t>(keys.size()) != key_count())
       throw error(errc::shape_mismatch, "keyed_jagged: one row count a key", {{"keys", keys.size()}, {"row counts", key_count()}});
@@ -226,10 +236,11 @@ class keyed_jagged {
 
   /// The names, one a key, or none of an unnamed batch.
   std::vector<std::string> const& keys() const noexcept { return keys_; }
-  /// Without the names.
+  /// Bytes of memory, without the names.
   std::size_t bytes() const noexcept { return rows_.bytes() + weights_.capacity_bytes() + first_row_.capacity_bytes(); }
 
-  /// The number of a key. @throws tessera::error out_of_range for an unknown name, any of an unnamed batch. Not for a step: do it once.
+  /// The number of a key. The call searches the names, so it belongs before the steps. @throws tessera::error out_of_range for an unknown
+  /// name, and for any name of an unnamed batch.
   std::int64_t key_index(std::string_view key) const {
     auto const found = std::find(keys_.begin(), keys_.end(), key);
     if (found == keys_.end()) throw error(errc::out_of_range, "keyed_jagged: no such key", {{"key", key}});
@@ -246,8 +257,10 @@ class keyed_jagged {
   std::int64_t room() const noexcept { return rows_.size(); }
   /// One a value, or none: unweighted.
   vector_view<float> weights() noexcept { return weights_.view(); }
-  vector_view<Offset> offsets() noexcept { return rows_.offsets(); }            // (rows of all keys + 1,)
-  vector_view<std::int64_t> first_row() noexcept { return first_row_.view(); }  // (keys + 1,)
+  /// (rows of all keys + 1,), to be written after `with_room`.
+  vector_view<Offset> offsets() noexcept { return rows_.offsets(); }
+  /// (keys + 1,), to be written after `with_room`; the host's.
+  vector_view<std::int64_t> first_row() noexcept { return first_row_.view(); }
 
  private:
   template <class, class, execution>
@@ -294,7 +307,7 @@ void validate(keyed_jagged_view<T, Offset> view, std::int64_t value_count) {
   validate(view.flat(), value_count);
 }
 
-/// Same rows per key with the same values and weights; names are the owners' affair.
+/// Whether both have the same rows in each key, with the same values and weights. Names belong to owners, and are not compared.
 template <class T, class U, class Offset>
 bool equal(keyed_jagged_view<T, Offset> a, keyed_jagged_view<U, Offset> b) {
   if (a.keys != b.keys) return false;
@@ -305,6 +318,7 @@ bool equal(keyed_jagged_view<T, Offset> a, keyed_jagged_view<U, Offset> b) {
   return a.weighted() == b.weighted() && (!a.weighted() || equal(a.flat_weights(), b.flat_weights()));
 }
 
+/// Whether both have the same names, rows, values and weights.
 template <class T, class Offset>
 bool operator==(keyed_jagged<T, Offset> const& a, keyed_jagged<T, Offset> const& b) {
   return a.keys() == b.keys() && equal(a.view(), b.view());

@@ -136,8 +136,8 @@ template <device_execution Exec>
 struct back_end<masked_select_tag, Exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::uint8_t const> mask,
-                                                          result_room told) {
-    auto const room = room_for<Offset>(mask, told);
+                                                          result_room requested) {
+    auto const room = room_for<Offset>(mask, requested);
     auto result = jagged<std::remove_const_t<T>, Offset, Exec>::with_room(exec, in.rows, room);
     select<std::remove_const_t<T>, Offset>(exec, in, nullptr, mask, room, result.offsets().data(), result.view().values, nullptr);
     return result;
@@ -145,8 +145,8 @@ struct back_end<masked_select_tag, Exec> {
 
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, keyed_jagged_view<T, Offset> in,
-                                                                vector_view<std::uint8_t const> mask, result_room told) {
-    auto const room = room_for<Offset>(mask, told);
+                                                                vector_view<std::uint8_t const> mask, result_room requested) {
+    auto const room = room_for<Offset>(mask, requested);
     auto result = keyed_jagged<std::remove_const_t<T>, Offset, Exec>::with_room(exec, in.keys, in.rows(), room, in.weighted());
     auto const first_rows = first_rows_of(in);
     std::copy(first_rows.begin(), first_rows.end(), result.first_row().begin());
@@ -157,9 +157,9 @@ struct back_end<masked_select_tag, Exec> {
 
  private:
   template <class Offset>
-  static std::int64_t room_for(vector_view<std::uint8_t const> mask, result_room told) noexcept {
+  static std::int64_t room_for(vector_view<std::uint8_t const> mask, result_room requested) noexcept {
     auto const most = std::min(mask.size(), static_cast<std::int64_t>(std::numeric_limits<Offset>::max()));
-    return told.most_values < 0 ? most : std::min(told.most_values, most);
+    return requested.most_values < 0 ? most : std::min(requested.most_values, most);
   }
 
   template <class T, class Offset>
@@ -172,7 +172,7 @@ struct back_end<masked_select_tag, Exec> {
     if (tiles > 0)
       exec.launch({.blocks = blocks_for(tiles, 1), .shared_bytes = rank_mask::shared_bytes},
                   rank_mask{mask.data(), mask.size(), tiles, ranks.data(), counts.data()});
-    back_end<exclusive_scan_tag, Exec>::run(exec, std::as_const(counts).view(), starts.view(), std::int64_t{0});
+    exclusive_scan(exec, counts.view(), starts.view());
     kept_before const kept{ranks.data(), starts.data(), mask.size()};
     launch_for_each(exec, in.rows + 1,
                     masked_offset<Offset>{in.offsets, in.rows, room, kept, offsets, exec.faults(too_short_mask),

@@ -18,19 +18,21 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Keeps the values whose mask is not 0, in their rows; a row may become empty. `mask` (values,), from the first value of the view on; on a
-/// device it may be longer. The result's memory is `exec`'s; on a device it has room for as many values as the mask has bytes unless `room`
-/// tells less. @throws tessera::error shape_mismatch. Backward: `gather_backward`.
+/// Keeps the values whose mask is not 0, in their rows; a row may become empty.
+///
+/// `mask` (values,) begins at the first value of the view; on a device it may be longer. The result's memory is `exec`'s; on a device it
+/// has room for as many values as the mask has bytes, unless `room` gives fewer. The backward is `gather_backward`. @throws tessera::error
+/// shape_mismatch.
 template <execution Exec, class T, class Offset>
 jagged<std::remove_const_t<T>, Offset, Exec> masked_select(Exec const& exec, jagged_view<T, Offset> in,
                                                            vector_view<std::uint8_t const> mask, result_room room = {});
 
-/// The same of a batch, with its weights; the result is unnamed.
+/// Keeps the masked values of a batch, with their weights; the result is unnamed.
 template <execution Exec, class T, class Offset>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> masked_select(Exec const& exec, keyed_jagged_view<T, Offset> in,
                                                                  vector_view<std::uint8_t const> mask, result_room room = {});
 
-/// The same of a batch, with its weights and names.
+/// Keeps the masked values of a batch, with their weights and the names.
 template <execution Exec, class T, class Offset>
 keyed_jagged<T, Offset, Exec> masked_select(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::uint8_t const> mask,
                                             result_room room = {});

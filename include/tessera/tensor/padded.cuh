@@ -13,9 +13,10 @@
 #include <tessera/tensor/jagged.hpp>
 #include <tessera/tensor/padded.hpp>
 #include <tessera/tensor/row_copies.cuh>
+#include <tessera/tensor/rows_from.cuh>
 
-// A row of the matrix is written by a power of two of neighbouring threads, up to 32, a packet each at a time; long rows are cut into chunks
-// of some packets a thread. Bytes: the values that stay are read once, the matrix is written once, two offsets a chunk are read.
+// A row of the matrix is written by a power of two of neighbouring threads, up to 32, a packet each at a time; long rows are cut into
+// chunks of some packets a thread. Bytes: the values that stay are read once, the matrix is written once, two offsets a chunk are read.
 namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
@@ -86,21 +87,19 @@ struct pad_rows {  // unproven
 
 inline constexpr fault_kind no_padded_length{errc::out_of_range, "from_padded: no such length", {"row", "length", "columns"}};
 
-template <class Offset, class Write>
-struct unpad_row {  // unproven
+/// As a source: row i of the matrix, as long as `lengths` says. A row is one of no values where that is longer than the matrix is wide.
+template <class Offset>
+struct unpadded_row {  // unproven
   Offset const* lengths;
   std::int64_t columns, stride;
-  Write write;
   fault_reporter wrong;
 
   template <class Block>
-  TESSERA_DEVICE void operator()(Block& block, std::int64_t row) const {
-    auto length = static_cast<std::int64_t>(lengths[row]);
-    if (length < 0 || length > columns) {
-      wrong(block, row, row, length, columns);
-      length = 0;
-    }
-    write(block, row, row * stride, length);
+  TESSERA_DEVICE value_range<> operator()(Block& block, std::int64_t row) const {
+    auto const length = static_cast<std::int64_t>(lengths[row]);
+    if (length >= 0 && length <= columns) return {row * stride, length};
+    wrong(block, row, row, length, columns);
+    return {};
   }
 };
 
@@ -119,11 +118,11 @@ struct back_end<padded_tag, Exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset, Exec> from(Exec const& exec, matrix_view<T> in, vector_view<Offset const> lengths,
                                                            result_room room) {
-    auto const wrong = exec.faults(no_padded_length);
-    device_row_ranges<Offset, std::int64_t, Exec> ranges(exec, lengths.size());
-    auto const write = ranges.write(exec);
-    launch_for_each(exec, lengths.size(), unpad_row<Offset, decltype(write)>{lengths.data(), in.columns(), in.stride(), write, wrong});
-    return rows_of_ranges<std::remove_const_t<T>>(exec, "from_padded", in.data(), ranges, room, in.rows() * in.columns());
+    if (room.most_values < 0) room.most_values = in.rows() * in.columns();
+    vector_view<T> const values(in.data(), in.rows() == 0 ? 0 : (in.rows() - 1) * in.stride() + in.columns());
+    return rows_from<Offset>(exec, values, lengths.size(),
+                             unpadded_row<Offset>{lengths.data(), in.columns(), in.stride(), exec.faults(no_padded_length)},
+                             {room, "from_padded"});
   }
 
  private:

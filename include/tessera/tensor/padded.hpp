@@ -18,17 +18,21 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Rows of numbers to a matrix: row i of `out`, (rows, any), starts with the first or the last values of row i, at most as many as `out`
-/// has columns, and goes on with `padding`. @throws tessera::error shape_mismatch. Backward, where nothing was cut: `from_padded` by the
-/// same lengths; else that, then `gather_backward` of `truncate_rows`.
+/// Writes rows of numbers as a matrix: row i of `out` has the first or the last values of row i, and then `padding`.
+///
+/// `out` (rows, any) takes at most as many values of a row as it has columns. @post where nothing was cut, `from_padded` by the rows'
+/// lengths gives `in` again; of a gradient it is the backward. Where rows were cut, `gather_backward` of `truncate_rows` follows. @throws
+/// tessera::error shape_mismatch.
 template <execution Exec, class T, class Offset>
 void to_padded(Exec const& exec, jagged_view<T, Offset> in, matrix_view<std::remove_const_t<T>> out, std::remove_const_t<T> padding,
                kept_values kept = kept_values::first);
 
-/// The first lengths[i] numbers of each row i of a matrix, as a `jagged`. `in` (rows, columns), `lengths` (rows,), whose type is that of
-/// the result's offsets. The result's memory is `exec`'s; on a device it has room for all of the matrix unless `room` tells less.
-/// @throws tessera::error out_of_range naming a row whose length is negative or more than the columns, shape_mismatch. Backward:
-/// `to_padded` with padding 0.
+/// Reads the first lengths[i] numbers of each row i of a matrix, as a `jagged`.
+///
+/// `in` (rows, columns), `lengths` (rows,), whose type is that of the result's offsets. The result's memory is `exec`'s; on a device it has
+/// room for all of the matrix, unless `room` gives less. @post `to_padded` of the result gives `in` again, up to the padding; with padding
+/// 0 it is the backward. @throws tessera::error out_of_range naming a row whose length is negative or more than the columns,
+/// shape_mismatch.
 template <execution Exec, class T, class Lengths>
 auto from_padded(Exec const& exec, matrix_view<T> in, Lengths const& lengths, result_room room = {});
 
@@ -47,7 +51,7 @@ struct back_end<padded_tag, host_exec> {
     for_each_piece(exec, in.rows, padded_rows_per_piece, [&](std::int64_t first, std::int64_t last) {
       for (auto row = first; row < last; ++row) {
         auto const length = std::min(in.length(row), out.columns());
-        auto const begin = kept_begin(in.begin_of(row), in.end_of(row), static_cast<Offset>(length), kept);
+        auto const begin = kept_range(in.begin_of(row), in.end_of(row), length, kept).begin;
         auto* const to = std::copy_n(in.values + begin, length, out.row(row));
         std::fill_n(to, out.columns() - length, padding);
       }

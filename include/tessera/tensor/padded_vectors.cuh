@@ -56,10 +56,10 @@ struct back_end<padded_vectors_tag, Exec> {
   template <class Offset>
   static void to_padded(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in, std::int64_t width,
                         matrix_view<float> out, padded_vectors_options const& options) {
-    auto const* const unsound = rows.verdict();
+    auto const* const invalid = rows.verdict();
     with_packs(
         [&](auto pack, std::int64_t packs) {
-          launch_for_packs(exec, rows_by_width{width, in.rows}, out.rows(), packs, unsound,
+          launch_for_packs(exec, rows_by_width{width, in.rows}, out.rows(), packs, invalid,
                            to_padded_pack<Offset, decltype(pack)>{in, width, out, options});
         },
         in.values, out);
@@ -68,10 +68,10 @@ struct back_end<padded_vectors_tag, Exec> {
   template <class Offset>
   static void from_padded(Exec const& exec, rows_check<Exec, Offset>& rows, matrix_view<float const> in, std::int64_t width,
                           jagged_vectors_view<float, Offset> out, kept_values keep) {
-    auto const* const unsound = rows.verdict();
+    auto const* const invalid = rows.verdict();
     with_packs(
         [&](auto pack, std::int64_t packs) {
-          launch_for_packs(exec, rows_by_offsets<Offset>{out.offsets, out.rows}, out.values.rows(), packs, unsound,
+          launch_for_packs(exec, rows_by_offsets<Offset>{out.offsets, out.rows}, out.values.rows(), packs, invalid,
                            from_padded_pack<Offset, decltype(pack)>{in, width, out, keep});
         },
         in, out.values);

@@ -22,19 +22,22 @@ struct padded_vectors_options {
   kept_values keep = kept_values::first;  // which vectors of a row that is longer
 };
 
-/// Writes rows of vectors as a dense (rows, width, dim): a longer row is cut, a shorter one padded behind. As FBGEMM's
-/// jagged_2d_to_dense, which keeps the first and pads with 0. `in` float; `out` (rows * width, dim), any row stride; the width is
-/// out.rows() / rows. Vector j of row i is out's row i * width + j, also where the last are kept. `out` does not overlap `in`.
-/// Its backward is `from_padded_vectors(exec, gradient, in_gradient, options)`. @throws tessera::error shape_mismatch, invalid_argument,
-/// out_of_range for offsets past the values. On a device nothing waits; what offsets show is thrown when the execution synchronises, and
-/// nothing is written then.
+/// Writes rows of vectors as a dense (rows, width, dim): a longer row is cut, a shorter one padded behind. As FBGEMM's jagged_2d_to_dense,
+/// which keeps the first and pads with 0.
+///
+/// `in` is float; `out` (rows * width, dim), of any row stride, does not overlap `in`, and its rows give the width. Vector j of row i
+/// becomes row i * width + j of `out`, also where the last vectors are kept. @post where nothing was cut, `from_padded_vectors(exec, out,
+/// x, options)` into rows of the same lengths gives `in` again. The backward is `from_padded_vectors(exec, gradient, in_gradient,
+/// options)`. On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is written then. @throws
+/// tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the values.
 template <execution Exec, class T, class Offset>
 void to_padded_vectors(Exec const& exec, jagged_vectors_view<T, Offset> in, matrix_view<float> out, padded_vectors_options options = {});
 
-/// Reads rows of vectors from a dense (rows, width, dim); vectors that the width cut off are 0. As FBGEMM's dense_to_jagged.
-/// `in` (rows * width, dim), any row stride; `out` has the lengths to be read, and does not overlap `in`; of `options`, `keep` says which
-/// vectors the width kept.
-/// Its backward is `to_padded_vectors(exec, gradient, in_gradient, {.keep})`, padded with 0. Errors as there.
+/// Reads rows of vectors from a dense (rows, width, dim); vectors that the width cut off become 0. As FBGEMM's dense_to_jagged.
+///
+/// `in` (rows * width, dim), of any row stride; `out` has the lengths to be read, and does not overlap `in`. Of `options`, `keep` says
+/// which vectors the width kept. The backward is `to_padded_vectors(exec, gradient, in_gradient, {.keep})`, padded with 0. @throws
+/// tessera::error as `to_padded_vectors`.
 template <execution Exec, class Offset>
 void from_padded_vectors(Exec const& exec, matrix_view<float const> in, jagged_vectors_view<float, Offset> out,
                          padded_vectors_options options = {});
@@ -92,7 +95,7 @@ template <execution Exec, class T, class Offset>
 void to_padded_vectors(Exec const& exec, jagged_vectors_view<T, Offset> in, matrix_view<float> out, padded_vectors_options options) {
   detail::check_choice("to_padded_vectors", "keep", options.keep, kept_values::last);
   detail::rows_check<Exec, Offset> rows(exec, "to_padded_vectors");
-  rows.sound("in", in);
+  rows.valid("in", in);
   auto const width = detail::padded_width("to_padded_vectors", in.rows, in.dim(), out);
   detail::back_end<detail::padded_vectors_tag, Exec>::template to_padded<Offset>(exec, rows, in, width, out, options);
 }
@@ -102,7 +105,7 @@ void from_padded_vectors(Exec const& exec, matrix_view<float const> in, jagged_v
                          padded_vectors_options options) {
   detail::check_choice("from_padded_vectors", "keep", options.keep, kept_values::last);
   detail::rows_check<Exec, Offset> rows(exec, "from_padded_vectors");
-  rows.sound("out", out);
+  rows.valid("out", out);
   auto const width = detail::padded_width("from_padded_vectors", out.rows, out.dim(), in);
   detail::back_end<detail::padded_vectors_tag, Exec>::from_padded(exec, rows, in, width, out, options.keep);
 }

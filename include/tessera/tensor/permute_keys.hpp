@@ -18,17 +18,19 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Puts keys into another order: key i of the result, which is unnamed, is key order[i] of the input. `order` (keys of the result,), the
-/// host's, may leave keys out, and name one again. Weights travel with the values. The result's memory is `exec`'s; on a device it has the
-/// input's room, and where a key comes again, or the input does not say its room, the call waits for the number of values unless `room`
-/// tells it. @throws tessera::error out_of_range naming a position whose key is none, or values that an Offset does not count. Backward of
-/// a permutation: the same by its inverse, inverse[order[i]] = i; else `gather_backward`.
+/// Puts keys into another order: key i of the result is key order[i] of the input. Weights travel with the values.
+///
+/// `order` (keys of the result,), the host's, may leave keys out, and name one again; the result is unnamed. The result's memory is
+/// `exec`'s. On a device it has the input's room. Where a key comes again, or the input gives no room, the call waits for the number of
+/// values unless `room` gives one. @post with inverse[order[i]] = i, permute_keys(permute_keys(x, order), inverse) == x; of a gradient that
+/// is the backward of a permutation, else `gather_backward`. @throws tessera::error out_of_range naming a position whose key is none, or
+/// values that an Offset does not count.
 template <execution Exec, class T, class Offset>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> permute_keys(Exec const& exec, keyed_jagged_view<T, Offset> in,
                                                                 vector_view<std::int64_t const> order, result_room room = {});
 
-/// The same, with the names of the input: where it has any, `order` names no key twice.
-/// @throws tessera::error invalid_argument, too, for a named key twice.
+/// Puts the keys of a batch with names into another order; the names go along. @throws tessera::error invalid_argument, too, for a named
+/// key twice.
 template <execution Exec, class T, class Offset>
 keyed_jagged<T, Offset, Exec> permute_keys(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> order,
                                            result_room room = {});

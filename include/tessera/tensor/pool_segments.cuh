@@ -22,10 +22,10 @@ struct pool_pack {  // unproven
   segment_pooling mode;
   matrix_view<float> out;
   std::int64_t packs;
-  std::uint32_t const* unsound;
+  std::uint32_t const* invalid;
 
   TESSERA_DEVICE void operator()(std::int64_t i) const {
-    if (*unsound != 0) return;
+    if (*invalid != 0) return;
     auto const row = i / packs, pack = i % packs, first = static_cast<std::int64_t>(in.begin_of(row)), length = in.length(row);
     write_pack(out, row, pack, length == 0 ? Pack{} : pooled(first, first + length, pack));
   }
@@ -52,10 +52,10 @@ struct give_to_largest {  // unproven
   matrix_view<float const> gradient;
   jagged_vectors_view<float, Offset> out;
   std::int64_t packs;
-  std::uint32_t const* unsound;
+  std::uint32_t const* invalid;
 
   TESSERA_DEVICE void operator()(std::int64_t i) const {
-    if (*unsound != 0) return;
+    if (*invalid != 0) return;
     auto const row = i / packs, pack = i % packs, length = in.length(row);
     if (length == 0) return;
     auto const read = [&](std::int64_t r) { return read_pack<Pack>(in.values, in.begin_of(row) + r, pack); };
@@ -94,10 +94,10 @@ struct back_end<pool_segments_tag, Exec> {
   template <class Offset>
   static void forward(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in, segment_pooling mode,
                       matrix_view<float> out) {
-    auto const* const unsound = rows.verdict();
+    auto const* const invalid = rows.verdict();
     with_packs(
         [&](auto pack, std::int64_t packs) {
-          launch_for_each(exec, in.rows * packs, pool_pack<Offset, decltype(pack)>{in, mode, out, packs, unsound});
+          launch_for_each(exec, in.rows * packs, pool_pack<Offset, decltype(pack)>{in, mode, out, packs, invalid});
         },
         in.values, out);
   }
@@ -105,10 +105,10 @@ struct back_end<pool_segments_tag, Exec> {
   template <class Offset>
   static void spread(Exec const& exec, rows_check<Exec, Offset>& rows, matrix_view<float const> gradient, bool mean,
                      jagged_vectors_view<float, Offset> out) {
-    auto const* const unsound = rows.verdict();
+    auto const* const invalid = rows.verdict();
     with_packs(
         [&](auto pack, std::int64_t packs) {
-          launch_for_packs(exec, rows_by_offsets<Offset>{out.offsets, out.rows}, out.values.rows(), packs, unsound,
+          launch_for_packs(exec, rows_by_offsets<Offset>{out.offsets, out.rows}, out.values.rows(), packs, invalid,
                            spread_pack<Offset, decltype(pack)>{gradient, mean, out});
         },
         gradient, out.values);
@@ -117,10 +117,10 @@ struct back_end<pool_segments_tag, Exec> {
   template <class Offset>
   static void backward_of_max(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in,
                               matrix_view<float const> gradient, jagged_vectors_view<float, Offset> out) {
-    auto const* const unsound = rows.verdict();
+    auto const* const invalid = rows.verdict();
     with_packs(
         [&](auto pack, std::int64_t packs) {
-          launch_for_each(exec, in.rows * packs, give_to_largest<Offset, decltype(pack)>{in, gradient, out, packs, unsound});
+          launch_for_each(exec, in.rows * packs, give_to_largest<Offset, decltype(pack)>{in, gradient, out, packs, invalid});
         },
         in.values, gradient, out.values);
   }

@@ -16,21 +16,25 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// How the vectors of a row become one, column by column. An empty row gives 0.
+/// Says how the vectors of a row become one, column by column. An empty row gives 0.
 enum class segment_pooling : std::uint8_t {
   sum,
   mean,
   max,  ///< a NaN is larger than any number
 };
 
-/// Pools each row of vectors into one. `out` (rows, dim), any row stride. Sums in float, in order, on a device too: the same bits but for
-/// those of a NaN. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the values. On a device nothing
-/// waits; what offsets show is thrown when the execution synchronises, and nothing is written then.
+/// Pools each row of vectors into one.
+///
+/// `out` (rows, dim), of any row stride. Sums are taken in float, in order, on a device too: the same bits, but for those of a NaN. On a
+/// device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is written then. @throws tessera::error
+/// shape_mismatch, invalid_argument, out_of_range for offsets past the values.
 template <execution Exec, class T, class Offset>
 void pool_segments(Exec const& exec, jagged_vectors_view<T, Offset> in, segment_pooling mode, matrix_view<float> out);
 
-/// The gradient by the input, overwritten; `gradient` is that of `out`. Of a column's equal largest values the first in the row gets its
-/// gradient, the others 0. Only `max` reads the vectors of `in`. Errors as the forward.
+/// Writes the gradient of `pool_segments` by its input; `gradient` is that of `out`.
+///
+/// Of a column's equal largest values the first in the row gets the gradient, the others 0. Only `max` reads the vectors of `in`. @throws
+/// tessera::error as the forward.
 template <execution Exec, class Offset>
 void pool_segments_backward(Exec const& exec, detail::jagged_vectors_in<Offset> in, segment_pooling mode, matrix_view<float const> gradient,
                             jagged_vectors_view<float, Offset> in_gradient);
@@ -134,7 +138,7 @@ struct back_end<pool_segments_tag, host_exec> {
 template <class Exec, class T, class Offset>
 void check_pool_segments(char const* call, rows_check<Exec, Offset>& rows, jagged_vectors_view<T, Offset> in, segment_pooling mode,
                          matrix_view<float const> pooled) {
-  rows.sound("in", in);
+  rows.valid("in", in);
   check_choice(call, "mode", mode, segment_pooling::max);
   if (pooled.rows() != in.rows || pooled.columns() != in.dim() || pooled.stride() < in.dim())
     throw error(

@@ -9,8 +9,8 @@
 #include <tessera/core/cuda_execution.cuh>
 #include <tessera/core/device.hpp>
 
-// Work on numbers that belong to ranges of any length, as values do to rows: it is cut into tiles of equal size, and which range a number belongs
-// to is found by search, so ranges may be as skewed as they like.
+// Work on numbers that belong to ranges of any length, as values do to rows: it is cut into tiles of equal size, and which range a number
+// belongs to is found by search, so ranges may be as skewed as they like.
 namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
@@ -42,8 +42,8 @@ TESSERA_HOST_DEVICE void copy_packet(T const* from, T* to, std::int64_t count) n
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
 }
 
-/// Calls part(range, within, at, count) for the parts of [first, last) that lie in one range each: `count` numbers from `at` on, which begin
-/// `within` the range. starts[low] <= first, last <= starts[high].
+/// Calls part(range, within, at, count) for the parts of [first, last) that lie in one range each. A part is `count` numbers from `at` on,
+/// which begin `within` the range. starts[low] <= first, last <= starts[high].
 template <class Start, class Part>
 TESSERA_HOST_DEVICE constexpr void for_each_part(Start const* starts, std::int64_t low, std::int64_t high, std::int64_t first,
                                                  std::int64_t last, Part const& part) {
@@ -62,8 +62,8 @@ inline constexpr int tile_threads = 256;
 /// Numbers of a tile: several a thread, for the search of its ranges to be worth it.
 constexpr std::int64_t tile_numbers(int width) noexcept { return std::int64_t{tile_threads} * (width == 1 ? 8 : 4 * width); }
 
-/// part(range, within, at, count), or with the block before these, for all of the numbers [0, starts[ranges]) but those from `most` on; `count` <= Width neighbours at a time,
-/// Width only where `at` is a multiple of it.
+/// Calls part(range, within, at, count) for all of the numbers [0, starts[ranges]) but those from `most` on. A part may take the block
+/// before these arguments. A part is `count` <= Width neighbours at a time, Width only where `at` is a multiple of it.
 template <int Width, class Start, class Part>
 struct tile_kernel {  // unproven
   static constexpr int threads = tile_threads;

@@ -21,10 +21,9 @@
 #include <tessera/tensor/range_tiles.cuh>
 #include <tessera/tensor/row_copies.hpp>
 
-// As on the host, results are runs of whole rows or one range of values a row; tiles copy both.
+// Runs of whole rows, as on the host, and the tiles that copy them and the ranges of `rows_from`.
 //
-// Bytes a value: read once, written once. Bytes a row: a run reads and writes one offset; a range writes and reads its length, its begin, its
-// sum and its offset besides what its operation reads.
+// Bytes a value: read once, written once. Bytes a row: one offset read and written.
 namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
@@ -67,12 +66,12 @@ TESSERA_HOST_DEVICE constexpr Offset offset_within(std::int64_t sum, std::int64_
   return static_cast<Offset>(sum < 0 || sum > room ? room : sum);
 }
 
-/// How many values a result of `sums[n]` values gets room for: as many as told; else the bound, unless that is negative; else it waits for
-/// the sum.
+/// How many values a result of `sums[n]` values gets room for: as many as requested, else the bound. Where the bound is negative, it is the
+/// sum, which the call waits for.
 template <class Offset, device_execution Exec>
-std::int64_t room_of(Exec const& exec, result_room told, std::int64_t bound, std::int64_t const* sum) {
+std::int64_t room_of(Exec const& exec, result_room requested, std::int64_t bound, std::int64_t const* sum) {
   constexpr auto most = static_cast<std::int64_t>(std::numeric_limits<Offset>::max());
-  if (told.most_values >= 0) return std::min(told.most_values, most);
+  if (requested.most_values >= 0) return std::min(requested.most_values, most);
   if (bound >= 0) return std::min(bound, most);
   auto const values = read_one(exec, sum);
   return values < 0 || values > most ? 0 : values;  // a fault
@@ -172,14 +171,16 @@ class device_runs {
     auto const count = runs.size();
     for (auto* numbers : {&sizes_, &begins_, &sums_}) numbers->resize(exec, count + 1);
     launch_for_each(exec, count + 1, measure_run<T, Offset>{sources_.data(), starts_.data(), count, sizes_.data(), begins_.data()});
-    back_end<exclusive_scan_tag, Exec>::run(exec, std::as_const(sizes_).view(), sums_.view(), std::int64_t{0});
+    exclusive_scan(exec, sizes_.view(), sums_.view());
   }
 
   std::int64_t count() const noexcept { return static_cast<std::int64_t>(first_rows_.size()) - 1; }
   std::int64_t first_row(std::int64_t run) const { return first_rows_[static_cast<std::size_t>(run)]; }
   std::int64_t rows() const noexcept { return first_rows_.back(); }
   bool weighted() const noexcept { return weighted_; }
-  std::int64_t room(result_room told, std::int64_t bound) const { return room_of<Offset>(exec_, told, bound, sums_.data() + count()); }
+  std::int64_t room(result_room requested, std::int64_t bound) const {
+    return room_of<Offset>(exec_, requested, bound, sums_.data() + count());
+  }
 
   /// `offsets` (rows() + 1,), `values` and, unless nullptr, `weights` (room,).
   void copy(std::int64_t room, Offset* offsets, T* values, float* weights) const {
@@ -201,126 +202,17 @@ class device_runs {
   buffer<std::int64_t, Exec> starts_, sizes_, begins_, sums_;  // of rows, then of values
 };
 
-/// The batch of these runs, as many a key of the result each, key after key, weighted where any run is. `bound`: values at most, or negative.
+/// The batch of these runs, as many a key of the result each, key after key, weighted where any run is. `bound`: values at most, or
+/// negative.
 template <class T, class Offset, device_execution Exec>
 keyed_jagged<T, Offset, Exec> batch_of_runs(Exec const& exec, char const* call, vector_view<row_run<T, Offset> const> runs,
-                                            std::int64_t keys, result_room told, std::int64_t bound) {
+                                            std::int64_t keys, result_room requested, std::int64_t bound) {
   device_runs<T, Offset, Exec> const placed(exec, call, runs);
-  auto const room = placed.room(told, bound);
+  auto const room = placed.room(requested, bound);
   auto result = keyed_jagged<T, Offset, Exec>::with_room(exec, keys, placed.rows(), room, placed.weighted());
   auto const runs_per_key = keys == 0 ? 0 : runs.size() / keys;
   for (std::int64_t key = 0; key <= keys; ++key) result.first_row()[key] = placed.first_row(key * runs_per_key);
   placed.copy(room, result.offsets().data(), result.view().values, result.weights().data());
-  return result;
-}
-
-/// For each row of a result: how many values it has, and where they begin in the input, which a kernel writes by `set`.
-template <class Offset, class Begin, device_execution Exec>
-struct device_row_ranges {
-  buffer<Begin, Exec> begins;    // (rows,)
-  buffer<Offset, Exec> lengths;  // (rows + 1,), the last 0
-
-  struct writer {
-    Offset* lengths;
-    Begin* begins;
-    fault_reporter negative;
-
-    template <class Block>
-    TESSERA_DEVICE void operator()(Block& block, std::int64_t row, Begin begin, std::int64_t length) const {
-      if (length < 0) negative(block, row, row, length);
-      lengths[row] = static_cast<Offset>(length < 0 ? 0 : length);
-      begins[row] = begin;
-    }
-  };
-
-  device_row_ranges(Exec const& exec, std::int64_t rows) : begins(exec, rows), lengths(exec, rows + 1) {
-    exec.fill(lengths.data() + rows, 0, sizeof(Offset));
-  }
-  std::int64_t rows() const noexcept { return begins.size(); }
-  writer write(Exec const& exec) { return {lengths.data(), begins.data(), exec.faults(negative_length)}; }
-};
-
-/// Sums of lengths to offsets, none past the room; says where the sums leave their type, and whether the last one is past the room.
-template <class Offset>
-struct finish_offset {  // unproven
-  static constexpr auto most = static_cast<std::int64_t>(std::numeric_limits<Offset>::max());
-  std::int64_t const* sums;
-  Offset const* lengths;
-  Offset* offsets;
-  std::int64_t rows, room;
-  fault_reporter too_many, too_many_for_room;
-
-  template <class Block>
-  TESSERA_DEVICE void operator()(Block& block, std::int64_t row) const {
-    auto const sum = sums[row];
-    offsets[row] = offset_within<Offset>(sum, room);
-    if (sum < 0 || sum > most) return too_many(block, row - 1, row - 1, lengths[row - 1], most);
-    if (row == rows && sum > room) too_many_for_room(block, 0, sum, room);
-  }
-};
-
-template <class T, class Begin>
-struct source_of_range {
-  T const* values;
-  float const* weights;
-  Begin const* begins;
-
-  TESSERA_HOST_DEVICE copied_values<T> operator()(std::int64_t range) const {
-    auto const begin = static_cast<std::int64_t>(begins[range]);
-    return {values + begin, weights == nullptr ? nullptr : weights + begin};
-  }
-};
-
-/// The rows of these ranges: says how much room the result needs, and then fills it.
-template <class T, class Offset, class Begin, device_execution Exec>
-class device_ranges_copy {
- public:
-  device_ranges_copy(Exec const& exec, char const* call, device_row_ranges<Offset, Begin, Exec> const& ranges, result_room told,
-                     std::int64_t bound)
-      : exec_(exec), call_(call), ranges_(ranges), sums_(exec, ranges.rows() + 1) {
-    back_end<exclusive_scan_tag, Exec>::run(exec, ranges.lengths.view(), sums_.view(), std::int64_t{0});
-    room_ = room_of<Offset>(exec, told, bound, sums_.data() + ranges.rows());
-  }
-
-  std::int64_t room() const noexcept { return room_; }
-  void copy(T const* from, float const* from_weights, Offset* offsets, T* values, float* weights) const {
-    auto const rows = ranges_.rows();
-    launch_for_each(exec_, rows + 1,
-                    finish_offset<Offset>{sums_.data(), ranges_.lengths.data(), offsets, rows, room_, exec_.faults(sum_past_offset),
-                                          exec_.faults(past_room).of(call_, nullptr)});
-    copy_tiles(exec_, static_cast<Offset const*>(offsets), rows, room_,
-               source_of_range<T, Begin>{from, from_weights, ranges_.begins.data()}, values, weights);
-  }
-
- private:
-  Exec exec_;
-  char const* call_;
-  device_row_ranges<Offset, Begin, Exec> const& ranges_;
-  buffer<std::int64_t, Exec> sums_;
-  std::int64_t room_ = 0;
-};
-
-/// `bound`: values at most, or negative: not known.
-template <class T, class Offset, class Begin, device_execution Exec>
-jagged<T, Offset, Exec> rows_of_ranges(Exec const& exec, char const* call, T const* from,
-                                       device_row_ranges<Offset, Begin, Exec> const& ranges, result_room told, std::int64_t bound) {
-  device_ranges_copy<T, Offset, Begin, Exec> const copy(exec, call, ranges, told, bound);
-  auto result = jagged<T, Offset, Exec>::with_room(exec, ranges.rows(), copy.room());
-  copy.copy(from, nullptr, result.offsets().data(), result.view().values, nullptr);
-  return result;
-}
-
-/// The result's rows of key k are ranges [first_rows[k], first_rows[k + 1]), from 0.
-template <class T, class Offset, device_execution Exec>
-keyed_jagged<std::remove_const_t<T>, Offset, Exec> batch_of_ranges(Exec const& exec, char const* call, keyed_jagged_view<T, Offset> in,
-                                                                   device_row_ranges<Offset, Offset, Exec> const& ranges,
-                                                                   std::vector<std::int64_t> const& first_rows, result_room told,
-                                                                   std::int64_t bound) {
-  using value = std::remove_const_t<T>;
-  device_ranges_copy<value, Offset, Offset, Exec> const copy(exec, call, ranges, told, bound);
-  auto result = keyed_jagged<value, Offset, Exec>::with_room(exec, in.keys, ranges.rows(), copy.room(), in.weighted());
-  std::copy(first_rows.begin(), first_rows.end(), result.first_row().begin());
-  copy.copy(in.values, in.weights, result.offsets().data(), result.view().values, result.weights().data());
   return result;
 }
 

@@ -23,14 +23,16 @@ inline namespace TESSERA_ABI {
 /// Which values of a row stay when not all do.
 enum class kept_values { first, last };
 
-/// For how many values a result gets memory, the last argument of the operations over rows. On a device, where only the device knows how many
-/// values a result has: as many as the contract says unless told here. More values than told are an error everywhere.
+/// For how many values a result gets memory: the last argument of the operations over rows.
+///
+/// The host counts a result's values, and needs no number. On a device, without a number, a call reserves or waits as its contract says; with
+/// one it never waits. A result of more values than this is an error everywhere.
 struct result_room {
-  std::int64_t most_values = -1;  // negative: not told
+  std::int64_t most_values = -1;  // negative: no number
 };
 
-// How the operations over rows copy them: as runs of whole rows, or as one range of values a row of the result. Both cut the values that
-// they write into pieces of equal bytes, so that one long row or key keeps no thread waiting.
+// How the operations over rows copy runs of whole rows; <tessera/tensor/rows_from.hpp> copies one range of values a row. Both cut the
+// values that they write into pieces of equal bytes, so that one long row or key keeps no thread waiting.
 namespace detail {
 
 inline constexpr std::int64_t copied_bytes_per_piece = 1 << 18;
@@ -129,51 +131,6 @@ keyed_jagged<T, Offset> batch_of_runs(host_exec const& exec, char const* call, v
   for (std::int64_t key = 0; key < keys; ++key) result.first_row()[key] = runs[key * runs_per_key].first_row;
   result.first_row()[keys] = rows;
   copy_runs<T, Offset>(exec, runs, rows, values, result.offsets().data(), result.view().values, result.weights().data());
-  return result;
-}
-
-/// For each row of a result: how many values it has, and where they begin in the input.
-template <class Offset>
-struct row_ranges {
-  buffer<Offset> lengths;
-  buffer<Offset> begins;
-
-  row_ranges(host_exec const& exec, std::int64_t rows) : lengths(exec, rows), begins(exec, rows) {}
-};
-
-/// Row i of `to` is from[begins[i], begins[i] + its length); weights, where there are any, likewise.
-template <class T, class Offset>
-void copy_ranges(host_exec const& exec, T const* from, float const* from_weights, Offset const* begins, jagged_view<T, Offset> to,
-                 float* weights) {
-  for_each_piece(exec, to.size(), copied_values_per_piece<T>(weights != nullptr), [&](std::int64_t at, std::int64_t last) {
-    auto row = std::upper_bound(to.offsets, to.offsets + to.rows, at) - to.offsets - 1;
-    for (; at < last; ++row) {
-      auto const end = std::min<std::int64_t>(last, to.end_of(row));
-      auto const begin = begins[row] + (at - to.begin_of(row));
-      std::copy_n(from + begin, end - at, to.values + at);
-      if (weights != nullptr) std::copy_n(from_weights + begin, end - at, weights + at);
-      at = end;
-    }
-  });
-}
-
-template <class T, class Offset>
-jagged<std::remove_const_t<T>, Offset> rows_of_ranges(host_exec const& exec, char const* call, jagged_view<T, Offset> in,
-                                                      row_ranges<Offset> const& ranges, result_room room) {
-  auto result = jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, ranges.lengths.view());
-  check_room(call, result.size(), room);
-  copy_ranges<std::remove_const_t<T>, Offset>(exec, in.values, nullptr, ranges.begins.data(), result.view(), nullptr);
-  return result;
-}
-
-template <class T, class Offset>
-keyed_jagged<std::remove_const_t<T>, Offset> batch_of_ranges(host_exec const& exec, char const* call, keyed_jagged_view<T, Offset> in,
-                                                             row_ranges<Offset> const& ranges, vector_view<std::int64_t const> rows_per_key,
-                                                             result_room room) {
-  auto result = keyed_jagged<std::remove_const_t<T>, Offset>::with_lengths(exec, ranges.lengths.view(), rows_per_key, in.weighted());
-  check_room(call, result.room(), room);
-  copy_ranges<std::remove_const_t<T>, Offset>(exec, in.values, in.weights, ranges.begins.data(), result.view().flat(),
-                                              result.weights().data());
   return result;
 }
 

@@ -17,6 +17,7 @@
 #include <tessera/tensor/jagged.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 #include <tessera/tensor/row_copies.cuh>
+#include <tessera/tensor/rows_from.cuh>
 #include <tessera/tensor/select_rows.hpp>
 
 namespace tessera {
@@ -29,32 +30,21 @@ inline constexpr fault_kind no_row_of_inverse{
     errc::out_of_range, "select_rows: an inverse names no row", {"group", "sample", "row", "rows"}};
 inline constexpr fault_kind no_row_of_key{errc::out_of_range, "select_rows: no such row", {"key", "position", "index", "rows"}};
 
-// Row i of key k of the result, (k * count + i), is row indices[i] of that key; one of no values where there is none.
-template <class Offset, class Write>
-struct find_row {  // unproven
+// Row i of the result is row indices[i]; one of no values where there is none.
+template <class Offset>
+struct selected_row {  // unproven
   Offset const* offsets;
-  std::int64_t const* first_rows;  // (keys + 1,), or nullptr: one key, without a name
-  std::int64_t rows;               // where there are no keys
+  std::int64_t rows;
   std::int64_t const* indices;
-  std::int64_t count;
-  Write write;
   fault_reporter missing;
 
   template <class Block>
-  TESSERA_DEVICE void operator()(Block& block, std::int64_t row) const {
-    auto const key = first_rows == nullptr ? 0 : row / count;
-    auto const position = row - key * count, index = indices[position];
-    auto const first = first_rows == nullptr ? 0 : first_rows[key];
-    auto const own = first_rows == nullptr ? rows : first_rows[key + 1] - first;
-    if (index < 0 || index >= own) {
-      if (first_rows == nullptr)
-        missing(block, row, position, index, own);
-      else
-        missing(block, row, key, position, index, own);
-      return write(block, row, Offset{}, 0);
-    }
-    auto const begin = offsets[first + index];
-    write(block, row, begin, static_cast<std::int64_t>(offsets[first + index + 1]) - static_cast<std::int64_t>(begin));
+  TESSERA_DEVICE value_range<> operator()(Block& block, std::int64_t i) const {
+    auto const index = indices[i];
+    if (index >= 0 && index < rows)
+      return {offsets[index], static_cast<std::int64_t>(offsets[index + 1]) - static_cast<std::int64_t>(offsets[index])};
+    missing(block, i, i, index, rows);
+    return {};
   }
 };
 
@@ -104,19 +94,19 @@ struct back_end<select_rows_tag, Exec> {
   template <class T, class Offset>
   static jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, jagged_view<T, Offset> in,
                                                           vector_view<std::int64_t const> indices, result_room room) {
-    auto const ranges = find(exec, in, indices, nullptr, 1, exec.faults(no_row));
-    return rows_of_ranges<std::remove_const_t<T>>(exec, "select_rows", in.values, ranges, room, bound_of(indices.size()));
+    return rows_from(exec, in, indices.size(), selected_row<Offset>{in.offsets, in.rows, indices.data(), exec.faults(no_row)},
+                     {room, "select_rows"});
   }
 
   template <class T, class Offset>
   static keyed_jagged<std::remove_const_t<T>, Offset, Exec> run(Exec const& exec, keyed_jagged_view<T, Offset> in,
                                                                 vector_view<std::int64_t const> indices, std::vector<std::string> const*,
                                                                 result_room room) {
-    auto const first_rows = to_device(exec, first_rows_of(in));
-    auto const ranges = find(exec, in.flat(), indices, first_rows.data(), in.keys, exec.faults(no_row_of_key));
-    std::vector<std::int64_t> result_rows;
-    for (std::int64_t key = 0; key <= in.keys; ++key) result_rows.push_back(key * indices.size());
-    return batch_of_ranges(exec, "select_rows", in, ranges, result_rows, room, bound_of(in.keys * indices.size()));
+    auto const n = indices.size();
+    auto const first_rows = placed_numbers(exec, first_rows_view(in));
+    auto const lists = to_device(exec, std::vector(static_cast<std::size_t>(in.keys), indices.data()));
+    listed_row<Offset> const source{{in.offsets, first_rows.data()}, lists.data(), n, exec.faults(no_row_of_key)};
+    return rows_from(exec, in, std::vector(static_cast<std::size_t>(in.keys), n), source, {room, "select_rows"});
   }
 
   template <class T, class Offset>
@@ -132,29 +122,15 @@ struct back_end<select_rows_tag, Exec> {
       keys_per_group.push_back(group.keys);
       distinct += in.rows(group);
     }
-    auto const groups_there = to_device(exec, groups);
+    auto const device_groups = to_device(exec, groups);
     buffer<std::int64_t, Exec> rows(exec, all), leaders(exec, all), first_position(exec, distinct);
     exec.fill(first_position.data(), 0x7F, static_cast<std::size_t>(distinct) * sizeof(std::int64_t));
     launch_for_each(exec, all,
-                    take_sample{groups_there.data(), in.samples, indices.data(), n, rows.data(), first_position.data(),
+                    take_sample{device_groups.data(), in.samples, indices.data(), n, rows.data(), first_position.data(),
                                 exec.faults(no_sample), exec.faults(no_row_of_inverse)});
-    launch_for_each(exec, all, lead_sample{groups_there.data(), rows.data(), first_position.data(), n, leaders.data()});
+    launch_for_each(exec, all, lead_sample{device_groups.data(), rows.data(), first_position.data(), n, leaders.data()});
     return distinct_batch(exec, "select_rows", in.distinct, n, keys_per_group, sample_sources{leaders.data(), rows.data(), indices.data()},
                           exec.faults(no_row_of_key), room);
-  }
-
- private:
-  // Rows may come again: only none are known to have no values.
-  static std::int64_t bound_of(std::int64_t rows) noexcept { return rows == 0 ? 0 : -1; }
-
-  template <class T, class Offset>
-  static auto find(Exec const& exec, jagged_view<T, Offset> in, vector_view<std::int64_t const> indices, std::int64_t const* first_rows,
-                   std::int64_t keys, fault_reporter missing) {
-    device_row_ranges<Offset, Offset, Exec> ranges(exec, keys * indices.size());
-    auto const write = ranges.write(exec);
-    launch_for_each(exec, ranges.rows(),
-                    find_row<Offset, decltype(write)>{in.offsets, first_rows, in.rows, indices.data(), indices.size(), write, missing});
-    return ranges;
   }
 };
 

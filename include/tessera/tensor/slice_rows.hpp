@@ -18,27 +18,27 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Rows [first, first + count) of each key, with their weights; of one feature, `jagged_view::slice` copies nothing.
+/// Copies rows [first, first + count) of each key, with their weights. Of one feature, `jagged_view::slice` copies nothing.
 ///
-/// The result is unnamed, and its memory is `exec`'s; on a device it has the input's room, and where the input does not say that, the call
-/// waits for the number of values unless `room` tells it. @throws tessera::error out_of_range naming a key without these rows. Backward:
-/// `gather_backward`.
+/// The result is unnamed, and its memory is `exec`'s. On a device it has the input's room; the call waits for the number of values where
+/// neither the input nor `room` gives one. @post `concat_rows` of the slices [0, n) and [n, rows) is the batch. The backward is
+/// `gather_backward`. @throws tessera::error out_of_range naming a key without these rows.
 template <execution Exec, class T, class Offset>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged_view<T, Offset> in, std::int64_t first,
                                                               std::int64_t count, result_room room = {});
 
-/// A range a key: `first` and `count` (keys,) each, the host's. @throws tessera::error shape_mismatch, too.
+/// Copies a range of rows of each key: `first` and `count` (keys,) each, the host's. @throws tessera::error shape_mismatch, too.
 template <execution Exec, class T, class Offset>
 keyed_jagged<std::remove_const_t<T>, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged_view<T, Offset> in,
                                                               vector_view<std::int64_t const> first, vector_view<std::int64_t const> count,
                                                               result_room room = {});
 
-/// The same of one range, named as `in`.
+/// Copies the same rows of each key; the result is named as `in`.
 template <execution Exec, class T, class Offset>
 keyed_jagged<T, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, std::int64_t first, std::int64_t count,
                                          result_room room = {});
 
-/// The same of a range a key, named as `in`.
+/// Copies a range of rows of each key; the result is named as `in`.
 template <execution Exec, class T, class Offset>
 keyed_jagged<T, Offset, Exec> slice_rows(Exec const& exec, keyed_jagged<T, Offset, Exec> const& in, vector_view<std::int64_t const> first,
                                          vector_view<std::int64_t const> count, result_room room = {});

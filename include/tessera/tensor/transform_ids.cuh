@@ -20,7 +20,7 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-inline constexpr fault_kind unfit_id_there{errc::out_of_range, unfit_id, {"key", "id", "result"}};
+inline constexpr fault_kind unfit_id_on_device{errc::out_of_range, unfit_id, {"key", "id", "result"}};
 
 /// With how many values before it, from the view's first on, a key begins.
 template <class Offset>
@@ -81,13 +81,13 @@ struct back_end<transform_ids_tag, Exec> {
     buffer<std::int64_t, Exec> starts(exec, batch.keys + 1);
     launch_for_each(exec, batch.keys + 1, count_before_key<Offset>{flat.offsets, first_rows.data(), starts.data()});
     launch_tiles<1>(exec, starts.data(), batch.keys, room,
-                    transform_values<T, Offset, id_chain<Fs...>>{batch.values, flat.offsets, chain, exec.faults(unfit_id_there)});
+                    transform_values<T, Offset, id_chain<Fs...>>{batch.values, flat.offsets, chain, exec.faults(unfit_id_on_device)});
   }
 
   template <class T, class Offset, class F>
   static void run_on_all(Exec const& exec, keyed_jagged_view<T, Offset> batch, F const& f) {
-    auto const there = to_device(exec, std::vector<F>{f});
-    run(exec, batch, chain_of(key_functions<F>{there.data(), 0, nullptr}));
+    auto const device_function = to_device(exec, std::vector<F>{f});
+    run(exec, batch, chain_of(key_functions<F>{device_function.data(), 0, nullptr}));
   }
 };
 

@@ -18,22 +18,22 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// A function of ids, `f(id)`, or of a key's number and ids, `f(key, id)`. On a device it is plain data, called there.
+/// A function of ids: `f(id)`, or `f(key, id)` with the key's number. On a device it is plain data, and is called there.
 template <class F>
 concept id_function = std::is_invocable_r_v<std::int64_t, F const&, std::int64_t> ||
     std::is_invocable_r_v<std::int64_t, F const&, std::int64_t, std::int64_t>;
 
-/// Puts f(id), or f(key, id), in the place of every id of a batch; keys are counted from the view's first. Of an unsigned id of 64 bits f
+/// Replaces every id of a batch by f(id), or by f(key, id), where keys are counted from the view's first. Of an unsigned id of 64 bits f
 /// gets the same bits, signed.
 ///
-/// f is called on several threads, in any order. On a device it waits for the number of values where the view does not say its room.
-/// @throws tessera::error out_of_range naming key, id and result where the type of the ids does not hold the result; other ids of the batch
+/// Several threads call f, in any order. On a device the call waits for the number of values where the view does not give its room.
+/// @throws tessera::error out_of_range naming key, id and result where the type of the ids does not hold the result. Other ids of the batch
 /// may have changed then.
 template <execution Exec, class T, class Offset, id_function F>
 void transform_ids(Exec const& exec, keyed_jagged_view<T, Offset> batch, F const& f);
 
-/// Of an IKJT: f is called once for each id of the distinct rows, however many samples have them. Distinct rows that become equal stay
-/// apart: the batch says the same, only longer.
+/// Replaces the ids of an IKJT: f is called once for each id of the distinct rows, however many samples have them. Distinct rows that
+/// become equal stay apart, so the batch means the same but is longer than it need be.
 template <execution Exec, class T, class Offset, id_function F>
 void transform_ids(Exec const& exec, inverse_keyed_jagged_view<T, Offset> batch, F const& f);
 

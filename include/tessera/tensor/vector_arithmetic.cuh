@@ -69,10 +69,10 @@ struct back_end<combine_vectors_tag, Exec> {
   static void with_padded(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in,
                           matrix_view<float const> padded, std::int64_t width, jagged_vectors_view<float, Offset> out,
                           Operation operation) {
-    auto const* const unsound = rows.verdict();
+    auto const* const invalid = rows.verdict();
     with_packs(
         [&](auto pack, std::int64_t packs) {
-          launch_for_packs(exec, rows_by_offsets<Offset>{out.offsets, out.rows}, out.values.rows(), packs, unsound,
+          launch_for_packs(exec, rows_by_offsets<Offset>{out.offsets, out.rows}, out.values.rows(), packs, invalid,
                            combine_with_padded<Offset, decltype(pack), Operation>{in, padded, width, out.values, operation});
         },
         in.values, padded, out.values);
@@ -81,10 +81,10 @@ struct back_end<combine_vectors_tag, Exec> {
   template <class Offset, class Operation>
   static void with_jagged(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in,
                           jagged_vectors_view<float const, Offset> other, jagged_vectors_view<float, Offset> out, Operation operation) {
-    auto const* const unsound = rows.verdict();
+    auto const* const invalid = rows.verdict();
     with_packs(
         [&](auto pack, std::int64_t packs) {
-          launch_for_packs(exec, rows_by_offsets<Offset>{out.offsets, out.rows}, out.values.rows(), packs, unsound,
+          launch_for_packs(exec, rows_by_offsets<Offset>{out.offsets, out.rows}, out.values.rows(), packs, invalid,
                            combine_with_jagged<Offset, decltype(pack), Operation>{in, other, out.values, operation});
         },
         in.values, other.values, out.values);
@@ -93,10 +93,10 @@ struct back_end<combine_vectors_tag, Exec> {
   template <class Offset>
   static void padded_product(Exec const& exec, rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> a,
                              jagged_vectors_view<float const, Offset> b, std::int64_t width, matrix_view<float> out) {
-    auto const* const unsound = rows.verdict();
+    auto const* const invalid = rows.verdict();
     with_packs(
         [&](auto pack, std::int64_t packs) {
-          launch_for_packs(exec, rows_by_width{width, a.rows}, out.rows(), packs, unsound,
+          launch_for_packs(exec, rows_by_width{width, a.rows}, out.rows(), packs, invalid,
                            padded_product_pack<Offset, decltype(pack)>{a, b, out});
         },
         a.values, b.values, out);

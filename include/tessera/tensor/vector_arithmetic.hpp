@@ -18,39 +18,39 @@ inline namespace TESSERA_ABI {
 /// Adds to each vector of a row its counterpart in a dense (rows, width, dim); vectors past the width pass unchanged. As FBGEMM's
 /// jagged_dense_elementwise_add_jagged_output.
 ///
-/// `padded` (rows * width, dim), any row stride, in which vector j of row i is i * width + j. `out` has the rows of `in`, and may be `in`.
-/// The gradient by `in` is that of `out` itself; the one by `padded` is `to_padded_vectors(exec, gradient, padded_gradient)`. On a device
-/// the same bits but for those of a NaN. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the values.
-/// On a device nothing waits; what offsets show is thrown when the execution synchronises, and nothing is written then.
+/// `padded` (rows * width, dim), of any row stride, holds vector j of row i at i * width + j. `out` has the rows of `in`, and may be `in`.
+/// The gradient by `in` is that of `out`; the gradient by `padded` is `to_padded_vectors(exec, gradient, padded_gradient)`. A device has
+/// the same bits, but for those of a NaN. On a device nothing waits; what offsets show is thrown when the execution synchronises, and
+/// nothing is written then. @throws tessera::error shape_mismatch, invalid_argument, out_of_range for offsets past the values.
 template <execution Exec, class Offset>
 void add_vectors(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> padded,
                  jagged_vectors_view<float, Offset> out);
 
-/// The same with the counterpart in other rows of the same lengths: `other` is jagged like `in`. The gradient by `other`, too, is that of
-/// `out` itself.
+/// Adds to each vector its counterpart in `other`, which has rows of the same lengths as `in`. The gradients by both are that of `out`.
 template <execution Exec, class Offset>
 void add_vectors(Exec const& exec, detail::jagged_vectors_in<Offset> in, detail::jagged_vectors_in<Offset> other,
                  jagged_vectors_view<float, Offset> out);
 
-/// Multiplies each vector of a row, element by element, with its counterpart; arguments as `add_vectors`. Vectors past the width are
-/// multiplied by 0: a dense operand ends in zeros. As FBGEMM's jagged_dense_elementwise_mul.
+/// Multiplies each vector of a row, element by element, with its counterpart; the arguments are those of `add_vectors`. Vectors past the
+/// width are multiplied by 0: a dense operand ends in zeros. As FBGEMM's jagged_dense_elementwise_mul.
 template <execution Exec, class Offset>
 void multiply_vectors(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> padded,
                       jagged_vectors_view<float, Offset> out);
 
-/// The same with the counterpart in other rows of the same lengths.
+/// Multiplies each vector with its counterpart in `other`, which has rows of the same lengths as `in`.
 template <execution Exec, class Offset>
 void multiply_vectors(Exec const& exec, detail::jagged_vectors_in<Offset> in, detail::jagged_vectors_in<Offset> other,
                       jagged_vectors_view<float, Offset> out);
 
-/// The gradients of `multiply_vectors` by both operands, overwritten; of the dense one, 0 where a row ends before the width. Shapes and
-/// errors as the forward. No gradient written may be an operand; `in_gradient` may be `gradient`.
+/// Writes the gradients of `multiply_vectors` by both operands; that of the dense one is 0 where a row ends before the width.
+///
+/// Shapes and errors are those of the forward. No gradient that is written may be an operand; `in_gradient` may be `gradient`.
 template <execution Exec, class Offset>
 void multiply_vectors_backward(Exec const& exec, detail::jagged_vectors_in<Offset> in, matrix_view<float const> padded,
                                detail::jagged_vectors_in<Offset> gradient, jagged_vectors_view<float, Offset> in_gradient,
                                matrix_view<float> padded_gradient);
 
-/// Those by both jagged operands. Here `in_gradient` may not be `gradient`.
+/// Writes the gradients of `multiply_vectors` by both jagged operands. Here `in_gradient` may not be `gradient`.
 template <execution Exec, class Offset>
 void multiply_vectors_backward(Exec const& exec, detail::jagged_vectors_in<Offset> in, detail::jagged_vectors_in<Offset> other,
                                detail::jagged_vectors_in<Offset> gradient, jagged_vectors_view<float, Offset> in_gradient,
@@ -125,7 +125,7 @@ template <class Operation, class Exec, class Offset>
 void combine_vectors_with_padded(Exec const& exec, char const* call, jagged_vectors_in<Offset> in, matrix_view<float const> padded,
                                  jagged_vectors_view<float, Offset> out) {
   rows_check<Exec, Offset> rows(exec, call);
-  rows.sound("out", out);
+  rows.valid("out", out);
   rows.same("in", out, in);
   auto const width = padded_width(call, out.rows, out.dim(), padded);
   back_end<combine_vectors_tag, Exec>::with_padded(exec, rows, in, padded, width, out, Operation{});
@@ -135,7 +135,7 @@ template <class Operation, class Exec, class Offset>
 void combine_vectors_with_jagged(Exec const& exec, char const* call, jagged_vectors_in<Offset> in, jagged_vectors_in<Offset> other,
                                  jagged_vectors_view<float, Offset> out) {
   rows_check<Exec, Offset> rows(exec, call);
-  rows.sound("out", out);
+  rows.valid("out", out);
   rows.same("in", out, in);
   rows.same("other", out, other);
   back_end<combine_vectors_tag, Exec>::with_jagged(exec, rows, in, other, out, Operation{});
@@ -144,7 +144,7 @@ void combine_vectors_with_jagged(Exec const& exec, char const* call, jagged_vect
 template <class Exec, class Offset>
 void check_multiply_vectors_backward(rows_check<Exec, Offset>& rows, jagged_vectors_view<float const, Offset> in,
                                      jagged_vectors_view<float const, Offset> gradient, jagged_vectors_view<float, Offset> in_gradient) {
-  rows.sound("in", in);
+  rows.valid("in", in);
   rows.same("gradient", in, gradient);
   rows.same("in_gradient", in, in_gradient);
 }

@@ -31,11 +31,11 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What is beside the tensors of a checkpoint.
+/// What a checkpoint holds beside its tensors.
 struct checkpoint_state {
-  std::int64_t step = 0;                               // batches trained
-  nlohmann::json options = nlohmann::json::object();   // how the model and the run were set up
-  nlohmann::json position = nlohmann::json::object();  // where the data goes on
+  std::int64_t step = 0;                               ///< batches trained
+  nlohmann::json options = nlohmann::json::object();   ///< how the caller set up the model and the run
+  nlohmann::json position = nlohmann::json::object();  ///< where the caller's reader goes on
 };
 
 namespace detail {
@@ -203,14 +203,18 @@ manifest_section write_dense(std::string const& folder, Trainer& run) {
 
 }  // namespace detail
 
-/// Writes a checkpoint into `directory`, as a folder `step-<12 digits>` that appears whole or not at all: `dense.safetensors` (parameters
-/// by name, `optimizer.<group>`), `tables.safetensors` (`table.<n>.weight` (rows, dim), `.state`, and `.ids` where the store is hashed) and
-/// `manifest.json` (options, position, step counts, kinds of optimizers and policies, sizes and checksums). `extra(folder)`, if there is one,
-/// may write more files there and returns the sections of all of them, a std::vector<manifest_section>. Whatever else it leaves there is refused,
-/// subfolders too; names that begin with a dot are not looked at. Keeps the newest `keep` checkpoints, at least 1.
-/// Nothing of the trainer changes; synchronous. Not between `accumulate` and `update`.
-/// @throws tessera::error io_error, invalid_argument, corrupt_file for a subfolder or a file without a section: the checkpoints before stay as
-/// they were.
+/// Writes a checkpoint into `directory`, as a folder `step-<12 digits>` that appears whole or not at all. The trainer does not change.
+/// The call returns when the files are synced. It then keeps the newest `keep` checkpoints, at least 1.
+/// - `dense.safetensors` holds the dense parameters by name, and the states of their optimizer as `optimizer.<group>`.
+/// - `tables.safetensors` holds of table n `table.<n>.weight` (rows, dim), `.state`, and `.ids` where the store is hashed.
+/// - `manifest.json` holds options, position, step counts, kinds of optimizers and policies, and each file's size and checksum.
+/// - `extra(folder)` may write more files there. It returns the sections of all of them, a `std::vector<manifest_section>`.
+///
+/// @pre No gradients are accumulated, so the call is not between `accumulate` and `update`.
+/// @post After `load_trainer` of this checkpoint, another trainer of the same setup goes on to the bits of `run`, as `load_trainer` says.
+/// @throws tessera::error io_error. invalid_argument for accumulated gradients, or a state or a `keep` out of range.
+/// corrupt_file for a file of `extra` without a section, or a subfolder. The checkpoints before stay as they were then.
+/// Names that begin with a dot are not looked at.
 template <class Trainer, class Extra>
 void save_checkpoint(host_exec const& exec, std::string const& directory, Trainer& run, checkpoint_state const& state, std::int64_t keep,
                      Extra const& extra) {
@@ -241,23 +245,26 @@ void save_checkpoint(host_exec const& exec, std::string const& directory, Traine
   staged.commit();
   prune_step_folders(directory, step_count{state.step}, keep);
 }
+/// Writes a checkpoint without files of the caller's.
 template <class Trainer>
 void save_checkpoint(host_exec const& exec, std::string const& directory, Trainer& run, checkpoint_state const& state,
                      std::int64_t keep = 1) {
   save_checkpoint(exec, directory, run, state, keep, [](std::string const&) { return std::vector<manifest_section>(); });
 }
 
-/// A checkpoint found whole: all in its folder but the manifest and hidden names is a section that has been read and matches its checksum.
+/// A checkpoint that was found whole. Each file in its folder was read and has its checksum, but for the manifest and hidden names.
 struct open_checkpoint {
-  std::string folder;
-  manifest content;
-  checkpoint_state state;
+  std::string folder;      ///< path of the checkpoint's folder
+  manifest content;        ///< what its manifest says
+  checkpoint_state state;  ///< what `save_checkpoint` was given
 };
 
-/// Opens the newest checkpoint of a directory, or the checkpoint that the path itself is.
-/// @throws tessera::error io_error where there is none; corrupt_file naming the section that is torn or altered, or the file or subfolder that
-/// the manifest does not list (names that begin with a dot are not looked at); parse_error naming a field of the manifest that cannot be.
-/// All name the checkpoint before, which may be opened by its own path.
+/// Opens the newest checkpoint of a directory, or the checkpoint that the path itself names. It reads all files once.
+/// @post `state` is what `save_checkpoint` was given.
+/// @throws tessera::error io_error where there is no checkpoint. corrupt_file naming the section that is torn or altered.
+/// corrupt_file also for a file or subfolder that the manifest does not list, unless its name begins with a dot.
+/// parse_error naming a field of the manifest that is not valid. incompatible for a format or version that is not known.
+/// If there is an older checkpoint, the error names it, and its own path opens it.
 inline open_checkpoint open_newest_checkpoint(std::string const& directory) {
   auto const steps = list_step_folders(directory);
   auto const folder = steps.empty() ? directory : steps.back().path;
@@ -281,11 +288,14 @@ inline open_checkpoint open_newest_checkpoint(std::string const& directory) {
   }
 }
 
-/// Reads a checkpoint's parameters into a fresh model of the same shape, tables (id, seed, init_bound: what rows not yet seen will be),
-/// features and groups of sequences, whatever their optimizers and policies were; their states stay unread.
-/// @throws tessera::error incompatible naming the tensor or field that does not fit, or a table that may hold fewer rows; invalid_argument
-/// for a hashed table that has rows already. Nothing has changed then, but the model may be half read where an id comes twice or has no place
-/// in a dense table, or a file cannot be read.
+/// Reads the parameters and rows of a checkpoint into a new model of the same kind, without the states of optimizers and policies.
+/// The same kind means the same shapes, features, sequence groups and tables, each table with its id, seed and init_bound.
+/// Optimizers and policies of the model may be others than those of the checkpoint.
+/// @pre The files are as `open_newest_checkpoint` found them.
+/// @post The model predicts what the saved model predicted.
+/// @throws tessera::error incompatible naming the tensor or field that does not fit, or a table that may hold fewer rows.
+/// invalid_argument for a hashed table that has rows already. Nothing has changed then.
+/// The model may be half read where a file cannot be read, where an id comes twice, or where a dense table lacks the id.
 template <class Model>
 void load_model(host_exec const& exec, open_checkpoint const& from, Model& model) {
   auto parts = model.source().parts();
@@ -297,11 +307,14 @@ void load_model(host_exec const& exec, open_checkpoint const& from, Model& model
   tables.read(exec);
 }
 
-/// Reads a checkpoint into a trainer whose model has the same shape and whose optimizers and policies of tables are of the same kinds;
-/// their rates and limits are the trainer's own. Training goes on as if it had never stopped (but see `trainer_options::clip_norm`). Either
-/// kind of store reads what the other wrote, where rows neither wait for admission nor leave.
-/// @throws as `load_model`; incompatible also naming table and both kinds; invalid_argument for a table whose clock is past the
-/// checkpoint's, half read.
+/// Reads a checkpoint into a trainer of the same kind, so that training goes on from there.
+/// The same kind means a model as `load_model` takes it, and optimizers and policies of the same kinds.
+/// Rates and limits stay those of the trainer.
+/// Dense and hashed stores read what the other wrote, where rows neither wait for admission nor leave.
+/// @pre The files are as `open_newest_checkpoint` found them.
+/// @post Steps have the bits of the run that was saved, as if it had not stopped. `trainer_options::clip_norm` says where they may not.
+/// @throws tessera::error as `load_model`. incompatible also for optimizers or policies of another kind, naming table and both kinds.
+/// invalid_argument for a table whose clock is past the checkpoint's. The trainer is half read then.
 template <class Trainer>
 void load_trainer(host_exec const& exec, open_checkpoint const& from, Trainer& run) {
   auto const file = from.folder + "/manifest.json";

@@ -22,41 +22,27 @@
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/parameters.hpp>
 #include <tessera/tensor/batch.hpp>
+#include <tessera/train/click_model_saved.hpp>
 #include <tessera/train/click_net.hpp>
 #include <tessera/train/feature_interaction.hpp>
-#include <tessera/train/session_pooling.hpp>
-#include <tessera/train/session_sequences.hpp>
+#include <tessera/train/group_sequences.hpp>
+#include <tessera/train/position_vectors.hpp>
+#include <tessera/train/sequence_pooler.hpp>
 #include <tessera/train/vector_places.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Seconds that a model's steps took so far, by stage, forward and backward together.
-struct model_times {
-  double lookup = 0;   ///< the source's forward, and putting sequences together
-  double pooling = 0;  ///< of sequences
-  double dense = 0;    ///< bottom, interaction and top, and projections
-  double update = 0;   ///< the source's backward
-};
-
-/// What a click model's backward needs of its forward. The caller owns it, any number may be in flight; the batch must outlive it.
-template <embedding_source Source, feature_interaction Interaction, session_pooling Pooling>
-struct click_model_saved : click_net_saved<Interaction> {
-  typename Source::saved_type source;
-  buffer<matrix_view<float>> out;                    // of each output: where its vectors are
-  buffer<matrix_view<float const>> gradients;        // of each output
-  std::vector<detail::group_sequences> sequences;    // of each group
-  std::vector<typename Pooling::saved> pooled;       // of each group
-  buffer<float> projected_from, projected_gradient;  // vectors that are projected, and their gradients: one matrix (samples, width) each
-  std::vector<mlp_saved> projections;
-  model_times times;
-};
-
-/// A model that predicts clicks. A bottom MLP makes a vector of the dense features, if there are any; the source makes vectors of the sparse
-/// ones, of which sequences are pooled by group. The interaction lets all of them meet, bottom first, then groups, then the others, and a top
-/// MLP makes one logit of that. Without groups it is DLRM, DCN or DeepFM, by its interaction; with them, RecD's session model, which pools
-/// once a distinct row. It owns its source. Move-only.
-template <embedding_source Source, gemm_policy Gemm, feature_interaction Interaction, session_pooling Pooling = no_pooling>
+/// A model that predicts clicks. It owns its source and its dense parameters. Move-only.
+/// - A bottom MLP makes a vector of the dense features, if there are any.
+/// - The source makes vectors of the sparse features. Each sequence group pools its sequences to one vector a sample.
+/// - The interaction lets the vectors meet, first the bottom's, then those of sequence groups, then those of the other outputs.
+/// - A top MLP makes one logit of what the interaction writes.
+///
+/// Without sequence groups the model is DLRM, DCN or DeepFM, by its interaction.
+/// With them it is RecD's model, which pools a distinct row once.
+/// All calls run on the threads of `exec` and return when their work is done.
+template <embedding_source Source, gemm_policy Gemm, feature_interaction Interaction, sequence_pooler Pooling = no_pooling>
 class click_model {
   static_assert(std::same_as<typename Source::execution_type, host_exec>, "click_model: models run on the host, and so does their source");
 
@@ -67,8 +53,11 @@ class click_model {
   using group_type = sequence_group<Pooling>;
   using saved_type = click_model_saved<Source, Interaction, Pooling>;
 
-  /// @throws tessera::error out_of_range for a name that no output has; invalid_argument for a sequence that no group pools, an output named
-  /// twice, keys of a group that do not follow one another; shape_mismatch for widths that differ and are not projected; and as its parts.
+  /// Takes over `source` and makes the dense parameters, which start as `options.seed` says. `groups` are the sequence groups.
+  /// @throws tessera::error out_of_range for a name that no output has. shape_mismatch for widths that differ and are not projected.
+  /// invalid_argument for a sequence that no group pools, and for an output that is named twice or not at all.
+  /// invalid_argument also for positions below 0, and for keys of a group that do not follow one another.
+  /// The call also throws what the constructors of the parts throw.
   click_model(host_exec const& exec, click_model_options const& options, Source source,
               typename Interaction::options const& interaction = {}, std::vector<group_type> groups = {}, Gemm policy = {})
       : source_(std::move(source)),
@@ -83,6 +72,15 @@ class click_model {
                              static_cast<std::uint32_t>(first_pooling_stream + g));
       part_names_.push_back("pooling." + std::to_string(g));
     }
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (groups_[g].positions < 0)
+        throw error(errc::invalid_argument, "click_model: positions of a group", {{"group", g}, {"positions", groups_[g].positions}});
+      positions_.emplace_back();
+      if (groups_[g].positions > 0)
+        positions_[g] = position_vectors(exec, groups_[g].positions, places_.vectors[g].width, options.seed,
+                                         static_cast<std::uint32_t>(first_pooling_stream + g));
+      position_names_.push_back("positions." + std::to_string(g));
+    }
     for (std::size_t v = 0; v < places_.vectors.size(); ++v) {
       if (places_.vectors[v].width == dim()) continue;
       places_.vectors[v].projection = static_cast<std::int64_t>(projections_.size());
@@ -93,79 +91,106 @@ class click_model {
       part_names_.push_back("projection." + std::to_string(v));
     }
   }
+  /// Where the vectors come from.
   Source& source() noexcept { return source_; }
+  /// As above, to read.
   Source const& source() const noexcept { return source_; }
+  /// Elements of each vector that meets the others.
   std::int64_t dim() const noexcept { return net_.dim(); }
-  /// Vectors that meet, with that of the bottom.
+  /// How many vectors meet, that of the bottom included.
   std::int64_t vector_count() const noexcept { return net_.vector_count(); }
+  /// The sequence groups, in the order that the constructor got.
   std::vector<group_type> const& sequence_groups() const noexcept { return groups_; }
-  /// The outputs that meet as they are, by number, in their order.
+  /// The numbers of the outputs that have a vector a sample, in the order in which these meet.
   std::vector<std::int64_t> pooled_outputs() const {
     std::vector<std::int64_t> all;
     for (auto v = groups_.size(); v < places_.vectors.size(); ++v) all.push_back(places_.vectors[v].output);
     return all;
   }
-  /// @pre there are dense features.
+  /// The MLP of the dense features. @pre There are dense features.
   mlp& bottom() noexcept { return net_.bottom(); }
+  /// As above, to read.
   mlp const& bottom() const noexcept { return net_.bottom(); }
+  /// What lets the vectors meet.
   Interaction& interaction() noexcept { return net_.interaction(); }
+  /// As above, to read.
   Interaction const& interaction() const noexcept { return net_.interaction(); }
+  /// The MLP that makes the logit.
   mlp& top() noexcept { return net_.top(); }
+  /// As above, to read.
   mlp const& top() const noexcept { return net_.top(); }
-  /// Of the source and of the dense parameters.
+  /// Bytes of the source and of the dense parameters.
   std::size_t bytes() const noexcept {
     auto sum = net_.bytes() + source_.bytes();
     for (auto const& pooling : poolings_) sum += pooling.bytes();
+    for (auto const& positions : positions_) sum += positions.bytes();
     for (auto const& projection : projections_) sum += projection.bytes();
     return sum;
   }
 
-  /// The dense parameters, a block each of the bottom, the interaction, the top, every group's pooling and every projection, and those that
-  /// the source has; some may be empty.
+  /// The dense parameters, block after block, in the order of the gradients of `backward`. Some blocks may be empty.
+  /// The order is bottom, interaction, top, the pooling of each sequence group, projections, position vectors, then what the source owns.
   std::vector<parameter_group> groups() {
     auto const dense = net_.groups();
     std::vector<parameter_group> all(dense.begin(), dense.end());
     std::size_t part = 0;
     for (auto& pooling : poolings_) all.push_back({part_names_[part++], pooling.parameters()});
     for (auto& projection : projections_) all.push_back({part_names_[part++], projection.parameters()});
+    for (std::size_t g = 0; g < positions_.size(); ++g)
+      if (positions_[g].count() > 0) all.push_back({position_names_[g], positions_[g].parameters()});
     if constexpr (owns_parameters<Source>)
       for (auto const& group : source_.groups()) all.push_back(group);
     return all;
   }
+  /// How many dense parameters all groups have together.
   std::int64_t parameter_count() const {
     auto sum = net_.parameter_count();
     for (auto const& pooling : poolings_) sum += pooling.parameters().size();
     for (auto const& projection : projections_) sum += projection.parameters().size();
+    for (auto const& positions : positions_) sum += positions.parameters().size();
     if constexpr (owns_parameters<Source>) sum += source_.parameter_count();
     return sum;
   }
-  /// All dense parameters by name, for checkpoints.
+  /// All dense parameters by name and shape, for checkpoints.
   std::vector<parameter_block> blocks() {
     auto all = net_.blocks();
     auto const add = [&](std::vector<parameter_block> some) { std::move(some.begin(), some.end(), std::back_inserter(all)); };
     std::size_t part = 0;
     for (auto& pooling : poolings_) add(pooling.blocks(part_names_[part++]));
     for (auto& projection : projections_) add(projection.blocks(part_names_[part++]));
+    for (std::size_t g = 0; g < positions_.size(); ++g)
+      if (positions_[g].count() > 0) add(positions_[g].blocks(position_names_[g]));
     if constexpr (owns_parameters<Source>) add(source_.blocks());
     return all;
   }
 
-  /// Logits of a batch, (samples,), for training. They live in `saved`. `prepared`: what `source().prepare` made of the batch,
-  /// or of none.
-  /// @throws tessera::error shape_mismatch for a batch of other dense features, or whose groups part the keys of a sequence group; and what the
-  /// source throws.
+  /// Refuses a batch that the model was not made for. @throws tessera::error as `forward`, but for what the source throws.
+  void check_batch(batch_view const& batch) const {
+    detail::check_model_batch("click_model", batch.dense.columns(), net_.dense_features(), batch.sparse.keys, places_.keys);
+    places_.check_keys(batch);
+    detail::check_groups("click_model", batch.inverse_keyed());
+  }
+
+  /// Computes the logits of a batch, (samples,), for training. They live in `saved` until its next forward.
+  /// @post `saved` is what `backward` needs. After a forward that throws, no backward takes `saved`.
+  /// @throws tessera::error shape_mismatch for a batch of other dense features, or of other keys or names of keys.
+  /// shape_mismatch also where row groups of the batch part the keys of a sequence group. invalid_argument for row groups out of order.
+  /// The call also throws what the source throws.
   vector_view<float> forward(host_exec const& exec, batch_view const& batch, saved_type& saved) {
     return forward(exec, batch, saved, [&] { source_.begin(exec, batch, saved.source); });
   }
+  /// Computes the same with what `source().prepare` made of the batch. A `prepared` of no batch is taken, too.
+  /// @post The logits have the bits of the call without `prepared`, and `prepared` is of no batch.
   vector_view<float> forward(host_exec const& exec, batch_view const& batch, saved_type& saved, typename Source::prepared_type& prepared) {
     return forward(exec, batch, saved, [&] { source_.begin(exec, batch, saved.source, prepared); });
   }
 
-  /// The same without changing the model. @throws as `forward`.
+  /// Computes the logits of a batch, (samples,), without changing the model. They live in `saved`, which no backward takes.
+  /// @throws as `forward`.
   vector_view<float> predict(host_exec const& exec, batch_view const& batch, saved_type& saved) const {
     lay_out(exec, batch, saved);
     source_.predict(exec, batch, saved.out.view());
-    for (auto& sequences : saved.sequences) sequences.put_together(exec);
+    put_together(exec, saved);
     for (std::size_t g = 0; g < groups_.size(); ++g)
       poolings_[g].predict(exec, net_.policy(), saved.sequences[g].get(), target(saved, static_cast<std::int64_t>(g)),
                            vector(saved, static_cast<std::int64_t>(g)));
@@ -173,18 +198,23 @@ class click_model {
     return net_.forward(exec, batch.dense, saved);
   }
 
-  /// Gradients of the forward that filled `saved`: of the dense parameters into `gradient` (parameter_count(),), group after group; of the
-  /// vectors to the source. `logit_gradient` (samples,) may be overwritten. @throws tessera::error shape_mismatch; invalid_argument for a second
-  /// backward of one forward.
+  /// Computes the gradients of the forward that filled `saved`. No row is updated yet: `update_rows` or `gradients_of_rows` comes next.
+  /// `logit_gradient` (samples,) is that of the logits and may be overwritten.
+  /// `gradient` (parameter_count(),) is overwritten with those of the dense parameters, in the order of `groups()`.
+  /// @throws tessera::error shape_mismatch for blocks of another size; invalid_argument, with sequence groups, for a second backward of one
+  /// forward. Nothing has been written then. What the source throws may come later.
   void backward(host_exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient);
 
-  /// Lets the source update its rows with the gradients that the backward left.
+  /// Lets the source update its rows with the gradients that `backward` left: one optimizer step.
+  /// @pre `backward` has returned for `saved`. @throws what `finish_backward` of the source throws.
   void update_rows(host_exec const& exec, saved_type& saved) {
     stopwatch watch;
     source_.finish_backward(exec, saved.source);
     saved.times.update += watch.lap();
   }
-  /// The gradients of these rows instead of the update, to be clipped, added up or sent; then `source().apply`.
+  /// Writes the gradients of rows into `sum`, in place of `update_rows`, so that they can be clipped, added up or sent.
+  /// @pre `backward` has returned for `saved`. @throws what `gradients` of the source throws.
+  /// @post `source().apply(exec, sum)` gives the rows of `update_rows`, bit for bit, where nothing has changed `sum`.
   void gradients_of_rows(host_exec const& exec, saved_type& saved, typename Source::gradients_type& sum) const {
     source_.gradients(exec, saved.source, sum);
   }
@@ -213,8 +243,7 @@ class click_model {
 
   // Makes room for a batch, and says where each output goes.
   void lay_out(host_exec const& exec, batch_view const& batch, saved_type& saved) const {
-    detail::check_model_batch("click_model", batch.dense.columns(), net_.dense_features(), batch.sparse.keys, places_.keys);
-    detail::check_groups("click_model", batch.inverse_keyed());
+    check_batch(batch);
     net_.resize(exec, batch.samples(), saved);
     saved.projected_from.resize(exec, batch.samples() * projected_columns_);
     saved.out.resize(exec, source_.outputs().size());
@@ -246,7 +275,7 @@ class click_model {
     stopwatch watch;
     begin();
     source_.finish(exec, saved.source, saved.out.view());
-    for (auto& sequences : saved.sequences) sequences.put_together(exec);
+    put_together(exec, saved);
     saved.times.lookup += watch.lap();
     for (std::size_t g = 0; g < groups_.size(); ++g)
       poolings_[g].forward(exec, net_.policy(), saved.sequences[g].get(), target(saved, static_cast<std::int64_t>(g)),
@@ -256,6 +285,13 @@ class click_model {
     auto const logits = net_.forward(exec, batch.dense, saved);
     saved.times.dense += watch.lap();
     return logits;
+  }
+
+  void put_together(host_exec const& exec, saved_type& saved) const {
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      saved.sequences[g].put_together(exec);
+      if (positions_[g].count() > 0) positions_[g].add(exec, saved.sequences[g].vector_rows());
+    }
   }
 
   void project(host_exec const& exec, saved_type& saved) const {
@@ -272,12 +308,14 @@ class click_model {
   detail::vector_places places_;
   click_net<Gemm, Interaction> net_;
   std::vector<Pooling> poolings_;
+  std::vector<position_vectors> positions_;  // of each group; without any, of no count
   std::vector<mlp> projections_;
   std::int64_t projected_columns_ = 0;
   std::vector<std::string> part_names_;  // of poolings, then of projections
+  std::vector<std::string> position_names_;
 };
 
-template <embedding_source Source, gemm_policy Gemm, feature_interaction Interaction, session_pooling Pooling>
+template <embedding_source Source, gemm_policy Gemm, feature_interaction Interaction, sequence_pooler Pooling>
 void click_model<Source, Gemm, Interaction, Pooling>::backward(host_exec const& exec, saved_type& saved, vector_view<float> logit_gradient,
                                                                vector_view<float> gradient) {
   detail::check_model_backward("click_model", saved.logits.size(), logit_gradient.size(), gradient.size(), parameter_count());
@@ -302,6 +340,8 @@ void click_model<Source, Gemm, Interaction, Pooling>::backward(host_exec const& 
                                    of_vectors.columns_from((net_.first_lookup() + v) * dim(), dim()),
                                    take(projections_[at(p)].parameters().size()), vector_gradient(saved, v));
   saved.times.dense += watch.lap();
+  std::vector<vector_view<float>> of_positions;
+  for (auto const& positions : positions_) of_positions.push_back(take(positions.parameters().size()));
   std::int64_t first = 0;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     auto& sequences = saved.sequences[g];
@@ -310,6 +350,7 @@ void click_model<Source, Gemm, Interaction, Pooling>::backward(host_exec const& 
     poolings_[g].backward(exec, net_.policy(), saved.pooled[g], vector_gradient(saved, static_cast<std::int64_t>(g)),
                           of_poolings.slice(std::exchange(first, first + size), size), sequences.make_gradients(exec),
                           v < 0 ? matrix_view<float>{} : vector_gradient(saved, v));
+    if (positions_[g].count() > 0) positions_[g].backward(exec, sequences.gradient_rows(), of_positions[g]);
   }
   saved.times.pooling += watch.lap();
   for (std::int64_t v = 0; v < static_cast<std::int64_t>(places_.vectors.size()); ++v)
@@ -327,15 +368,15 @@ void click_model<Source, Gemm, Interaction, Pooling>::backward(host_exec const& 
   saved.times.update += watch.lap();
 }
 
-/// Deep learning recommendation model. Source: Naumov et al., 2019.
+/// The deep learning recommendation model, whose vectors meet in dot products. Source: Naumov et al., 2019.
 template <embedding_source Source, gemm_policy Gemm>
 using dlrm = click_model<Source, Gemm, dot_products>;
 
-/// Deep & cross network, version 2, stacked. Source: Wang et al., WWW 2021.
+/// The deep & cross network, version 2, stacked. Source: Wang et al., WWW 2021.
 template <embedding_source Source, gemm_policy Gemm>
 using dcn = click_model<Source, Gemm, cross_layers>;
 
-/// DeepFM: vectors of D + 1 elements hold D factors and a first-order weight. Source: Guo et al., IJCAI 2017.
+/// DeepFM, whose vectors of D + 1 elements hold D factors and a first-order weight. Source: Guo et al., IJCAI 2017.
 template <embedding_source Source, gemm_policy Gemm>
 using deepfm = click_model<Source, Gemm, factorization>;
 

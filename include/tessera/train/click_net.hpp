@@ -24,51 +24,55 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Which sequences of a batch whose repeated rows are there once are pooled.
+/// What is pooled where a batch holds repeated sequences once.
 enum class pooled_rows : std::uint8_t {
-  distinct,  ///< each distinct one once; what it pools to is expanded
-  expanded,  ///< one a sample: vectors alone are shared. Where a source wants the gradients of each sample's row, always
+  distinct,  ///< each distinct sequence once, whose pooled vector is expanded to samples
+  expanded,  ///< one sequence a sample, always so where a source wants the gradients of each sample's row
 };
 
-/// The shape of a click model beside its source and its interaction.
+/// The shape of a click model, beside its source, its sequence groups and its interaction.
 struct click_model_options {
-  std::int64_t dense_features = 0;            // 0: the model has no bottom MLP
-  std::vector<std::int64_t> bottom_hidden{};  // ReLU layers between the dense features and a last ReLU layer of the vectors' dim
-  std::vector<std::int64_t> top_hidden{};     // ReLU layers between the interaction and the logit
-  random_seed seed{};
-  std::vector<std::string> pooled{};  // outputs of a vector a sample, in the order in which they meet; empty: as the source lists them
-  std::int64_t dim = 0;               // of the vectors that meet; 0: that of the outputs, all of one
-  bool projects = false;              // a linear map brings what is of another width to `dim`
-  pooled_rows rows = pooled_rows::distinct;
+  std::int64_t dense_features = 0;            ///< columns of a batch's dense matrix; 0: the model has no bottom MLP
+  std::vector<std::int64_t> bottom_hidden{};  ///< widths of the bottom's ReLU layers before its last, a ReLU layer of `dim` elements
+  std::vector<std::int64_t> top_hidden{};     ///< widths of the ReLU layers between the interaction and the logit
+  random_seed seed{};                         ///< how all dense parameters start
+  std::vector<std::string> pooled{};          ///< names of outputs of a vector a sample, in their order; empty: the source's order
+  std::int64_t dim = 0;                       ///< elements of the vectors that meet; 0: the one width that all vectors have
+  bool projects = false;                      ///< whether a linear map brings vectors of another width to `dim`
+  pooled_rows rows = pooled_rows::distinct;   ///< what is pooled where a batch holds repeated sequences once
 };
 
-/// Dense parameters that live in one block.
+/// Dense parameters that lie in one block.
 struct parameter_group {
-  std::string_view name;
-  vector_view<float> values;
+  std::string_view name;                                                ///< name of the group, in the model's memory
+  vector_view<float> values;                                            ///< (parameters,), in the model's memory
+  tessera::replication replication = tessera::replication::everywhere;  ///< which ranks hold the same, and sum their gradients
 };
 
-/// What the dense part's backward needs of its forward. The caller owns it, any number may be in flight.
+/// What the backward of a `click_net` needs of its forward. The caller owns a `saved`, and any number of them may be in flight.
 template <feature_interaction Interaction>
 struct click_net_saved {
-  mlp_saved bottom, top;
-  typename Interaction::saved interaction;
-  buffer<float> vectors;           // (samples, vectors * dim): the bottom's output, if any, then those that the model's lookups write
-  buffer<float> interacted;        // (samples, the interaction's output width)
-  buffer<float> logits;            // (samples,)
-  buffer<float> vector_gradients;  // as `vectors`, after the backward
+  mlp_saved bottom, top;                    ///< what the MLPs saved
+  typename Interaction::saved interaction;  ///< what the interaction saved
+  buffer<float> vectors;                    ///< (samples, vectors * dim): that of the bottom, if there is one, then those of lookups
+  buffer<float> interacted;                 ///< (samples, output width of the interaction)
+  buffer<float> logits;                     ///< (samples,)
+  buffer<float> vector_gradients;           ///< (samples, vectors * dim), after the backward
 };
 
-/// The dense part of a click model. A bottom MLP makes a vector of the dense features, and the interaction lets it meet the vectors that the
-/// model's lookups write. A top MLP makes one logit of that. Without dense features there is no bottom MLP, and the others meet alone.
-/// Holds parameters only. Move-only.
+/// The dense part of a click model. It holds parameters only. Move-only.
+///
+/// A bottom MLP makes a vector of the dense features. The interaction lets this vector meet those that the model's lookups write.
+/// A top MLP makes one logit of what the interaction writes.
+/// Without dense features there is no bottom MLP, and the vectors of lookups meet alone.
+/// All calls run on the threads of `exec` and return when their work is done.
 template <gemm_policy Gemm, feature_interaction Interaction>
 class click_net {
  public:
   using saved_type = click_net_saved<Interaction>;
 
-  /// The interaction takes `lookups` vectors of `dim` elements and, with dense features, that of the bottom MLP.
-  /// @throws tessera::error invalid_argument for no vectors at all, and as `mlp` and the interaction.
+  /// Makes the parameters for `lookups` vectors of `dim` elements, and that of the bottom MLP where there are dense features.
+  /// @throws tessera::error invalid_argument for no vectors at all; what the constructors of the MLPs and the interaction throw.
   click_net(host_exec const& exec, click_model_options const& options, std::int64_t lookups, std::int64_t dim,
             typename Interaction::options const& interaction, Gemm policy)
       : gemm_(policy),
@@ -78,32 +82,42 @@ class click_net {
         interaction_(exec, interaction, vectors_, dim, options.seed),
         top_(exec, mlp_options{widths(interaction_.output_width(), options.top_hidden, 1), activation::identity, options.seed, 1}) {}
 
+  /// Who multiplies matrices.
   Gemm const& policy() const noexcept { return gemm_; }
+  /// Columns of a batch's dense matrix; 0 without a bottom MLP.
   std::int64_t dense_features() const noexcept { return bottom_ ? bottom_->input_width() : 0; }
+  /// Elements of each vector that meets the others.
   std::int64_t dim() const noexcept { return dim_; }
+  /// How many vectors meet, that of the bottom included.
   std::int64_t vector_count() const noexcept { return vectors_; }
-  /// The first vector that a lookup writes: behind the bottom's, if there is one.
+  /// The number of the first vector that a lookup writes: 1 where there is a bottom MLP, else 0.
   std::int64_t first_lookup() const noexcept { return bottom_ ? 1 : 0; }
+  /// Bytes of all parameters.
   std::size_t bytes() const noexcept { return (bottom_ ? bottom_->bytes() : 0) + interaction_.bytes() + top_.bytes(); }
-  /// @pre there are dense features.
+  /// The MLP of the dense features. @pre There are dense features.
   mlp& bottom() noexcept { return *bottom_; }
+  /// As above, to read.
   mlp const& bottom() const noexcept { return *bottom_; }
+  /// What lets the vectors meet.
   Interaction& interaction() noexcept { return interaction_; }
+  /// As above, to read.
   Interaction const& interaction() const noexcept { return interaction_; }
+  /// The MLP that makes the logit.
   mlp& top() noexcept { return top_; }
+  /// As above, to read.
   mlp const& top() const noexcept { return top_; }
 
-  /// A block each of the bottom, the interaction and the top; the first two may be empty.
+  /// The parameters, a block each of bottom, interaction and top. The first two may be empty.
   std::array<parameter_group, 3> groups() noexcept {
     return {{{"bottom", bottom_ ? bottom_->parameters() : vector_view<float>()},
              {"interaction", interaction_.parameters()},
              {"top", top_.parameters()}}};
   }
-  /// Of all groups together.
+  /// How many parameters all groups have together.
   std::int64_t parameter_count() const noexcept {
     return bottom_parameter_count() + interaction_.parameters().size() + top_.parameters().size();
   }
-  /// All by name, for checkpoints.
+  /// All parameters by name and shape, for checkpoints.
   std::vector<parameter_block> blocks() {
     std::vector<parameter_block> all;
     if (bottom_) all = bottom_->blocks("bottom");
@@ -112,19 +126,22 @@ class click_net {
     return all;
   }
 
-  /// Makes room for a batch.
+  /// Makes room in `saved` for a batch of `samples`, so that lookups can write into `vectors(saved)`.
   void resize(host_exec const& exec, std::int64_t samples, saved_type& saved) const {
     saved.vectors.resize(exec, samples * vectors_ * dim());
     saved.interacted.resize(exec, samples * top_.input_width());
     saved.logits.resize(exec, samples);
   }
-  /// (samples, vector_count() * dim()).
+  /// The vectors of each sample, side by side, (samples, vector_count() * dim()). @pre `resize` has made room.
   matrix_view<float> vectors(saved_type& saved) const noexcept { return {saved.vectors.data(), saved.logits.size(), vectors_ * dim()}; }
+  /// The gradients of these vectors, laid out like `vectors`. @pre `backward` has returned.
   matrix_view<float> vector_gradients(saved_type& saved) const noexcept {
     return {saved.vector_gradients.data(), saved.logits.size(), vectors_ * dim()};
   }
 
-  /// Logits, (samples,), which live in `saved`. `dense` (samples, dense_features()); the vectors from `first_lookup` on are written.
+  /// Computes the logits, (samples,), which live in `saved`. `dense` (samples, dense_features()) must outlive `saved`.
+  /// @pre `resize` was called for these samples, and lookups have written the vectors from `first_lookup()` on.
+  /// @post `saved` is what `backward` needs. @throws tessera::error shape_mismatch.
   vector_view<float> forward(host_exec const& exec, matrix_view<float const> dense, saved_type& saved) const {
     auto const samples = dense.rows();
     auto const all = vectors(saved);
@@ -136,8 +153,9 @@ class click_net {
     return saved.logits.view();
   }
 
-  /// Gradients of the parameters into `gradient` (parameter_count(),), group after group; of the vectors into `saved`. `logit_gradient`
-  /// (samples,) may be overwritten.
+  /// Overwrites `gradient` (parameter_count(),) with the gradients of the parameters, group after group.
+  /// `vector_gradients(saved)` then has those of the vectors. `logit_gradient` (samples,) is that of the logits and may be overwritten.
+  /// @pre `forward` has filled `saved`. @throws tessera::error shape_mismatch.
   void backward(host_exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient) const {
     auto const samples = logit_gradient.size();
     auto const bottom_size = bottom_parameter_count(), interaction_size = interaction_.parameters().size();
@@ -183,7 +201,8 @@ class click_net {
 
 namespace detail {
 
-/// @throws tessera::error where the gradients that a model's backward is given do not fit its forward.
+/// Refuses gradients that do not fit the forward. `logits` and `parameters` are the sizes expected, the others the sizes found.
+/// @throws tessera::error shape_mismatch naming both sizes.
 inline void check_model_backward(char const* model, std::int64_t logits, std::int64_t logit_gradients, std::int64_t gradient,
                                  std::int64_t parameters) {
   if (logit_gradients != logits)
@@ -192,7 +211,7 @@ inline void check_model_backward(char const* model, std::int64_t logits, std::in
     throw error(errc::shape_mismatch, std::string(model) + ": gradient block", {{"size", gradient}, {"parameters", parameters}});
 }
 
-/// @throws tessera::error for a batch of other features.
+/// Refuses a batch of other features. @throws tessera::error shape_mismatch naming found and expected numbers of dense features and keys.
 inline void check_model_batch(char const* model, std::int64_t dense, std::int64_t dense_expected, std::int64_t keys,
                               std::int64_t keys_expected) {
   if (dense != dense_expected || keys != keys_expected)

@@ -14,30 +14,37 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// What a model is worth on a data set, each sample counting once. Mergeable, as its parts are.
+/// How well a model predicts a data set, each sample counting once, whatever its weight. It is a `metric`, so parts of a data set merge.
 struct evaluation {
-  exact_auc auc;
-  click_metrics clicks;
+  exact_auc auc;         ///< area under the ROC curve
+  click_metrics clicks;  ///< log loss, normalised entropy and calibration
 
+  /// Adds samples, with `logits` (n,), finite, and `labels` (n,), 0 or 1.
+  /// @throws tessera::error shape_mismatch; invalid_argument naming the first value that is none of these. Then nothing was added.
   void add(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels) {
-    auc.add(logits, labels);
+    detail::check_ranked("evaluation", logits, labels);  // the log loss takes labels between, and the AUC infinite logits
     clicks.add(exec, logits, labels);
+    auc.add(logits, labels);
   }
+  /// Makes this the evaluation of the samples of both.
   void merge(evaluation const& other) {
     auc.merge(other.auc);
     clicks.merge(other.clicks);
   }
+  /// Forgets all samples, and keeps the memory.
   void clear() noexcept {
     auc.clear();
     clicks.clear();
   }
+  /// How many samples were added.
   std::int64_t samples() const noexcept { return clicks.samples(); }
 };
 static_assert(metric<evaluation>);
 
-/// Predicts one epoch of a reader without changing the model; calls `seen(batch, logits)`, if there is one, for each batch. It may throw
-/// for a NaN among the logits, which `evaluation::add` refuses afterwards.
-/// `Reader`: `next(exec, batch_view&)` as batch_reader has it. @throws as the reader, and as the model for a batch that does not fit it.
+/// Predicts one epoch of a reader without changing the model, and evaluates the predictions.
+/// `seen(batch, logits)`, with `logits` (samples,), is called for each batch before it counts.
+/// `Reader` has `next(exec, batch_view&)`, which gives a batch, or returns false where the epoch ends.
+/// @throws what the reader, `seen` and `evaluation::add` throw, and what `predict` of the model throws for a batch that does not fit.
 template <class Model, class Reader, class Seen>
 evaluation evaluate(host_exec const& exec, Model const& model, Reader& reader, Seen const& seen) {
   evaluation result;
@@ -49,6 +56,7 @@ evaluation evaluate(host_exec const& exec, Model const& model, Reader& reader, S
   }
   return result;
 }
+/// Evaluates one epoch of a reader without a call for each batch.
 template <class Model, class Reader>
 evaluation evaluate(host_exec const& exec, Model const& model, Reader& reader) {
   return evaluate(exec, model, reader, [](batch_view const&, vector_view<float const>) {});

@@ -25,14 +25,21 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// How a click model lets a sample's vectors meet: `vectors` of `dim` elements, the first made of the dense features if there are any, each
-/// other one pooled from a table. It reads them side by side in one matrix (samples, vectors * dim), of any row stride, and writes what the
-/// top MLP reads, (samples, output_width()). Holds parameters, perhaps none; what `backward` needs of a `forward` is in a `saved` of the caller's.
-/// - `I(exec, options, vectors, dim, seed)`; `name`: of the kind, for checkpoints.
-/// - `forward(exec, gemm, x, out, saved)`; x must outlive `saved`. Of a forward that throws, no backward takes `saved`.
-/// - `add_to_logits(exec, saved, logits)`: adds what bypasses the top MLP, if anything, to the logits (samples,) that it wrote.
-/// - `backward(exec, gemm, saved, out_gradient, logit_gradient, parameter_gradient, x_gradient)`: overwrites the last two;
-///   `parameter_gradient` is laid out like `parameters()`; may overwrite `out_gradient`.
+/// How a click model lets the vectors of a sample meet. An interaction holds parameters, perhaps none.
+///
+/// The vectors lie side by side in one matrix x (samples, vectors * dim), of any row stride. Where there are dense features, the bottom MLP
+/// made the first vector. The interaction writes what the top MLP reads, `out` (samples, output_width()).
+/// - `I(exec, options, vectors, dim, seed)` makes the parameters for that many vectors of `dim` elements.
+/// - `name` is that of the kind, for checkpoints.
+/// - `parameters()` is the block of all parameters, `blocks(prefix)` names its parts for checkpoints, `bytes()` is what it takes.
+/// - `forward(exec, gemm, x, out, saved)` leaves in `saved`, which the caller owns, what `backward` needs. x must outlive `saved`.
+///   After a forward that throws, no backward takes `saved`.
+/// - `add_to_logits(exec, saved, logits)` adds what bypasses the top MLP, if anything, to the logits (samples,) that the top MLP wrote.
+/// - `backward(exec, gemm, saved, out_gradient, logit_gradient, parameter_gradient, x_gradient)` reads the gradients of `out` and of the
+///   logits (samples,). It overwrites `parameter_gradient`, laid out like `parameters()`, and `x_gradient` (samples, vectors * dim).
+///   It may overwrite `out_gradient`, too.
+///
+/// All run on the threads of `exec` and return when their work is done.
 template <class I>
 concept feature_interaction =
     std::constructible_from<I, host_exec const&, typename I::options const&, std::int64_t, std::int64_t, random_seed> &&
@@ -62,24 +69,30 @@ buffer<matrix_view<T>> vector_blocks(host_exec const& exec, matrix_view<T> side_
 
 }  // namespace detail
 
-/// DLRM's: the first vector, a pooled one where there are no dense features, then the dot products of all pairs. No parameters.
+/// DLRM's interaction: the first vector, then the dot products of all pairs. It has no parameters. See `feature_interaction`.
+/// Source: Naumov et al., 2019.
 class dot_products {
  public:
+  /// There is nothing to choose.
   struct options {};
+  /// What `backward` needs of `forward`.
   struct saved {
-    matrix_view<float const> x;
+    matrix_view<float const> x;  ///< the forward's vectors
   };
   static constexpr std::string_view name = "dot_products";
 
+  /// Takes the shape: `vectors` of `dim` elements.
   dot_products(host_exec const&, options const&, std::int64_t vectors, std::int64_t dim, random_seed) noexcept
       : vectors_(vectors), dim_(dim) {}
 
+  /// The width is `dim`, and one column a pair of vectors.
   std::int64_t output_width() const noexcept { return dot_interaction_width(vectors_, dim_); }
   vector_view<float> parameters() noexcept { return {}; }
   vector_view<float const> parameters() const noexcept { return {}; }
   std::vector<parameter_block> blocks(std::string_view) const { return {}; }
   std::size_t bytes() const noexcept { return 0; }
 
+  /// Writes the first vector and the products of each sample. @throws tessera::error as `dot_interaction`.
   template <gemm_policy Gemm>
   void forward(host_exec const& exec, Gemm const&, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
     saved.x = {};
@@ -87,8 +100,10 @@ class dot_products {
     dot_interaction(exec, inputs.view(), out);
     saved.x = x;
   }
+  /// Adds nothing.
   void add_to_logits(host_exec const&, saved const&, vector_view<float>) const noexcept {}
 
+  /// Overwrites `x_gradient` alone. @throws tessera::error as `dot_interaction_backward`.
   template <gemm_policy Gemm>
   void backward(host_exec const& exec, Gemm const&, saved const& saved, matrix_view<float> out_gradient, vector_view<float const>,
                 vector_view<float>, matrix_view<float> x_gradient) const {
@@ -102,33 +117,40 @@ class dot_products {
 };
 static_assert(feature_interaction<dot_products>);
 
-/// DCN V2's, stacked: a cross network over the concatenated vectors, which the top MLP goes on from.
+/// DCN V2's interaction, stacked: a cross network over the concatenated vectors, whose output the top MLP reads. See `feature_interaction`.
+/// Source: Wang et al., WWW 2021.
 class cross_layers {
  public:
+  /// The shape of the cross network.
   struct options {
-    std::int64_t layers = 3;
-    std::int64_t rank = 0;  // of each layer's matrix; 0: full
+    std::int64_t layers = 3;  ///< how many cross layers
+    std::int64_t rank = 0;    ///< rank of each layer's matrix; 0: full
   };
   using saved = cross_saved;
   static constexpr std::string_view name = "cross_layers";
 
-  /// @throws tessera::error as `cross_net`.
+  /// Makes a cross network of width `vectors * dim`. @throws tessera::error as `cross_net`.
   cross_layers(host_exec const& exec, options const& options, std::int64_t vectors, std::int64_t dim, random_seed seed)
       : net_(exec, {.width = vectors * dim, .layers = options.layers, .rank = options.rank, .seed = seed, .stream = random_stream}) {}
 
+  /// The cross network, which owns the parameters.
   cross_net const& net() const noexcept { return net_; }
+  /// The width is `vectors * dim`.
   std::int64_t output_width() const noexcept { return net_.width(); }
   vector_view<float> parameters() noexcept { return net_.parameters(); }
   vector_view<float const> parameters() const noexcept { return net_.parameters(); }
   std::vector<parameter_block> blocks(std::string_view prefix) { return net_.blocks(prefix); }
   std::size_t bytes() const noexcept { return net_.bytes(); }
 
+  /// Runs the cross network. @throws tessera::error as `cross_net::forward`.
   template <gemm_policy Gemm>
   void forward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
     net_.forward(exec, policy, x, out, saved);
   }
+  /// Adds nothing.
   void add_to_logits(host_exec const&, saved const&, vector_view<float>) const noexcept {}
 
+  /// Overwrites all gradients, that of `out` included. @throws tessera::error as `cross_net::backward`.
   template <gemm_policy Gemm>
   void backward(host_exec const& exec, Gemm const& policy, saved& saved, matrix_view<float> out_gradient, vector_view<float const>,
                 vector_view<float> parameter_gradient, matrix_view<float> x_gradient) const {
@@ -142,28 +164,34 @@ class cross_layers {
 };
 static_assert(feature_interaction<cross_layers>);
 
-/// DeepFM's: the last element of each vector is a first-order weight, the others are its factors. The logit gets the sum of the weights and
-/// a factorization machine's term of the factors; the top MLP reads the factors side by side. No parameters of its own.
+/// DeepFM's interaction, which has no parameters of its own. See `feature_interaction`.
+/// The last element of each vector is a first-order weight, the others are its factors. The top MLP reads the factors side by side.
+/// The logit gets the sum of the weights and a factorization machine's term of the factors.
 /// Source: Guo et al., "DeepFM: a factorization-machine based neural network for CTR prediction", IJCAI 2017, equations 1 to 4.
 class factorization {
  public:
+  /// There is nothing to choose.
   struct options {};
+  /// What `backward` needs of `forward`.
   struct saved {
-    matrix_view<float const> x;
+    matrix_view<float const> x;  ///< the forward's vectors
   };
   static constexpr std::string_view name = "factorization";
 
+  /// Takes the shape: `vectors` of `dim` elements, a weight and `dim` - 1 factors.
   /// @throws tessera::error invalid_argument for a dim below 2.
   factorization(host_exec const&, options const&, std::int64_t vectors, std::int64_t dim, random_seed) : vectors_(vectors), dim_(dim) {
     if (dim < 2) throw error(errc::invalid_argument, "factorization: a dim of one factor and a weight at least", {{"dim", dim}});
   }
 
+  /// The width is `vectors * (dim - 1)`.
   std::int64_t output_width() const noexcept { return vectors_ * factors(); }
   vector_view<float> parameters() noexcept { return {}; }
   vector_view<float const> parameters() const noexcept { return {}; }
   std::vector<parameter_block> blocks(std::string_view) const { return {}; }
   std::size_t bytes() const noexcept { return 0; }
 
+  /// Writes the factors side by side. @pre `out` is (samples, output_width()).
   template <gemm_policy Gemm>
   void forward(host_exec const& exec, Gemm const&, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
     saved.x = {};
@@ -174,6 +202,7 @@ class factorization {
     saved.x = x;
   }
 
+  /// Adds to each logit the sum of the weights and the second-order term. @throws tessera::error as `factorization_machine`.
   void add_to_logits(host_exec const& exec, saved const& saved, vector_view<float> logits) const {
     auto const x = saved.x;
     for_each_index(exec, x.rows(), samples_per_piece, [=, *this](std::int64_t s) {
@@ -185,6 +214,8 @@ class factorization {
     factorization_machine(exec, of_factors.view(), {logits.data(), logits.size(), 1});
   }
 
+  /// Overwrites `x_gradient` with the sum of what comes through the top MLP and past it.
+  /// @throws tessera::error as `factorization_machine_backward`.
   template <gemm_policy Gemm>
   void backward(host_exec const& exec, Gemm const&, saved const& saved, matrix_view<float> out_gradient,
                 vector_view<float const> logit_gradient, vector_view<float>, matrix_view<float> x_gradient) const {
@@ -208,24 +239,28 @@ class factorization {
 };
 static_assert(feature_interaction<factorization>);
 
-/// No meeting before the top MLP, which reads the vectors side by side as they are. No parameters.
+/// No interaction before the top MLP, which reads the vectors side by side as they are. It has no parameters. See `feature_interaction`.
 class concatenation {
  public:
+  /// There is nothing to choose.
   struct options {};
+  /// What `backward` needs of `forward`.
   struct saved {
-    std::int64_t samples = 0;
+    std::int64_t samples = 0;  ///< of the forward
   };
   static constexpr std::string_view name = "concatenation";
 
+  /// Takes the shape: `vectors` of `dim` elements.
   concatenation(host_exec const&, options const&, std::int64_t vectors, std::int64_t dim, random_seed) noexcept : width_(vectors * dim) {}
 
+  /// The width is `vectors * dim`.
   std::int64_t output_width() const noexcept { return width_; }
   vector_view<float> parameters() noexcept { return {}; }
   vector_view<float const> parameters() const noexcept { return {}; }
   std::vector<parameter_block> blocks(std::string_view) const { return {}; }
   std::size_t bytes() const noexcept { return 0; }
 
-  /// @throws tessera::error shape_mismatch, as `backward`: nothing has been written.
+  /// Copies x to `out`. @throws tessera::error shape_mismatch. Nothing has been written then.
   template <gemm_policy Gemm>
   void forward(host_exec const& exec, Gemm const&, matrix_view<float const> x, matrix_view<float> out, saved& saved) const {
     saved.samples = 0;
@@ -234,8 +269,10 @@ class concatenation {
     copy(exec, x, out);
     saved.samples = x.rows();
   }
+  /// Adds nothing.
   void add_to_logits(host_exec const&, saved const&, vector_view<float>) const noexcept {}
 
+  /// Copies `out_gradient` to `x_gradient`. @throws tessera::error shape_mismatch. Nothing has been written then.
   template <gemm_policy Gemm>
   void backward(host_exec const& exec, Gemm const&, saved const& saved, matrix_view<float> out_gradient, vector_view<float const>,
                 vector_view<float>, matrix_view<float> x_gradient) const {

@@ -13,22 +13,23 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// How far a job is, for a person: one line that is redrawn ten times a second on a terminal, a plain line every ten seconds elsewhere.
+/// Shows a person how far a job is. A terminal has one line, redrawn ten times a second; any other output gets a line every ten seconds.
 class progress {
  public:
   using clock = std::chrono::steady_clock;
 
-  /// `out` stays open as long as this lives; of `total` samples, `before` were done earlier and do not count in the rate.
+  /// Starts the clock and draws nothing yet. `out` must stay open while this lives.
+  /// `total` counts the samples of the whole job; `before` of them were done earlier and do not count in the rate.
   progress(std::FILE* out, bool is_terminal, std::int64_t total, std::int64_t before = 0) noexcept
       : out_(out), is_terminal_(is_terminal), total_(total), before_(before) {}
   progress(progress const&) = delete;
   progress& operator=(progress const&) = delete;
   ~progress() { clear(); }
 
-  /// True when it is time for `show`: lets the caller skip what only a person needs.
+  /// Whether it is time for `show`. Until then the caller can skip what only a person needs.
   bool due() const noexcept { return clock::now() - shown_ >= (is_terminal_ ? std::chrono::milliseconds(100) : std::chrono::seconds(10)); }
 
-  /// Draws `done` of the total, the rate since the start, the caller's figures and the time left.
+  /// Draws `done` samples of the total, the time left, the caller's `figures` and the rate since the start, in samples a second.
   void show(std::int64_t done, std::string const& figures) {
     shown_ = clock::now();
     auto const seconds = std::chrono::duration<double>(shown_ - started_).count();
@@ -46,7 +47,7 @@ class progress {
     drawn_ = is_terminal_;
   }
 
-  /// Takes the line off a terminal, so that other output starts clean.
+  /// Takes the line off a terminal, so that other output starts on an empty line. Elsewhere nothing happens.
   void clear() noexcept {
     if (drawn_) std::fputs("\r\033[K", out_);
     drawn_ = false;

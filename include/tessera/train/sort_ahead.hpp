@@ -8,22 +8,24 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Lets a model's source prepare batches that a `prefetching_reader` reads ahead, so that reading, sorting and the step of the batch before run at
-/// once:
+/// Lets a model's source prepare the batches that a `prefetching_reader` reads ahead. Reading and sorting run while the step before runs.
 ///
-///     prefetching_reader ahead(reader_exec, reader, {}, sort_ahead(model));
+///     background_thread thread;
+///     prefetching_reader ahead(reader_exec, thread, reader, {}, sort_ahead(model));
 ///     for (batch_view batch; ahead.next(exec, batch);) run.step(exec, batch, ahead.prepared());
 ///
-/// The bits are those of the plain loop. The model outlives it; the memory of `reader_exec` outlives the trainer, which keeps pieces of it and
-/// gives them back on its own thread.
+/// The bits are those of the plain loop. The model must outlive the reader. The memory of `reader_exec` must outlive the trainer,
+/// which keeps pieces of that memory and gives them back on its own thread.
 template <class Model>
 class sort_ahead {
  public:
   /// What `trainer::step` takes beside the batch.
   using state = typename Model::source_type::prepared_type;
 
+  /// Refers to `model`.
   explicit sort_ahead(Model const& model) noexcept : model_(&model) {}
 
+  /// Prepares a batch on the thread that calls, beside steps of the model on another. @throws what `prepare` of the source throws.
   void operator()(host_exec const& exec, batch_view const& batch, state& prepared) const {
     model_->source().prepare(exec, batch, prepared);
   }

@@ -12,44 +12,50 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/embedding_source.hpp>
-#include <tessera/train/session_pooling.hpp>
+#include <tessera/tensor/batch.hpp>
+#include <tessera/train/sequence_pooler.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Outputs of a source whose sequences are put together, row by row, and made one vector a sample.
-template <session_pooling Pooling>
+/// A sequence group: outputs of a source whose sequences are joined, row by row, and pooled to one vector a sample.
+template <sequence_pooler Pooling>
 struct sequence_group {
-  std::vector<std::string> outputs;  // of keys that follow one another; one group of a batch, or of a row a sample
-  typename Pooling::options pooling{};
-  std::string target{};  // where the pooling looks at one: the output of a vector a sample that it compares with
+  /// Names of the outputs, whose keys follow one another. In a batch the keys are one row group, or all have a row a sample.
+  std::vector<std::string> outputs;
+  typename Pooling::options pooling{};  ///< how a sequence becomes a vector
+  std::string target{};                 ///< where the pooling reads a target: the name of its output, of a vector a sample
+  /// How many `position_vectors` tell the pooling the order of ids. With 0, a pooling sees only the order that it computes itself.
+  std::int64_t positions = 0;
 };
 
 namespace detail {
 
-/// A vector that meets the others in a click model, before its projection: a group's, or an output's.
+/// A vector that meets the others in a click model, before its projection. It is that of a sequence group or that of an output.
 struct vector_place {
-  std::int64_t output = -1;      // -1: a group's
-  std::int64_t width = 0;        // floats
-  std::int64_t projection = -1;  // its number; -1: none
-  std::int64_t column = 0;       // of what is projected, the first
+  std::int64_t output = -1;      ///< number of the output; -1: a sequence group's vector
+  std::int64_t width = 0;        ///< elements of the vector
+  std::int64_t projection = -1;  ///< number of its projection; -1: none
+  std::int64_t column = 0;       ///< its first column among the vectors that are projected
 };
 
-/// Where the sequences of a group come from.
+/// Where a sequence group has its sequences from.
 struct group_place {
-  std::vector<std::int64_t> outputs;
-  std::int64_t first_key = 0;  // of a batch; the others follow
-  std::int64_t target = -1;    // which vector its pooling looks at; -1: none
+  std::vector<std::int64_t> outputs;  ///< numbers of the outputs
+  std::int64_t first_key = 0;         ///< key of the first output; those of the others follow
+  std::int64_t target = -1;           ///< number of the vector that the pooling reads as target; -1: none
 };
 
-/// Which outputs of a source meet in a click model: those of groups first, then those of a vector a sample.
+/// Which vectors meet in a click model: those of sequence groups first, then those of outputs with a vector a sample.
 struct vector_places {
-  std::vector<vector_place> vectors;
-  std::vector<group_place> groups;
-  std::int64_t keys = 0;  // of a batch
+  std::vector<vector_place> vectors;   ///< in the order in which they meet
+  std::vector<group_place> groups;     ///< the sequence groups, whose vectors are the first
+  std::int64_t keys = 0;               ///< keys that a batch has
+  std::vector<std::string> key_names;  ///< (keys,): name of the output that is made of the key alone, or empty
 
-  /// `pooled`: the order of those of a vector a sample; empty: the source's. @throws tessera::error as `click_model`.
-  template <session_pooling Pooling>
+  /// Gives each output its place. `outputs` are the source's; `pooled` names those with a vector a sample, in their order.
+  /// An empty `pooled` stands for all of these, in the order of the source. @throws tessera::error as `click_model`.
+  template <sequence_pooler Pooling>
   vector_places(vector_view<embedding_output const> outputs, std::vector<sequence_group<Pooling>> const& sequence_groups,
                 std::vector<std::string> pooled) {
     std::vector<bool> is_placed(static_cast<std::size_t>(outputs.size()));
@@ -57,6 +63,8 @@ struct vector_places {
     bool const in_order = pooled.empty();
     for (std::int64_t o = 0; o < outputs.size(); ++o) {
       keys = std::max(keys, outputs[o].key + 1);
+      key_names.resize(static_cast<std::size_t>(keys));
+      if (outputs[o].key >= 0) key_names[static_cast<std::size_t>(outputs[o].key)] = outputs[o].name;
       if (is_placed[static_cast<std::size_t>(o)]) continue;
       if (outputs[o].sequence)
         throw error(errc::invalid_argument, "click_model: a sequence that no group pools", {{"output", outputs[o].name}});
@@ -73,7 +81,20 @@ struct vector_places {
       if (reads_target<Pooling>(sequence_groups[g].pooling)) groups[g].target = target_of(outputs, g, sequence_groups[g].target);
   }
 
-  /// Of all vectors: `wanted`, or where that is 0 the first one's. @throws tessera::error where one has another, unless it `projects`.
+  /// Refuses a batch whose keys have other names than the outputs that are made of them. Keys without names are not compared.
+  /// @throws tessera::error shape_mismatch naming the key, the name found and the name expected.
+  void check_keys(batch_view const& batch) const {
+    for (std::int64_t key = 0; key < std::min(keys, batch.key_names.size()); ++key) {
+      auto const& expected = key_names[static_cast<std::size_t>(key)];
+      if (!expected.empty() && batch.key_names[key] != expected)
+        throw error(errc::shape_mismatch, "click_model: a batch of other keys, or of these in another order",
+                    {{"key", key}, {"found", batch.key_names[key]}, {"expected", expected}});
+    }
+  }
+
+  /// The elements that each vector has where it meets the others: `wanted`, or the width of the first vector where `wanted` is 0.
+  /// @throws tessera::error shape_mismatch for a vector of another width, unless the model `projects`;
+  /// invalid_argument where there are no vectors and `wanted` is 0.
   std::int64_t dim(vector_view<embedding_output const> outputs, std::int64_t wanted, bool projects) const {
     if (vectors.empty() && wanted == 0) throw error(errc::invalid_argument, "click_model: no outputs, and no dim");
     auto const dim = wanted > 0 ? wanted : vectors[0].width;

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/codec.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/embed/lookup_options.hpp>
+#include <tessera/embed/table_list.hpp>
+#include <tessera/shard/sharding_plan.hpp>
+#include <tessera/shard/table_spec.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+
+/// Options of `sharded_tables`.
+struct sharded_tables_options {
+  out_of_range_ids out_of_range = out_of_range_ids::refuse;  ///< ids that a dense table has no row for
+  exchange_codecs codecs = {};                               ///< how vectors and gradients travel, also those of a rank's own tables
+};
+
+namespace detail {
+
+// Refuses ranks with other tables, features or plans than rank 0's.
+inline void check_same_tables(host_exec const& exec, any_communicator& comm, std::vector<table_spec> const& specs,
+                              std::vector<table_feature> const& features, sharding_plan const& plan, sharded_tables_options const& options,
+                              std::exception_ptr failure) {
+  std::string mine;
+  auto const add = [&](auto const&... values) { ((mine += ' ' + std::to_string(values)), ...); };
+  for (std::size_t t = 0; t < specs.size(); ++t) {
+    auto const& table = specs[t].table;
+    mine += "table " + std::to_string(t) + ": id, dim, rows, bits of the initial bound, seed, dense";
+    add(table.id.value, table.dim, table.rows, std::bit_cast<std::uint32_t>(table.init_bound), table.seed.value,
+        specs[t].slots_are_ids ? 1 : 0);
+    mine += '\n';
+  }
+  for (std::size_t f = 0; f < features.size(); ++f) {
+    mine += "feature " + std::to_string(f) + ": " + features[f].name + ", table, sequence, pooling";
+    add(features[f].table, features[f].sequence ? 1 : 0, static_cast<int>(features[f].pooling));
+    mine += '\n';
+  }
+  for (auto const& shard : plan.shards) {
+    mine += "shard: table, rank, first row, rows, first column, columns";
+    add(shard.table, shard.rank, shard.first_row, shard.rows, shard.first_column, shard.columns);
+    mine += '\n';
+  }
+  mine += "options: out of range, codecs";
+  add(static_cast<int>(options.out_of_range), static_cast<int>(options.codecs.forward), static_cast<int>(options.codecs.backward));
+  check_same_text(exec, comm, mine, "sharded_tables: the same tables", std::move(failure));
+}
+
+// The shards of each rank, once all ranks have agreed on them.
+inline std::vector<std::vector<table_shard>> agreed_shards(host_exec const& exec, any_communicator& comm,
+                                                           std::vector<table_spec> const& specs, std::vector<table_feature> const& features,
+                                                           sharding_plan const& plan, sharded_tables_options const& options) {
+  std::vector<std::vector<table_shard>> of_rank(static_cast<std::size_t>(comm.size()));
+  std::exception_ptr failure;
+  try {
+    auto const tables = options_of(specs);
+    check_plan(plan, tables, comm.size());
+    detail::check_choice("sharded_tables", "out_of_range", options.out_of_range, out_of_range_ids::zero);
+    detail::check_choice("sharded_tables", "codec", options.codecs.forward, codec::fp8_e5m2);
+    detail::check_choice("sharded_tables", "codec", options.codecs.backward, codec::fp8_e5m2);
+    for (std::size_t f = 0; f < features.size(); ++f)
+      if (features[f].table < 0 || features[f].table >= static_cast<std::int64_t>(specs.size()))
+        throw error(errc::out_of_range, "sharded_tables: no such table",
+                    {{"feature", f}, {"table", features[f].table}, {"tables", specs.size()}});
+    for (auto const& shard : plan.shards) {
+      auto& there = of_rank[static_cast<std::size_t>(shard.rank)];
+      auto const& table = tables[static_cast<std::size_t>(shard.table)];
+      if (shard.rows != table.rows)
+        throw error(errc::invalid_argument, "sharded_tables: a shard has not all rows of its table",
+                    {{"table", shard.table}, {"rank", shard.rank}, {"rows", shard.rows}, {"rows of the table", table.rows}});
+      if (std::any_of(there.begin(), there.end(), [&](auto const& other) { return other.table == shard.table; }))
+        throw error(errc::invalid_argument, "sharded_tables: a rank has two shards of one table",
+                    {{"table", shard.table}, {"rank", shard.rank}});
+      there.push_back(shard);
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  check_same_tables(exec, comm, specs, features, plan, options, failure);
+  return of_rank;
+}
+
+}  // namespace detail
+
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -1,0 +1,380 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/codec.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/shard/id_message.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+
+/// What an exchange does with a key of a batch.
+struct exchanged_key {
+  bool sequence = false;      ///< a vector for each id; else one for each row
+  std::int64_t id_bound = 0;  ///< ids are below it, or name no row; 0: they have no bound
+};
+
+/// A block of vectors that a rank makes of a key: columns [first_column, first_column + columns) of the key's vectors.
+struct exchanged_block {
+  std::int64_t key = 0, first_column = 0, columns = 0;
+};
+
+/// What a `flat_exchange` keeps of a batch. Its memory is kept from batch to batch.
+class flat_exchange_state {
+ public:
+  /// Without what the communicator holds.
+  std::size_t bytes() const noexcept {
+    auto sum = values_.capacity_bytes() + offsets_.capacity_bytes() + weights_.capacity_bytes();
+    for (auto const* all : {&ids_, &wire_})
+      for (auto const& message : *all) sum += message.capacity_bytes();
+    for (auto const* all : {&vectors_, &gradients_})
+      for (auto const& message : *all) sum += message.capacity_bytes();
+    return sum;
+  }
+  /// Where the vectors of the keys of all ranks go, or their gradients are: of key i of rank r, [r * blocks + i].
+  std::vector<matrix_view<float>> const& out() const noexcept { return out_; }
+  /// The gradients of these vectors, after `finish_gradients`.
+  std::vector<matrix_view<float const>> const& gradients() const noexcept { return gradients_here_; }
+
+ private:
+  friend class flat_exchange;
+
+  std::vector<buffer<std::byte>> ids_;   // to each rank
+  std::vector<std::int64_t> rows_;       // of each key of this rank's batch: vectors that come back
+  std::vector<std::int64_t> first_row_;  // what all ranks sent, as one batch
+  buffer<std::int64_t> values_, offsets_;
+  buffer<float> weights_;
+  std::vector<buffer<float>> vectors_;    // for each rank, as they are looked up
+  std::vector<buffer<float>> gradients_;  // of each rank, as they are decoded
+  std::vector<buffer<std::byte>> wire_;   // to each rank: encoded vectors, then encoded gradients; of this rank what it has itself
+  std::vector<matrix_view<float>> out_;
+  std::vector<matrix_view<float const>> gradients_here_;
+  any_pending pending_;  // of ids, of vectors, then of gradients; it ends before what it sends
+};
+
+/// Takes ids to the ranks that hold their rows, and vectors back, in one wave of messages a direction: a message from each rank to each.
+///
+/// Each rank makes blocks of vectors of some keys of every rank's batch. What it gets is one batch, whose key r·K + i is the key of its block
+/// i as rank r sent it. A training step:
+///
+///     exchange.begin_ids(exec, batch, state);
+///     auto const all = exchange.finish_ids(exec, state);      // look up `all` into state.out()
+///     exchange.begin_vectors(exec, state);
+///     exchange.finish_vectors(exec, state, out);
+///     exchange.begin_gradients(exec, state, gradients);
+///     exchange.finish_gradients(exec, state);                 // update with state.gradients()
+///
+/// All ranks make the same calls. A `begin` takes a failure of this rank in place of what it would send. Then `finish` throws on all ranks.
+/// Vectors and gradients travel as the codecs say, also those that a rank has itself: results do not depend on who holds what.
+/// Ids of keys with a bound below 2^32 - 1 travel in 4 bytes. The length of each row travels in as few bytes as hold the longest, and in
+/// none where each row has one id.
+class flat_exchange {
+ public:
+  /// `blocks_of_rank` lists what each rank makes. All ranks give the same.
+  flat_exchange(any_communicator comm, std::vector<exchanged_key> keys, std::vector<std::vector<exchanged_block>> blocks_of_rank,
+                exchange_codecs const& codecs = {})
+      : comm_(std::move(comm)), keys_(std::move(keys)), blocks_(std::move(blocks_of_rank)), codecs_(codecs) {}
+
+  /// The ranks that exchange.
+  any_communicator const& comm() const noexcept { return comm_; }
+  /// Which of them this is.
+  std::size_t rank() const noexcept { return static_cast<std::size_t>(comm_.rank()); }
+  /// How many there are.
+  std::size_t ranks() const noexcept { return static_cast<std::size_t>(comm_.size()); }
+  /// What a rank makes.
+  std::vector<exchanged_block> const& blocks(std::size_t rank) const noexcept { return blocks_[rank]; }
+  /// What this rank makes.
+  std::vector<exchanged_block> const& blocks_here() const noexcept { return blocks_[rank()]; }
+
+  /// Sends the ids of this rank's batch. @throws tessera::error as `communicator` says, here and below.
+  void begin_ids(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch, flat_exchange_state& state) const;
+  /// Sends word of a failure in place of ids.
+  void begin_ids(host_exec const& exec, std::exception_ptr failure, flat_exchange_state& state) const {
+    begin_ids_exchange(exec, state, std::move(failure));
+  }
+
+  /// Waits for the ids that this rank's blocks need, and makes room for their vectors. The batch lives in `state`. It has the keys of
+  /// `ranks` ranks, at least as many as there are; those of more ranks have no rows.
+  keyed_jagged_view<std::int64_t const> finish_ids(host_exec const& exec, flat_exchange_state& state, std::int64_t ranks) const;
+
+  /// Sends the vectors in `state.out()`.
+  void begin_vectors(host_exec const& exec, flat_exchange_state& state, std::exception_ptr failure = nullptr) const;
+  /// Waits for this rank's vectors and copies them. `out` (keys,) are matrices of any stride: (rows or ids of the key; columns of all its
+  /// blocks).
+  void finish_vectors(host_exec const& exec, flat_exchange_state& state, vector_view<matrix_view<float> const> out) const;
+
+  /// Sends the gradients of the vectors that came; `gradients` as `out`.
+  void begin_gradients(host_exec const& exec, flat_exchange_state& state, vector_view<matrix_view<float const> const> gradients) const;
+  /// Sends word of a failure in place of gradients.
+  void begin_gradients(host_exec const& exec, std::exception_ptr failure, flat_exchange_state& state) const {
+    begin_gradients_exchange(exec, state, std::move(failure));
+  }
+  /// Waits for the gradients of this rank's blocks.
+  void finish_gradients(host_exec const& exec, flat_exchange_state& state) const;
+
+ private:
+  // Calls f(block, rows, first byte) for what travels between this rank's batch and rank r; returns all bytes.
+  template <class F>
+  std::int64_t for_each_block(codec with, std::size_t r, std::vector<std::int64_t> const& rows_of_key, F const& f) const {
+    std::int64_t first = 0;
+    for (auto const& block : blocks_[r]) {
+      auto const rows = rows_of_key[static_cast<std::size_t>(block.key)];
+      f(block, rows, first);
+      first += room_of(with, rows, block.columns);
+    }
+    return first;
+  }
+  // Each begins on a cache line, so that floats lie on the wire as in memory.
+  static std::int64_t room_of(codec with, std::int64_t rows, std::int64_t columns) {
+    return divide_up(encoded_bytes(with, rows, columns), line_bytes) * line_bytes;
+  }
+  static constexpr std::int64_t line_bytes = 64;
+  static float* floats_at(buffer<float>& floats, std::int64_t byte) noexcept { return floats.data() + byte / std::int64_t{sizeof(float)}; }
+  // Nothing where a failure is sent in its place.
+  static vector_view<std::byte const> message_to(flat_exchange_state const& state, codec with, std::size_t r) noexcept {
+    if (with == codec::fp32) return message_bytes(state.vectors_[r].view());
+    return r < state.wire_.size() ? state.wire_[r].view() : vector_view<std::byte const>();
+  }
+
+  void begin_ids_exchange(host_exec const& exec, flat_exchange_state& state, std::exception_ptr failure) const {
+    begin_exchange(
+        exec, state.pending_, "ids to their tables", [&](std::size_t r) { return std::as_const(state.ids_[r]).view(); },
+        [](std::size_t) { return awaited_message::unknown; }, std::move(failure));
+  }
+  void begin_gradients_exchange(host_exec const& exec, flat_exchange_state& state, std::exception_ptr failure) const {
+    begin_exchange(
+        exec, state.pending_, "gradients to their tables", [&](std::size_t r) { return std::as_const(state.wire_[r]).view(); },
+        [&](std::size_t r) { return bytes_here(codecs_.backward, state, r); }, std::move(failure));
+  }
+  // What this rank's blocks take, as rank r has them.
+  std::int64_t bytes_here(codec with, flat_exchange_state const& state, std::size_t r) const {
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < blocks_here().size(); ++i) {
+      auto const& out = state.out_[r * blocks_here().size() + i];
+      bytes += room_of(with, out.rows(), out.columns());
+    }
+    return bytes;
+  }
+
+  // Messages to and from all other ranks.
+  template <class BytesTo, class BytesFrom>
+  void begin_exchange(host_exec const& exec, any_pending& pending, char const* operation, BytesTo const& to, BytesFrom const& from,
+                      std::exception_ptr failure) const {
+    std::vector<sent_message> send;
+    std::vector<awaited_message> receive;
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      if (r == rank()) continue;
+      send.push_back({static_cast<int>(r), failure == nullptr ? to(r) : vector_view<std::byte const>()});
+      receive.push_back({static_cast<int>(r), from(r)});
+    }
+    auto comm = comm_;
+    comm.begin(exec, {send, receive, operation}, pending, std::move(failure));
+  }
+  // What came from each rank; `own` for this one.
+  std::vector<vector_view<std::byte const>> finish_exchange(host_exec const& exec, any_pending& pending,
+                                                            vector_view<std::byte const> own) const {
+    auto comm = comm_;
+    auto const received = comm.finish(exec, pending);
+    std::vector<vector_view<std::byte const>> all(received.begin(), received.end());
+    all.insert(all.begin() + static_cast<std::ptrdiff_t>(rank()), own);
+    return all;
+  }
+
+  struct copy_task {
+    matrix_view<float const> from;
+    matrix_view<float> to;
+  };
+  static void copy_all(host_exec const& exec, std::vector<copy_task> const& tasks) {
+    exec.run(static_cast<std::int64_t>(tasks.size()), [&](std::int64_t number) {
+      auto const& task = tasks[static_cast<std::size_t>(number)];
+      for (std::int64_t row = 0; row < task.from.rows(); ++row) std::copy_n(task.from.row(row), task.from.columns(), task.to.row(row));
+    });
+  }
+
+  any_communicator comm_;
+  std::vector<exchanged_key> keys_;
+  std::vector<std::vector<exchanged_block>> blocks_;  // of each rank
+  exchange_codecs codecs_;
+};
+
+inline void flat_exchange::begin_ids(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch, flat_exchange_state& state) const {
+  std::exception_ptr failure;
+  try {
+    bool const weighted = batch.weighted();
+    std::vector<detail::id_message_key> of_key(keys_.size());
+    state.rows_.resize(keys_.size());
+    exec.run(batch.keys, [&](std::int64_t number) {
+      auto const key = static_cast<std::size_t>(number);
+      of_key[key] = detail::measure_key(batch.key(number), keys_[key].id_bound);
+      state.rows_[key] = keys_[key].sequence ? of_key[key].values : of_key[key].rows;
+    });
+    state.ids_.resize(ranks());
+    std::vector<std::vector<detail::id_message_key>> to_rank(ranks());
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      for (auto const& block : blocks_[r]) to_rank[r].push_back(of_key[static_cast<std::size_t>(block.key)]);
+      state.ids_[r].resize(exec, detail::id_message_size(to_rank[r], weighted));
+    }
+    exec.run(comm_.size(), [&](std::int64_t to) {
+      auto const r = static_cast<std::size_t>(to);
+      auto const key = [&](std::size_t i) { return blocks_[r][i].key; };
+      detail::write_id_message(
+          to_rank[r], weighted, [&](std::size_t i) { return batch.key(key(i)); },
+          [&](std::size_t i) { return batch.weights + batch.key(key(i)).offsets[0]; },
+          [&](std::size_t i) { return keys_[static_cast<std::size_t>(key(i))].id_bound; }, state.ids_[r].data());
+    });
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  begin_ids_exchange(exec, state, failure);
+}
+
+inline keyed_jagged_view<std::int64_t const> flat_exchange::finish_ids(host_exec const& exec, flat_exchange_state& state,
+                                                                       std::int64_t ranks_of_keys) const {
+  auto const received =
+      finish_exchange(exec, state.pending_, state.ids_.empty() ? vector_view<std::byte const>() : std::as_const(state.ids_[rank()]).view());
+  auto const& here = blocks_here();
+  std::vector<detail::id_message> messages;
+  for (std::size_t r = 0; r < ranks(); ++r) messages.emplace_back(received[r], static_cast<std::int64_t>(here.size()), static_cast<int>(r));
+  bool const weighted = std::any_of(messages.begin(), messages.end(), [](auto const& message) { return message.weighted(); });
+  auto const keys = here.size() * static_cast<std::size_t>(ranks_of_keys);
+  state.first_row_.assign(keys + 1, 0);
+  std::vector<std::int64_t> first_value(keys + 1, 0);
+  for (std::size_t k = 0; k < keys; ++k) {
+    auto const r = k / here.size();
+    state.first_row_[k + 1] = state.first_row_[k] + (r < ranks() ? messages[r].rows(k % here.size()) : 0);
+    first_value[k + 1] = first_value[k] + (r < ranks() ? messages[r].values(k % here.size()) : 0);
+  }
+  state.offsets_.resize(exec, state.first_row_[keys] + 1);
+  state.values_.resize(exec, first_value[keys]);
+  state.weights_.resize(exec, weighted ? first_value[keys] : 0);
+  state.offsets_[0] = 0;
+  exec.run(static_cast<std::int64_t>(ranks() * here.size()), [&](std::int64_t number) {
+    auto const k = static_cast<std::size_t>(number), r = k / here.size();
+    messages[r].read(k % here.size(), static_cast<int>(r), first_value[k], state.offsets_.data() + state.first_row_[k] + 1,
+                     state.values_.data() + first_value[k], weighted ? state.weights_.data() + first_value[k] : nullptr);
+  });
+
+  state.vectors_.resize(ranks());
+  state.out_.clear();
+  for (std::size_t r = 0; r < ranks(); ++r) {
+    auto const rows = [&](std::size_t i) {
+      return keys_[static_cast<std::size_t>(here[i].key)].sequence ? messages[r].values(i) : messages[r].rows(i);
+    };
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < here.size(); ++i) bytes += room_of(codec::fp32, rows(i), here[i].columns);
+    state.vectors_[r].resize(exec, bytes / std::int64_t{sizeof(float)});
+    bytes = 0;
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      state.out_.push_back({floats_at(state.vectors_[r], bytes), rows(i), here[i].columns});
+      bytes += room_of(codec::fp32, rows(i), here[i].columns);
+    }
+  }
+  for (auto k = ranks() * here.size(); k < keys; ++k) state.out_.push_back({nullptr, 0, here[k % here.size()].columns});
+  return {state.values_.data(), weighted ? state.weights_.data() : nullptr, state.offsets_.data(), state.first_row_.data(),
+          static_cast<std::int64_t>(keys)};
+}
+
+inline void flat_exchange::begin_vectors(host_exec const& exec, flat_exchange_state& state, std::exception_ptr failure) const {
+  auto const with = codecs_.forward;
+  if (failure == nullptr && with != codec::fp32) try {
+      state.wire_.resize(ranks());
+      for (std::size_t r = 0; r < ranks(); ++r) {
+        state.wire_[r].resize(exec, bytes_here(with, state, r));
+        std::int64_t first = 0;
+        for (std::size_t i = 0; i < blocks_here().size(); ++i) {
+          auto const& out = state.out_[r * blocks_here().size() + i];
+          encode<host_exec>(exec, with, out, state.wire_[r].view().slice(first, encoded_bytes(with, out.rows(), out.columns())));
+          first += room_of(with, out.rows(), out.columns());
+        }
+      }
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  begin_exchange(
+      exec, state.pending_, "vectors to their samples", [&](std::size_t r) { return message_to(state, with, r); },
+      [&](std::size_t r) { return for_each_block(with, r, state.rows_, [](auto...) {}); }, std::move(failure));
+}
+
+inline void flat_exchange::finish_vectors(host_exec const& exec, flat_exchange_state& state,
+                                          vector_view<matrix_view<float> const> out) const {
+  auto const with = codecs_.forward;
+  auto const received = finish_exchange(exec, state.pending_, message_to(state, with, rank()));
+  std::vector<copy_task> tasks;
+  for (std::size_t r = 0; r < ranks(); ++r)
+    for_each_block(with, r, state.rows_, [&](exchanged_block const& block, std::int64_t rows, std::int64_t first) {
+      auto const to = out[block.key].columns_from(block.first_column, block.columns);
+      auto const bytes = received[r].slice(first, encoded_bytes(with, rows, block.columns));
+      if (with == codec::fp32)
+        tasks.push_back({{message_values<float>(bytes).data(), rows, block.columns}, to});
+      else
+        decode(exec, with, bytes, to);
+    });
+  copy_all(exec, tasks);
+}
+
+inline void flat_exchange::begin_gradients(host_exec const& exec, flat_exchange_state& state,
+                                           vector_view<matrix_view<float const> const> gradients) const {
+  auto const with = codecs_.backward;
+  std::exception_ptr failure;
+  try {
+    state.wire_.resize(ranks());
+    std::vector<copy_task> tasks;
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      auto& wire = state.wire_[r];
+      wire.resize(exec, for_each_block(with, r, state.rows_, [](auto...) {}));
+      for_each_block(with, r, state.rows_, [&](exchanged_block const& block, std::int64_t rows, std::int64_t first) {
+        auto const from = gradients[block.key].columns_from(block.first_column, block.columns);
+        if (with == codec::fp32)
+          tasks.push_back({from, {reinterpret_cast<float*>(wire.data() + first), rows, block.columns}});
+        else
+          encode(exec, with, from, wire.view().slice(first, encoded_bytes(with, rows, block.columns)));
+      });
+    }
+    copy_all(exec, tasks);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  begin_gradients_exchange(exec, state, failure);
+}
+
+inline void flat_exchange::finish_gradients(host_exec const& exec, flat_exchange_state& state) const {
+  auto const with = codecs_.backward;
+  auto const received = finish_exchange(
+      exec, state.pending_, rank() < state.wire_.size() ? std::as_const(state.wire_[rank()]).view() : vector_view<std::byte const>());
+  state.gradients_here_.assign(state.out_.begin(), state.out_.end());
+  state.gradients_.resize(ranks());
+  auto const count = blocks_here().size();
+  for (std::size_t r = 0; r < ranks(); ++r) {
+    if (with != codec::fp32) state.gradients_[r].resize(exec, state.vectors_[r].size());
+    std::int64_t first = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      auto const& out = state.out_[r * count + i];
+      auto const bytes = received[r].slice(first, encoded_bytes(with, out.rows(), out.columns()));
+      auto& here = state.gradients_here_[r * count + i];
+      if (with == codec::fp32) {
+        here = {message_values<float>(bytes).data(), out.rows(), out.columns()};
+      } else {
+        matrix_view<float> const to{state.gradients_[r].data() + (out.data() - state.vectors_[r].data()), out.rows(), out.columns()};
+        decode(exec, with, bytes, to);
+        here = to;
+      }
+      first += room_of(with, out.rows(), out.columns());
+    }
+  }
+}
+
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/for_each_index.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/tensor/concat_vectors.hpp>
+#include <tessera/tensor/jagged_vectors.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+#include <tessera/tensor/select_vectors.hpp>
+#include <tessera/train/sequence_pooler.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
+
+/// The sequences of a sequence group for one batch, joined row by row, and later their gradients. A step calls, in this order, `lay_out`,
+/// `put_together`, `get`, `make_gradients` and `hand_out`.
+///
+/// The vectors of a single key are looked up where they stay, and its gradients are read where they are. Where rows are joined or expanded,
+/// a lookup writes into the memory of `gradients`. Gradients are then handed out in the memory of `vectors`, which nobody needs by then.
+/// So a group has no more than these two buffers of vectors.
+struct group_sequences {
+  std::int64_t keys = 0;                        ///< keys of the group
+  std::int64_t dim = 0;                         ///< elements of a vector
+  keyed_jagged_view<std::int64_t const> batch;  ///< the rows of these keys, as `lay_out` got them
+  buffer<std::int64_t> offsets;                 ///< (rows() + 1,): of the rows that are pooled, from 0 as all offsets here
+  buffer<float> vectors;                        ///< (size(), dim): of the rows that are pooled
+  buffer<float> gradients;                      ///< (size(), dim): of `vectors`
+  buffer<std::int64_t> of_keys;                 ///< with several keys: offsets of their rows, one key after the other
+  buffer<std::int64_t> of_distinct;             ///< where `is_expanded`: offsets of the distinct rows
+  vector_view<std::int64_t const> inverse;      ///< (samples,): the row of each sample; empty: sample i has row i
+  bool is_expanded = false;                     ///< whether the rows that are pooled were distinct ones, expanded to one a sample
+  bool has_vectors = false;                     ///< from `put_together` to `hand_out`
+
+  /// Makes room for the vectors of a batch; `out` (keys,) gets the matrix (values of the key, width) that each lookup shall fill.
+  /// `of_samples` (samples,) says which row a sample has, or is empty where sample i has row i. Both views must outlive the step.
+  /// `expands`: whether rows that samples share become one row a sample.
+  void lay_out(host_exec const& exec, keyed_jagged_view<std::int64_t const> rows_of_keys, vector_view<std::int64_t const> of_samples,
+               bool expands, std::int64_t width, vector_view<matrix_view<float>> out) {
+    batch = rows_of_keys;
+    keys = batch.keys;
+    dim = width;
+    inverse = of_samples;
+    is_expanded = expands && !of_samples.empty();
+    has_vectors = false;
+    auto& starts = keys > 1 ? of_keys : is_expanded ? of_distinct : offsets;
+    take_offsets(exec, starts);
+    auto& memory = stays_in_place() ? vectors : gradients;
+    memory.resize(exec, last_of(starts) * dim);
+    for (std::int64_t key = 0; key < keys; ++key) out[key] = vectors_of(rows_of_key(key, starts, memory.data()));
+  }
+
+  /// Joins row i of every key to one row, in the order of the keys. It then expands the rows to samples, where `is_expanded`.
+  /// @pre The lookups have filled the matrices that `lay_out` gave.
+  void put_together(host_exec const& exec) {
+    if (keys > 1 && !is_expanded) concat(exec, offsets, vectors);
+    if (is_expanded) {
+      buffer<float> distinct;
+      if (keys > 1) concat(exec, of_distinct, distinct);
+      auto const from = rows_in(of_distinct, keys > 1 ? distinct : gradients);
+      offsets.resize(exec, inverse.size() + 1);
+      select_vectors_offsets(exec, from, inverse, offsets.view());
+      vectors.resize(exec, last_of(offsets) * dim);
+      select_vectors(exec, from, inverse, rows_in(offsets, vectors));
+    }
+    has_vectors = true;
+  }
+
+  /// How many rows are pooled.
+  std::int64_t rows() const noexcept { return offsets.size() - 1; }
+  /// How many vectors these rows have.
+  std::int64_t size() const noexcept { return last_of(offsets); }
+  /// What a pooling reads. It lives until `hand_out`.
+  shared_sequences get() const noexcept {
+    return {{{vectors.data(), size(), dim}, offsets.data(), rows()}, is_expanded ? vector_view<std::int64_t const>{} : inverse};
+  }
+
+  /// The rows of vectors that are pooled, which the caller may change before. @pre has_vectors.
+  jagged_vectors_view<float> vector_rows() noexcept { return rows_in(offsets, vectors); }
+  /// The gradients of these rows. @pre The caller has filled what `make_gradients` gave.
+  jagged_vectors_view<float const> gradient_rows() noexcept { return rows_in(offsets, gradients); }
+
+  /// Makes room for the gradients of the vectors, (size(), dim), which the caller fills.
+  matrix_view<float> make_gradients(host_exec const& exec) {
+    gradients.resize(exec, size() * dim);
+    return {gradients.data(), size(), dim};
+  }
+
+  /// Gives the gradients of each key's values; `out` (keys,) gets a matrix (values, dim) each, which lives until the next call.
+  /// Values are those that `lay_out` saw, and gradients are summed over the samples of a row.
+  /// With `by_sample`, where rows are expanded, values are those of each sample's row instead.
+  /// @pre The caller has filled what `make_gradients` gave. @post The vectors are gone, and so `has_vectors` is false.
+  void hand_out(host_exec const& exec, bool by_sample, vector_view<matrix_view<float const>> out) {
+    has_vectors = false;
+    jagged_vectors_view<float const> whole = rows_in(offsets, gradients);
+    buffer<float> distinct;
+    if (is_expanded && !by_sample) {
+      auto& to = keys > 1 ? distinct : vectors;
+      to.resize(exec, last_of(of_distinct) * dim);
+      auto const of_rows = rows_in(of_distinct, to);
+      select_vectors_backward(exec, whole, inverse, of_rows);
+      whole = of_rows;
+    }
+    if (keys == 1) {
+      out[0] = whole.values;
+      return;
+    }
+    if (is_expanded && by_sample)
+      take_expanded_offsets(exec, of_keys);
+    else
+      take_offsets(exec, of_keys);
+    vectors.resize(exec, last_of(of_keys) * dim);
+    buffer<jagged_vectors_view<float>> parts(exec, keys);
+    for (std::int64_t key = 0; key < keys; ++key) {
+      parts[key] = rows_of_key(key, of_keys, vectors.data());
+      out[key] = vectors_of(parts[key]);
+    }
+    split_vectors(exec, whole, vector_view<jagged_vectors_view<float> const>(parts.view()));
+  }
+
+ private:
+  bool stays_in_place() const noexcept { return keys == 1 && !is_expanded; }
+
+  static std::int64_t last_of(buffer<std::int64_t> const& offsets) noexcept { return offsets[offsets.size() - 1]; }
+
+  // A batch may be a part of another, whose first offset is not 0.
+  void take_offsets(host_exec const& exec, buffer<std::int64_t>& to) const {
+    constexpr std::int64_t offsets_per_piece = 1 << 14;
+    auto const from = batch.flat();
+    to.resize(exec, from.rows + 1);
+    to[0] = 0;
+    for_each_index(exec, from.rows, offsets_per_piece, [&](std::int64_t row) { to[row + 1] = from.end_of(row) - from.offsets[0]; });
+  }
+
+  // Of a row a sample, one key after the other.
+  void take_expanded_offsets(host_exec const& exec, buffer<std::int64_t>& to) const {
+    auto const samples = inverse.size();
+    to.resize(exec, keys * samples + 1);
+    std::int64_t sum = 0;
+    for (std::int64_t key = 0; key < keys; ++key) {
+      auto const rows = batch.key(key);
+      for (std::int64_t i = 0; i < samples; ++i) {
+        to[key * samples + i] = sum;
+        sum += rows.length(inverse[i]);
+      }
+    }
+    to[keys * samples] = sum;
+  }
+
+  jagged_vectors_view<float> rows_of_key(std::int64_t key, buffer<std::int64_t> const& starts, float* memory) const noexcept {
+    auto const rows = (starts.size() - 1) / keys;
+    return {{memory, last_of(starts), dim}, starts.data() + key * rows, rows};
+  }
+  static matrix_view<float> vectors_of(jagged_vectors_view<float> rows) { return rows.values.rows_from(rows.offsets[0], rows.size()); }
+  jagged_vectors_view<float> rows_in(buffer<std::int64_t> const& starts, buffer<float>& memory) const noexcept {
+    return {{memory.data(), last_of(starts), dim}, starts.data(), starts.size() - 1};
+  }
+
+  void concat(host_exec const& exec, buffer<std::int64_t>& to_offsets, buffer<float>& to) {
+    buffer<jagged_vectors_view<float const>> parts(exec, keys);
+    for (std::int64_t key = 0; key < keys; ++key) parts[key] = rows_of_key(key, of_keys, gradients.data());
+    vector_view<jagged_vectors_view<float const> const> const in(parts.view());
+    to_offsets.resize(exec, in[0].rows + 1);
+    concat_vectors_offsets(exec, in, to_offsets.view());
+    to.resize(exec, last_of(to_offsets) * dim);
+    concat_vectors(exec, in, rows_in(to_offsets, to));
+  }
+};
+
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

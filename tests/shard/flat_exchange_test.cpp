@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+#include <tessera/shard/flat_exchange.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <hosts.hpp>
+
+#include <tessera/comm/thread_communicator.hpp>
+
+namespace {
+
+using tessera::host_exec;
+
+// A communicator that counts what it sends, by operation.
+class counting_communicator {
+ public:
+  using execution_type = host_exec;
+  using pending_type = tessera::thread_pending;
+  struct count {
+    std::int64_t messages = 0, bytes = 0;
+  };
+  using counts = std::map<std::string, count>;
+
+  counting_communicator(tessera::thread_communicator comm, counts& sent) : comm_(std::move(comm)), sent_(&sent) {}
+  int rank() const noexcept { return comm_.rank(); }
+  int size() const noexcept { return comm_.size(); }
+  void begin(host_exec const& exec, tessera::exchange_messages const& messages, pending_type& pending,
+             std::exception_ptr failure = nullptr) {
+    for (auto const& m : messages.send) {
+      auto& of = (*sent_)[messages.operation];
+      ++of.messages;
+      of.bytes += m.bytes.size();
+    }
+    comm_.begin(exec, messages, pending, std::move(failure));
+  }
+  tessera::received_messages finish(host_exec const& exec, pending_type& pending) { return comm_.finish(exec, pending); }
+  void fail(std::string_view reason) { comm_.fail(reason); }
+  counting_communicator split(host_exec const& exec, std::int64_t color, std::int64_t key) {
+    return {comm_.split(exec, color, key), *sent_};
+  }
+
+ private:
+  tessera::thread_communicator comm_;
+  counts* sent_;
+};
+static_assert(tessera::communicator<counting_communicator>);
+
+std::int64_t whole_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+TEST_CASE("flat_exchange: a step sends one message a pair of ranks and direction, of as many bytes as the layout says") {
+  constexpr int ranks = 3;
+  constexpr std::int64_t samples = 50, width = 24;
+  // Key 0: one id a sample, of a small table, all of it on rank 0. Key 1: two ids a sample, of a table without bound, its columns on ranks 1 and 2.
+  std::vector<tessera::exchanged_key> const keys{{.id_bound = 1000}, {.sequence = true}};
+  std::vector<std::vector<tessera::exchanged_block>> const blocks{{{0, 0, width}}, {{1, 0, 8}}, {{1, 8, 16}}};
+  for (auto const with : {tessera::codec::fp32, tessera::codec::bf16, tessera::codec::int8}) {
+    CAPTURE(static_cast<int>(with));
+    std::vector<counting_communicator::counts> sent(ranks);
+    std::vector<tessera_tests::serial_host> hosts(ranks);
+    tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+      auto const rank = static_cast<std::size_t>(comm.rank());
+      auto const exec = hosts[rank].exec();
+      tessera::flat_exchange const exchange(counting_communicator(comm, sent[rank]), keys, blocks, {with, with});
+      std::vector<std::vector<std::int64_t>> one(samples), two(samples);
+      for (std::int64_t s = 0; s < samples; ++s) {
+        one[static_cast<std::size_t>(s)] = {comm.rank() * 100 + s};
+        two[static_cast<std::size_t>(s)] = {s, -s};
+      }
+      auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"one", one}, {"two", two}});
+      tessera::flat_exchange_state state;
+      exchange.begin_ids(exec, batch.view(), state);
+      auto const all = exchange.finish_ids(exec, state, ranks);
+      CHECK(all.keys == ranks);  // a key here, of each rank
+      // Vectors that say which id they are of: what a holder makes of a key is what its sender gets.
+      for (int r = 0; r < ranks; ++r) {
+        auto const out = state.out()[static_cast<std::size_t>(r)];
+        auto const ids = all.key(r);
+        for (std::int64_t row = 0; row < out.rows(); ++row)
+          for (std::int64_t c = 0; c < out.columns(); ++c) out(row, c) = static_cast<float>(ids.values[ids.offsets[0] + row] % 64);
+      }
+      exchange.begin_vectors(exec, state);
+      std::vector<float> of_one(samples * width), of_two(2 * samples * width);
+      std::vector<tessera::matrix_view<float>> const out{{of_one.data(), samples, width}, {of_two.data(), 2 * samples, width}};
+      exchange.finish_vectors(exec, state, out);
+      bool near = true;
+      for (std::int64_t s = 0; s < samples; ++s)
+        for (std::int64_t c = 0; c < width; ++c) {
+          near &= std::abs(out[0](s, c) - static_cast<float>((comm.rank() * 100 + s) % 64)) < 0.3F;
+          near &= std::abs(out[1](2 * s, c) - static_cast<float>(s % 64)) < 0.3F;
+          near &= std::abs(out[1](2 * s + 1, c) + static_cast<float>(s % 64)) < 0.3F;
+        }
+      CHECK(near);
+      std::vector<tessera::matrix_view<float const>> const gradients(out.begin(), out.end());
+      exchange.begin_gradients(exec, state, gradients);
+      exchange.finish_gradients(exec, state);
+      // They come back as they went, within another rounding.
+      bool back = true;
+      for (int r = 0; r < ranks; ++r) {
+        auto const& went = state.out()[static_cast<std::size_t>(r)];
+        auto const& came = state.gradients()[static_cast<std::size_t>(r)];
+        REQUIRE(came.rows() == went.rows());
+        for (std::int64_t row = 0; row < went.rows(); ++row)
+          for (std::int64_t c = 0; c < went.columns(); ++c) back &= std::abs(came(row, c) - went(row, c)) < 0.6F;
+      }
+      CHECK(back);
+    });
+
+    auto const ids_to = [&](int rank) -> std::int64_t {
+      constexpr std::int64_t header = 16 + 32;
+      return rank == 0 ? header + 4 * samples : header + (samples + 7) / 8 * 8 + 8 * 2 * samples;
+    };
+    auto const vectors_of = [&](int rank) {
+      return rank == 0 ? whole_lines(tessera::encoded_bytes(with, samples, width))
+                       : whole_lines(tessera::encoded_bytes(with, 2 * samples, rank == 1 ? 8 : 16));
+    };
+    for (int r = 0; r < ranks; ++r) {
+      std::int64_t ids = 0, gradients = 0;
+      for (int to = 0; to < ranks; ++to)
+        if (to != r) {
+          ids += ids_to(to);
+          gradients += vectors_of(to);
+        }
+      auto& of = sent[static_cast<std::size_t>(r)];
+      CHECK(of.size() == 3);
+      for (auto const& [operation, count] : of) CHECK(count.messages == ranks - 1);
+      CHECK(of["ids to their tables"].bytes == ids);
+      CHECK(of["vectors to their samples"].bytes == (ranks - 1) * vectors_of(r));
+      CHECK(of["gradients to their tables"].bytes == gradients);
+    }
+  }
+}

@@ -1,0 +1,424 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+// ctest-weight: 6
+#include <tessera/shard/sharded_tables.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/self_communicator.hpp>
+#include <tessera/comm/thread_communicator.hpp>
+#include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/hash_table.hpp>
+
+#include "../embed/embedding_source_suite.hpp"
+
+namespace {
+
+using namespace embed_tests;
+using tessera::any_communicator;
+using tessera::host_exec;
+using tessera::sharded_tables;
+
+// Which tables are hashed.
+using hashed_tables = std::vector<bool>;
+
+std::vector<tessera::table_spec> specs_of(source_problem const& problem, hashed_tables const& hashed) {
+  std::vector<tessera::table_spec> specs;
+  for (std::size_t t = 0; t < problem.tables.size(); ++t) {
+    tessera::sgd const optimizer{.learning_rate = problem.rates[t]};
+    specs.push_back(hashed[t] ? tessera::spec_of<tessera::hash_table<>>(problem.tables[t], optimizer)
+                              : tessera::spec_of<tessera::dense_table<>>(problem.tables[t], optimizer));
+  }
+  return specs;
+}
+
+tessera::local_tables local_of(host_exec const& exec, source_problem const& problem, hashed_tables const& hashed) {
+  tessera::table_list list;
+  for (auto const& spec : specs_of(problem, hashed)) spec.add(exec, spec.table, list);
+  return {std::move(list), problem.features};
+}
+
+struct one_rank_maker {
+  using source_type = sharded_tables;
+  static constexpr bool refuses_ids = true;
+  static constexpr bool merges_alone = true;
+  static source_type make(host_exec const& exec, source_problem const& problem) {
+    auto const specs = specs_of(problem, hashed_tables(problem.tables.size(), false));
+    return {exec, tessera::self_communicator(), specs, problem.features, tessera::plan_round_robin(tessera::options_of(specs), 1)};
+  }
+};
+
+// Tables in turn, or cut by columns where they are wide enough: each block to another rank.
+tessera::sharding_plan plan_of(source_problem const& problem, int ranks, bool by_columns, std::mt19937_64& random) {
+  tessera::sharding_plan plan;
+  for (std::size_t t = 0; t < problem.tables.size(); ++t) {
+    auto const& table = problem.tables[t];
+    auto const first = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
+    std::int64_t const blocks = by_columns ? std::min<std::int64_t>(ranks, (table.dim + 3) / 4) : 1;
+    for (std::int64_t b = 0, column = 0; b < blocks; ++b) {
+      auto const columns = b + 1 == blocks ? table.dim - column : std::max<std::int64_t>(table.dim / blocks / 4 * 4, 4);
+      plan.shards.push_back({static_cast<std::int64_t>(t), (first + static_cast<int>(b)) % ranks, 0, table.rows, column, columns});
+      column += columns;
+    }
+  }
+  std::shuffle(plan.shards.begin(), plan.shards.end(), random);
+  return plan;
+}
+
+source_rows part_of(source_rows const& rows, std::int64_t first, std::int64_t last) {
+  source_rows part;
+  for (auto const& key : rows) part.emplace_back(key.begin() + first, key.begin() + last);
+  return part;
+}
+
+// Copies rows of blocks of vectors between the batch of all ranks and a part: samples [first, …) of pooled keys, ids from where theirs begin.
+template <class Copy>
+void for_each_row_of_part(source_problem const& problem, source_rows const& all, source_rows const& part, std::int64_t first,
+                          Copy const& copy) {
+  for (std::size_t key = 0; key < problem.features.size(); ++key) {
+    auto const ids = [&](source_rows const& rows, std::int64_t samples) {
+      std::int64_t sum = 0;
+      for (std::int64_t i = 0; i < samples; ++i) sum += static_cast<std::int64_t>(rows[key][static_cast<std::size_t>(i)].size());
+      return sum;
+    };
+    auto const samples = static_cast<std::int64_t>(part[key].size());
+    bool const sequence = problem.features[key].sequence;
+    auto const base = sequence ? ids(all, first) : first, count = sequence ? ids(part, samples) : samples;
+    for (std::int64_t row = 0; row < count; ++row) copy(key, base + row, row);
+  }
+}
+
+// Gives a part the gradients that its samples have in the batch of all ranks.
+void take_gradients(source_problem const& problem, source_batch<host_exec> const& all, source_batch<host_exec> const& part,
+                    std::int64_t first) {
+  for_each_row_of_part(problem, all.rows(), part.rows(), first, [&](std::size_t key, std::int64_t from, std::int64_t to) {
+    auto const& whole = all.gradient_blocks()[key];
+    std::copy_n(whole.row(from), whole.columns(), part.gradient_blocks()[key].row(to));
+  });
+}
+// Whether a part was given what its samples have in the batch of all ranks, after `through(vector)`.
+template <class Through>
+bool gives_part(source_problem const& problem, source_batch<host_exec> const& all, source_batch<host_exec> const& part, std::int64_t first,
+                Through const& through) {
+  bool same = true;
+  for_each_row_of_part(problem, all.rows(), part.rows(), first, [&](std::size_t key, std::int64_t from, std::int64_t to) {
+    auto const& whole = all.given()[key];
+    auto const expected = through(std::vector<float>(whole.row(from), whole.row(from) + whole.columns()));
+    same &= std::equal(expected.begin(), expected.end(), part.given()[key].row(to));
+  });
+  return same;
+}
+
+// What a vector is after it has travelled.
+std::vector<float> travelled(tessera::codec with, std::vector<float> vector) {
+  tessera_tests::serial_host host;
+  auto const width = static_cast<std::int64_t>(vector.size());
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tessera::encoded_bytes(with, 1, width)));
+  tessera::matrix_view<float> const row{vector.data(), 1, width};
+  tessera::encode<host_exec>(host.exec(), with, row, bytes);
+  tessera::decode<host_exec>(host.exec(), with, bytes, row);
+  return vector;
+}
+
+}  // namespace
+
+TESSERA_EMBEDDING_SOURCE_TESTS("sharded_tables of one rank", one_rank_maker)
+
+TEST_CASE("sharded_tables: ranks with parts of every batch give and learn what one process does, bit for bit") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  for (int const ranks : {1, 2, 3, 4, 8})
+    for (bool const by_columns : {false, true})
+      for (bool const weighted : {false, true}) {
+        CAPTURE(ranks);
+        CAPTURE(by_columns);
+        CAPTURE(weighted);
+        std::mt19937_64 random(seed + static_cast<std::uint64_t>(ranks));
+        auto problem = usual_problem();
+        if (weighted) problem.features[2].pooling = tessera::pooling::sum;  // a maximum is of an unweighted batch
+        hashed_tables hashed(problem.tables.size());
+        for (std::size_t t = 0; t < hashed.size(); ++t) hashed[t] = random() % 2 == 0;
+        auto const plan = plan_of(problem, ranks, by_columns, random);
+        // Batches, and where each rank's samples begin; ranks without samples among them.
+        struct step_batch {
+          source_rows rows;
+          std::vector<std::int64_t> first;
+        };
+        std::vector<step_batch> steps;
+        for (int step = 0; step < 4; ++step) {
+          auto& one = steps.emplace_back();
+          one.first.push_back(0);
+          for (int r = 0; r < ranks; ++r)
+            one.first.push_back(one.first.back() + static_cast<std::int64_t>(random() % 3 == 0 ? 0 : random() % 20));
+          one.rows = draw_source_rows(random, static_cast<std::size_t>(one.first.back()));
+        }
+
+        // One process.
+        tessera_tests::serial_host host;
+        auto const exec = host.exec();
+        auto local = local_of(exec, problem, hashed);
+        std::deque<source_batch<host_exec>> wholes;
+        tessera::local_tables_saved saved;
+        std::normal_distribution<float> draw;
+        for (auto const& step : steps) {
+          auto& batch = wholes.emplace_back(exec, problem, step.rows, false, weighted);
+          batch.fill_gradients([&] { return draw(random); });
+          forward(exec, local, batch, saved);
+          backward(exec, local, batch, saved);
+        }
+        auto const expected = all_rows(exec, problem, local);
+
+        std::vector<tessera_tests::serial_host> hosts(static_cast<std::size_t>(ranks));
+        tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+          auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
+          sharded_tables source(here, any_communicator(comm), specs_of(problem, hashed), problem.features, plan);
+          tessera::sharded_saved own;
+          for (std::size_t s = 0; s < steps.size(); ++s) {
+            auto const first = steps[s].first[static_cast<std::size_t>(comm.rank())],
+                       last = steps[s].first[static_cast<std::size_t>(comm.rank()) + 1];
+            auto const part = part_of(steps[s].rows, first, last);
+            source_batch const batch(here, problem, part, false, weighted);
+            take_gradients(problem, wholes[s], batch, first);
+            forward(here, source, batch, own);
+            CHECK(gives_part(problem, wholes[s], batch, first, [](auto vector) { return vector; }));
+            backward(here, source, batch, own);
+          }
+          CHECK(same_bits(all_rows(here, problem, source), expected));
+        });
+      }
+}
+
+TEST_CASE("sharded_tables: batches with groups give and learn what the definition says") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto const problem = usual_problem();
+  constexpr int ranks = 3;
+  auto const rows = draw_source_rows(random, 60);
+  auto const plan = plan_of(problem, ranks, true, random);
+  hashed_tables const hashed{false, true, false, true, false};
+  std::vector<tessera_tests::serial_host> hosts(ranks);
+  // Each rank's batch, with gradients, made here: all of them together are one step.
+  std::deque<source_batch<host_exec>> batches;
+  naive_source naive(problem);
+  std::normal_distribution<float> draw;
+  for (int r = 0; r < ranks; ++r) {
+    auto& batch = batches.emplace_back(hosts[static_cast<std::size_t>(r)].exec(), problem, part_of(rows, r * 20, r * 20 + 20), true);
+    batch.fill_gradients([&] { return draw(random); });
+    naive.add_gradients(batch);
+  }
+  naive.update();
+  tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+    auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
+    sharded_tables source(here, any_communicator(comm), specs_of(problem, hashed), problem.features, plan);
+    naive_source before(problem);
+    tessera::sharded_saved own;
+    auto const& batch = batches[static_cast<std::size_t>(comm.rank())];
+    forward(here, source, batch, own);
+    CHECK(before.gives(batch));
+    backward(here, source, batch, own);
+    source_batch const again(here, problem, batch.rows(), false);
+    source.predict(here, again.view(), again.out());
+    auto after = naive;
+    CHECK(after.gives(again));
+  });
+}
+
+TEST_CASE("sharded_tables: with codecs, ranks give and learn what one process does of vectors that have travelled, bit for bit") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> draw;
+  auto const problem = usual_problem();
+  constexpr int ranks = 3;
+  auto const rows = draw_source_rows(random, 45);
+  hashed_tables const hashed{false, true, false, true, false};
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  using tessera::codec;
+  for (auto const codecs : {tessera::exchange_codecs{codec::fp16, codec::bf16}, tessera::exchange_codecs{codec::int8, codec::fp32},
+                            tessera::exchange_codecs{codec::fp32, codec::fp8_e5m2}}) {
+    CAPTURE(static_cast<int>(codecs.forward));
+    // One process, whose gradients have travelled.
+    auto local = local_of(exec, problem, hashed);
+    source_batch const whole(exec, problem, rows, false), arrived(exec, problem, rows, false);
+    whole.fill_gradients([&] { return draw(random); });
+    for (std::size_t key = 0; key < problem.features.size(); ++key)
+      for (std::int64_t row = 0; row < whole.gradient_blocks()[key].rows(); ++row) {
+        auto const& from = whole.gradient_blocks()[key];
+        auto const vector = travelled(codecs.backward, std::vector<float>(from.row(row), from.row(row) + from.columns()));
+        std::copy(vector.begin(), vector.end(), arrived.gradient_blocks()[key].row(row));
+      }
+    tessera::local_tables_saved saved;
+    forward(exec, local, whole, saved);
+    forward(exec, local, arrived, saved);
+    backward(exec, local, arrived, saved);
+    source_batch const probe(exec, problem, rows, false);
+    local.predict(exec, probe.view(), probe.out());
+    for (int plan_number = 0; plan_number < 2; ++plan_number) {
+      auto const plan = plan_of(problem, ranks, false, random);
+      std::vector<tessera_tests::serial_host> hosts(ranks);
+      tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+        auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
+        sharded_tables source(here, any_communicator(comm), specs_of(problem, hashed), problem.features, plan, {.codecs = codecs});
+        tessera::sharded_saved own;
+        auto const first = comm.rank() * std::int64_t{15};
+        source_batch const batch(here, problem, part_of(rows, first, first + 15), false);
+        take_gradients(problem, whole, batch, first);
+        auto const through = [&](std::vector<float> vector) { return travelled(codecs.forward, std::move(vector)); };
+        forward(here, source, batch, own);
+        CHECK(gives_part(problem, whole, batch, first, through));
+        backward(here, source, batch, own);
+        source.predict(here, batch.view(), batch.out());
+        CHECK(gives_part(problem, probe, batch, first, through));
+      });
+    }
+  }
+}
+
+TEST_CASE("sharded_tables: what one rank's data cannot have is thrown on all, and changes nothing") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto const problem = usual_problem();
+  constexpr int ranks = 3;
+  auto const plan = plan_of(problem, ranks, false, random);
+  auto const rows = draw_source_rows(random, 8);
+  std::vector<tessera_tests::serial_host> hosts(ranks);
+  tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+    auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
+    sharded_tables source(here, any_communicator(comm), specs_of(problem, hashed_tables(5, false)), problem.features, plan);
+    auto const before = all_rows(here, problem, source);
+    tessera::sharded_saved own;
+    source_batch const good(here, problem, rows, false), short_one(here, problem, part_of(rows, 0, 7), false);
+    good.fill_gradients([] { return 1.0F; });
+    auto wrong = rows;
+    wrong[4][5].push_back(source_ids);
+    source_batch const bad(here, problem, wrong, false);
+    auto const refused = [&](tessera::errc code, auto const& on_one, auto const& on_others) {
+      for (int who = 0; who < ranks; ++who) {
+        auto const e = tessera_tests::error_of([&] { comm.rank() == who ? on_one() : on_others(); });
+        CHECK(e.code() == (comm.rank() == who ? code : tessera::errc::rank_failed));
+        if (comm.rank() != who) CHECK(e.value("rank") == std::to_string(who));
+        if (comm.rank() == who && code == tessera::errc::out_of_range) {
+          CHECK(e.value("id") == std::to_string(source_ids));
+          CHECK(e.value("rank") == std::to_string(who));
+          CHECK(e.value("feature") == "4");
+          CHECK(e.value("row") == "5");
+        }
+        CHECK(same_bits(all_rows(here, problem, source), before));
+      }
+    };
+    refused(
+        tessera::errc::out_of_range, [&] { forward(here, source, bad, own); }, [&] { forward(here, source, good, own); });
+    refused(
+        tessera::errc::shape_mismatch,
+        [&] {
+          source.begin(here, good.view(), own);
+          source.finish(here, own, short_one.out());
+        },
+        [&] { forward(here, source, good, own); });
+    refused(
+        tessera::errc::shape_mismatch,
+        [&] {
+          forward(here, source, good, own);
+          source.begin_backward(here, own, short_one.gradients());
+          source.finish_backward(here, own);
+        },
+        [&] {
+          forward(here, source, good, own);
+          backward(here, source, good, own);
+        });
+    forward(here, source, good, own);
+    backward(here, source, good, own);
+    CHECK_FALSE(same_bits(all_rows(here, problem, source), before));
+  });
+}
+
+TEST_CASE("sharded_tables: a bad batch behind one in flight is refused on all ranks, and the one in flight is not") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto const problem = usual_problem();
+  constexpr int ranks = 3;
+  auto const plan = plan_of(problem, ranks, false, random);
+  auto const rows = draw_source_rows(random, 8);
+  auto wrong = rows;
+  wrong[4][5].push_back(source_ids);
+  std::vector<tessera_tests::serial_host> hosts(ranks);
+  tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+    auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
+    sharded_tables source(here, any_communicator(comm), specs_of(problem, hashed_tables(5, false)), problem.features, plan);
+    tessera::sharded_saved of_first, of_second;
+    source_batch const first(here, problem, rows, false), second(here, problem, comm.rank() == 1 ? wrong : rows, false);
+    naive_source naive(problem);
+    auto const begin = [&] {
+      source.begin(here, first.view(), of_first);
+      source.begin(here, second.view(), of_second);
+    };
+    begin();
+    CHECK(tessera_tests::error_of(begin).code() == tessera::errc::invalid_argument);  // they are under way
+    source.finish(here, of_first, first.out());
+    CHECK(naive.gives(first));
+    auto const e = tessera_tests::error_of([&] { source.finish(here, of_second, second.out()); });
+    CHECK(e.code() == (comm.rank() == 1 ? tessera::errc::out_of_range : tessera::errc::rank_failed));
+    forward(here, source, first, of_second);
+    CHECK(naive.gives(first));
+  });
+}
+
+TEST_CASE("sharded_tables: ranks that disagree, and plans that cannot be executed, are refused on all ranks") {
+  auto const problem = usual_problem();
+  constexpr int ranks = 3;
+  std::vector<tessera_tests::serial_host> hosts(ranks);
+  auto const specs = specs_of(problem, hashed_tables(5, false));
+  auto const plan = tessera::plan_round_robin(tessera::options_of(specs), ranks);
+  auto const refused = [&](auto const& change, tessera::errc code, char const* part, bool on_all) {
+    tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+      auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
+      auto own_specs = specs;
+      auto own_plan = plan;
+      auto own_features = problem.features;
+      bool const is_changed = on_all || comm.rank() == 1;
+      if (is_changed) change(own_specs, own_features, own_plan);
+      auto const e =
+          tessera_tests::error_of([&] { sharded_tables const source(here, any_communicator(comm), own_specs, own_features, own_plan); });
+      CHECK(e.code() == (is_changed ? code : tessera::errc::rank_failed));
+      CHECK(std::string(e.what()).find(part) != std::string::npos);
+      tessera::barrier(here, comm);
+    });
+  };
+  using tessera::errc;
+  refused([](auto& s, auto&, auto&) { s[2].table.seed = tessera::random_seed{9}; }, errc::incompatible, "table 2:", false);
+  refused([](auto&, auto& f, auto&) { f[1].name = "other"; }, errc::incompatible, "feature 1: other", false);
+  refused([](auto&, auto&, auto& p) { std::swap(p.shards[0].rank, p.shards[1].rank); }, errc::incompatible, "shard: table", false);
+  refused([](auto&, auto&, auto& p) { p.shards.pop_back(); }, errc::invalid_argument, "not covered", false);
+  refused([](auto&, auto&, auto& p) { p.shards.pop_back(); }, errc::invalid_argument, "not covered", true);
+  refused([](auto&, auto& f, auto&) { f[0].table = 5; }, errc::out_of_range, "no such table (feature 0, table 5", true);
+  refused(
+      [](auto&, auto&, auto& p) {
+        auto half = p.shards[3];
+        half.rows -= 10;
+        p.shards.push_back({3, 0, half.rows, 10, 0, half.columns});
+        p.shards[3] = half;
+      },
+      errc::invalid_argument, "not all rows of its table", true);
+  refused(
+      [](auto&, auto&, auto& p) {
+        auto half = p.shards[3];
+        half.columns -= 2;
+        p.shards.push_back({3, half.rank, 0, half.rows, half.columns, 2});
+        p.shards[3] = half;
+      },
+      errc::invalid_argument, "two shards of one table", true);
+}

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/shard/sharding_plan.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <random.hpp>
+
+namespace {
+
+std::vector<tessera::table_options> three_tables() {
+  std::vector<tessera::table_options> tables(3);
+  for (std::size_t t = 0; t < 3; ++t)
+    tables[t] = {.id = tessera::table_id{static_cast<std::int64_t>(t) + 10}, .dim = 8, .rows = 100 * (static_cast<std::int64_t>(t) + 1)};
+  return tables;
+}
+
+std::string refusal(std::function<void()> const& f) {
+  try {
+    f();
+  } catch (tessera::error const& e) {
+    return e.what();
+  }
+  return "none";
+}
+
+bool has(std::string const& text, char const* part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("sharding_plan: tables are dealt out by turn, by bytes and by lookups") {
+  auto const tables = three_tables();
+  auto const ranks_of = [](tessera::sharding_plan const& plan) {
+    std::vector<int> ranks;
+    for (auto const& s : plan.shards) ranks.push_back(s.rank);
+    return ranks;
+  };
+  auto const turn = tessera::plan_round_robin(tables, 2);
+  CHECK(ranks_of(turn) == std::vector<int>{0, 1, 0});
+  CHECK(turn.shards[2] == tessera::table_shard{2, 0, 0, 300, 0, 8});
+  tessera::check_plan(turn, tables, 2);
+  CHECK(ranks_of(tessera::plan_by_bytes(tables, std::vector<std::int64_t>{32, 32, 32}, 2)) == std::vector<int>{1, 1, 0});
+  CHECK(ranks_of(tessera::plan_by_bytes(tables, std::vector<std::int64_t>{32, 32, 32}, 2, 9600)) == std::vector<int>{1, 1, 0});
+  CHECK(ranks_of(tessera::plan_by_bytes(tables, std::vector<std::int64_t>{400, 100, 32}, 2)) == std::vector<int>{0, 1, 1});
+  CHECK(ranks_of(tessera::plan_by_lookups(tables, std::vector<double>{5, 1, 2}, 2)) == std::vector<int>{0, 1, 1});
+  CHECK(ranks_of(tessera::plan_round_robin(tables, 5)) == std::vector<int>{0, 1, 2});
+
+  auto const memory = refusal([&] { tessera::plan_by_bytes(tables, std::vector<std::int64_t>{32, 32, 32}, 2, 9599); });
+  CHECK(has(memory, "rank 0, bytes 9600, limit_bytes 9599, table 12"));
+  CHECK(has(refusal([&] { tessera::plan_by_bytes(tables, std::vector<std::int64_t>{1, 2}, 2); }), "tables 3, numbers 2"));
+  CHECK(has(refusal([&] { tessera::plan_by_lookups(tables, std::vector<double>{1, 2, 3, 4}, 2); }), "tables 3, numbers 4"));
+  for (auto const& plan : {std::function<void()>([&] { tessera::plan_round_robin(tables, 0); }), std::function<void()>([&] {
+                             tessera::plan_by_lookups(tables, std::vector<double>{1, 2, 3}, 0);
+                           })})
+    CHECK(has(refusal(plan), "ranks 0"));
+}
+
+TEST_CASE("sharding_plan: what no tables and ranks can have is refused by name") {
+  auto const tables = three_tables();
+  tessera::sharding_plan const good{
+      {{0, 0, 0, 60, 0, 8}, {0, 1, 60, 40, 0, 4}, {0, 0, 60, 40, 4, 4}, {1, 1, 0, 200, 0, 8}, {2, 1, 0, 300, 0, 8}}};
+  tessera::check_plan(good, tables, 2);
+  auto const change = [&](std::size_t shard, auto const& f) {
+    auto plan = good;
+    f(plan.shards[shard]);
+    return refusal([&] { tessera::check_plan(plan, tables, 2); });
+  };
+  CHECK(has(change(3, [](auto& s) { s.table = 3; }), "no such table (table 3, rank 1"));
+  CHECK(has(change(3, [](auto& s) { s.table = -1; }), "no such table"));
+  CHECK(has(change(3, [](auto& s) { s.rank = 2; }), "no such rank (table 1, rank 2"));
+  CHECK(has(change(3, [](auto& s) { s.rank = -1; }), "no such rank"));
+  CHECK(has(change(0, [](auto& s) { s.rows = 0; }), "an empty shard"));
+  CHECK(has(change(0, [](auto& s) { s.columns = 0; }), "an empty shard"));
+  CHECK(has(change(0, [](auto& s) { s.first_row = -1; }), "an empty shard"));
+  CHECK(has(change(4, [](auto& s) { s.rows = 301; }), "past its table"));
+  CHECK(has(change(4, [](auto& s) { s.first_column = 4; }), "past its table"));
+  CHECK(has(change(2, [](auto& s) { s.first_column = 5, s.columns = 3; }), "no multiple of 4"));
+  CHECK(has(change(0, [](auto& s) { s.rows = 61; }), "two shards overlap (table 0, rank 1"));
+  CHECK(has(change(0, [](auto& s) { s.rows = 59; }), "not covered (table 0, id 10, elements 800, covered 792"));
+  auto lacking = good;
+  lacking.shards.pop_back();
+  CHECK(has(refusal([&] { tessera::check_plan(lacking, tables, 2); }), "not covered (table 2"));
+}
+
+TEST_CASE("sharding_plan: random cuts are plans; one that lacks a shard or has it twice is none") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<tessera::table_options> tables(1 + random() % 4);
+    tessera::sharding_plan plan;
+    for (std::size_t t = 0; t < tables.size(); ++t) {
+      tables[t] = {.id = tessera::table_id{static_cast<std::int64_t>(t)},
+                   .dim = 1 + static_cast<std::int64_t>(random() % 30),
+                   .rows = 1 + static_cast<std::int64_t>(random() % 50)};
+      for (std::int64_t row = 0; row < tables[t].rows;) {
+        auto const rows = 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(tables[t].rows - row));
+        for (std::int64_t column = 0; column < tables[t].dim;) {
+          auto const columns = std::min<std::int64_t>(4 * (1 + static_cast<std::int64_t>(random() % 4)), tables[t].dim - column);
+          plan.shards.push_back({static_cast<std::int64_t>(t), static_cast<int>(random() % 3), row, rows, column, columns});
+          column += columns;
+        }
+        row += rows;
+      }
+    }
+    std::shuffle(plan.shards.begin(), plan.shards.end(), random);
+    tessera::check_plan(plan, tables, 3);
+    auto other = plan;
+    other.shards.push_back(plan.shards[random() % plan.shards.size()]);
+    CHECK(has(refusal([&] { tessera::check_plan(other, tables, 3); }), "overlap"));
+    other = plan;
+    other.shards.pop_back();
+    CHECK(has(refusal([&] { tessera::check_plan(other, tables, 3); }), "not covered"));
+  }
+}
