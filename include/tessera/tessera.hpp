@@ -89,6 +89,7 @@
 #include <tessera/data/reader.hpp>
 #include <tessera/data/sample_columns.hpp>
 #include <tessera/data/sample_reader.hpp>
+#include <tessera/data/sample_reader_options.hpp>
 #include <tessera/data/sample_schema.hpp>
 #include <tessera/data/sample_source.hpp>
 #include <tessera/data/sampled_counts.hpp>

@@ -294,6 +294,49 @@ TEST_CASE("a reader goes on from any position, a new one and one that has read o
   }
 }
 
+TEST_CASE("the slices of any number of ranks are the batches of one reader, and a position of one is that of all") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const log = make_log(exec, seed, 200, 64);
+  stored_ids const pipeline;
+  for (auto const order : orders)
+    for (int const ranks : {1, 2, 3, 8, 40}) {
+      CAPTURE(ranks);
+      auto options = with(30, order, {{"b", "d"}});
+      sample_reader whole(exec, log, pipeline, options);
+      std::vector<sample_reader<memory_log>> parts;
+      options.slice.ranks = ranks;
+      for (int r = 0; r < ranks; ++r) {
+        options.slice.rank = r;
+        parts.emplace_back(exec, log, pipeline, options);
+        CHECK(parts.back().epoch_batches() == whole.epoch_batches());
+      }
+      for (int i = 0; i < 10; ++i) {
+        batch_view batch, part;
+        bool const more = whole.next(exec, batch);
+        auto const expected = more ? samples_of(exec, batch) : std::vector<delivered>();
+        std::vector<delivered> together;
+        auto const at = parts[0].position();
+        for (auto& reader : parts) {
+          reader.seek(at);
+          REQUIRE(reader.next(exec, part) == more);
+          CHECK(reader.position() == whole.position());
+          CHECK(reader.epoch_samples() == whole.epoch_samples());
+          if (!more) continue;
+          CHECK(part.id == batch.id);
+          auto const mine = samples_of(exec, part);
+          CHECK(mine.size() >= expected.size() / static_cast<std::size_t>(ranks));
+          CHECK(mine.size() <= expected.size() / static_cast<std::size_t>(ranks) + 1);
+          together.insert(together.end(), mine.begin(), mine.end());
+        }
+        CHECK(together == expected);
+        if (i == 4) whole.seek(parts.back().position());
+      }
+    }
+}
+
 TEST_CASE("a reader knows how many samples of the epoch are behind it") {
   tessera_tests::serial_host host;
   auto const exec = host.exec();
@@ -544,6 +587,11 @@ TEST_CASE("options that do not fit") {
   auto unknown = with(1, sample_order::stored);
   unknown.last_batch = static_cast<short_batch>(7);
   CHECK(refusal(unknown) == "sample_reader: no such last_batch (last_batch 7)");
+  for (auto const& [rank, ranks] : {std::pair(0, 0), {-1, 2}, {2, 2}, {0, -1}}) {
+    auto sliced = with(1, sample_order::stored);
+    sliced.slice = {rank, ranks};
+    CHECK(refusal(sliced) == "sample_reader: option slice (rank " + std::to_string(rank) + ", ranks " + std::to_string(ranks) + ")");
+  }
   CHECK(refusal(with(1, sample_order::stored, {{"a", "x"}})) == "group_keys: no such key (group 0, key x)");
   CHECK(refusal(with(1, sample_order::stored, {{"a"}, {"a"}})) == "group_keys: a key twice (group 1, key a)");
 

@@ -21,6 +21,7 @@
 #include <tessera/data/bound_pipeline.hpp>
 #include <tessera/data/picked_rows.hpp>
 #include <tessera/data/reader.hpp>
+#include <tessera/data/sample_reader_options.hpp>
 #include <tessera/data/sample_source.hpp>
 #include <tessera/data/shuffle.hpp>
 #include <tessera/tensor/batch.hpp>
@@ -32,54 +33,6 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// In which order an epoch has its samples.
-enum class sample_order : std::uint8_t {
-  stored,    ///< that of the data set
-  samples,   ///< blocks shuffled, and the samples of each
-  sessions,  ///< blocks shuffled, and the sessions of each: neighbours of one session stay neighbours
-};
-
-/// What becomes of the samples at the end of an epoch that are too few for a batch.
-enum class short_batch : std::uint8_t {
-  keep,  ///< they are a batch
-  drop,  ///< no batch has them in this epoch: all batches have the same size
-};
-
-/// Options of `sample_reader`.
-struct sample_reader_options {
-  std::int64_t batch_size = 2048;  ///< samples, at least 1
-  sample_order order = sample_order::stored;
-  random_seed seed{};
-  block_range blocks{0, -1};  ///< the blocks to be read, as `part_of` gives them; count -1: from `first` to the end
-  short_batch last_batch = short_batch::keep;
-  std::vector<std::vector<std::string>> groups{};  ///< sparse columns whose repeated rows are kept once (IKJT); none: a row a sample
-};
-
-/// Seconds that a reader's calls of `next` took so far.
-struct reader_times {
-  double fill = 0;     ///< reading and decoding blocks, and picking rows of them
-  double convert = 0;  ///< making tensors of columns, and rows distinct
-  double process = 0;  ///< what becomes of ids and numbers
-};
-
-/// Returns how many batches an epoch of so many samples has. @pre batch_size >= 1.
-constexpr std::int64_t epoch_batches(std::int64_t samples, std::int64_t batch_size, short_batch last) noexcept {
-  return last == short_batch::drop ? samples / batch_size : divide_up(samples, batch_size);
-}
-
-/// Returns how many batches an epoch has in each part of a data set, (parts,), as `part_of` cuts it. Processes that step together take as
-/// many as the least.
-/// @throws tessera::error invalid_argument for batch_size < 1, out_of_range for parts < 1.
-template <sample_source Source>
-std::vector<std::int64_t> epoch_batches_of_parts(Source const& source, std::int64_t parts, std::int64_t batch_size, short_batch last) {
-  if (batch_size < 1) throw error(errc::invalid_argument, "epoch_batches_of_parts: batch_size", {{"batch_size", batch_size}, {"least", 1}});
-  std::vector<std::int64_t> batches;
-  std::int64_t part = 0;
-  do batches.push_back(epoch_batches(rows_of(source, part_of(source, part, parts)), batch_size, last));
-  while (++part < parts);
-  return batches;
-}
-
 /// Gives the batches of a data set of samples, epoch after epoch.
 ///
 ///     preprocessing const prepare = …;
@@ -88,6 +41,10 @@ std::vector<std::int64_t> epoch_batches_of_parts(Source const& source, std::int6
 ///
 /// An epoch has every sample of the blocks once, but for a short batch that is dropped. What comes depends on data set, pipeline and
 /// options alone. Data set and pipeline outlive the reader. One thread at a time.
+///
+/// With a `slice`, the readers of all ranks together give the batches of one reader, rank 0's part first. A part of few samples may be
+/// empty. Each reader decodes every block that its parts lie in. Positions and sizes are those of whole batches, so a position of one rank
+/// is that of all, and of another number of ranks.
 ///
 /// `Pipeline` says what becomes of ids: `pipeline(exec, inverse_keyed_jagged<>) -> inverse_keyed_jagged<>`. The result has the same
 /// samples, groups and keys. An `id_pipeline` is such a pipeline. A pipeline sees each distinct row of a group once, and may offer more:
@@ -106,8 +63,8 @@ template <sample_source Source, class Pipeline = stored_ids>
 class sample_reader {
  public:
   /// Stands at the beginning of epoch 0, and reads nothing yet.
-  /// @throws tessera::error invalid_argument for batch_size < 1, for blocks that the data set does not have, and for groups as
-  /// `group_keys`. The same for sample_order::sessions without a column of sessions. shape_mismatch for a pipeline that was made for other
+  /// @throws tessera::error invalid_argument for batch_size < 1, for blocks that the data set does not have, for a slice that is none of its
+  /// ranks', and for groups as `group_keys`. The same for sample_order::sessions without a column of sessions. shape_mismatch for a pipeline that was made for other
   /// keys or in another order, or for other dense columns.
   sample_reader(host_exec const& exec, Source const& source, Pipeline const& pipeline, sample_reader_options options = {})
       : source_(&source),
@@ -161,22 +118,25 @@ class sample_reader {
     features_ = {};  // before anything is taken, so that nothing stays behind it in an arena
     stopwatch watch;
     auto place = walk_.position();
-    auto const rows = pick(exec, place, size);
+    auto const before = options_.slice.first(size), mine = options_.slice.size(size);
+    skip(place, before);
+    auto const rows = pick(exec, place, mine);
+    skip(place, size - before - mine);
     times_.fill += watch.lap();
     copy_numbers(exec, rows);
     times_.process += watch.lap();
     features_ = make_features(exec, rows);
     times_.convert += watch.lap();
     features_ = ids_(exec, std::move(features_));
-    check_features(size);
+    check_features(mine);
     times_.process += watch.lap();
 
     auto const features = std::as_const(features_).view();
     out = {};
-    out.dense = {dense_.data(), size, dense_features(rows.from)};
+    out.dense = {dense_.data(), mine, dense_features(rows.from)};
     out.labels = std::as_const(labels_).view();
     out.weights = std::as_const(weights_).view();
-    if (auto const columns = rows.from.other_labels.rows(); columns > 0) out.other_labels = {other_labels_.data(), size, columns};
+    if (auto const columns = rows.from.other_labels.rows(); columns > 0) out.other_labels = {other_labels_.data(), mine, columns};
     out.sparse = features.distinct;
     out.groups = features.groups;
     out.key_names = groups_.keys;
@@ -221,9 +181,20 @@ class sample_reader {
       throw error(errc::invalid_argument, "sample_reader: no such blocks",
                   {{"first", blocks.first}, {"count", blocks.count}, {"blocks of the data set", all}});
     if (blocks.count == -1) blocks.count = all - blocks.first;
+    auto const& slice = options.slice;
+    if (slice.ranks < 1 || slice.rank < 0 || slice.rank >= slice.ranks)
+      throw error(errc::invalid_argument, "sample_reader: option slice", {{"rank", slice.rank}, {"ranks", slice.ranks}});
     if (options.order == sample_order::sessions && source.schema().session.empty())
       throw error(errc::invalid_argument, "sample_reader: sessions to shuffle, and no column of sessions");
     return options;
+  }
+
+  void skip(reader_position& place, std::int64_t samples) const noexcept {
+    while (samples > 0) {
+      auto const here = std::min(samples, walk_.left_in_block(place));
+      walk_.advance(place, here);
+      samples -= here;
+    }
   }
 
   // The next `size` samples, copied where they are not all of one block. Advances `place`.
