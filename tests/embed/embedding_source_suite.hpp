@@ -32,7 +32,6 @@
 ///       using source_type = …;
 ///       static source_type make(execution_type const&, source_problem const&);   // float rows that start as `initial_row` says, each table with sgd
 ///       static constexpr bool refuses_ids;                                       // of tables with fewer rows
-///       static constexpr bool merges_alone;                                      // if it is there: gradients are never summed expanded
 ///     };
 ///
 /// All that is known of a source is what it gives, so rows are read by `predict`. Of a source on a device, batches lie there, and what kernels
@@ -89,7 +88,6 @@ using source_rows = std::vector<std::vector<std::vector<std::int64_t>>>;  // [ke
 template <class Maker>
 source_problem problem_of(tessera::shared_gradients sums = tessera::shared_gradients::merged) {
   auto problem = usual_problem(sums);
-  if constexpr (requires { Maker::merges_alone; }) problem.sums = tessera::shared_gradients::merged;
   if (tessera::device_execution<typename Maker::source_type::execution_type>) problem.features[2].pooling = tessera::pooling::sum;
   return problem;
 }

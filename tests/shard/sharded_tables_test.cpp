@@ -51,10 +51,14 @@ tessera::local_tables local_of(host_exec const& exec, source_problem const& prob
 struct one_rank_maker {
   using source_type = sharded_tables;
   static constexpr bool refuses_ids = true;
-  static constexpr bool merges_alone = true;
   static source_type make(host_exec const& exec, source_problem const& problem) {
     auto const specs = specs_of(problem, hashed_tables(problem.tables.size(), false));
-    return {exec, tessera::self_communicator(), specs, problem.features, tessera::plan_round_robin(tessera::options_of(specs), 1)};
+    return {exec,
+            tessera::self_communicator(),
+            specs,
+            problem.features,
+            tessera::plan_round_robin(tessera::options_of(specs), 1),
+            {.sums = problem.sums}};
   }
 };
 
@@ -377,6 +381,19 @@ TEST_CASE("sharded_tables: a bad batch behind one in flight is refused on all ra
   });
 }
 
+TEST_CASE("sharded_tables: several ranks, or codecs, sum no gradients expanded, and say so") {
+  auto const problem = usual_problem(tessera::shared_gradients::expanded);
+  tessera_tests::serial_host host;
+  auto const specs = specs_of(problem, hashed_tables(5, false));
+  auto const plan = tessera::plan_round_robin(tessera::options_of(specs), 1);
+  auto const e = tessera_tests::error_of([&] {
+    sharded_tables(host.exec(), tessera::self_communicator(), specs, problem.features, plan,
+                   {.codecs = {.forward = tessera::codec::fp16}, .sums = problem.sums});
+  });
+  CHECK(e.code() == tessera::errc::invalid_argument);
+  CHECK(e.value("ranks") == "1");
+}
+
 TEST_CASE("sharded_tables: ranks that disagree, and plans that cannot be executed, are refused on all ranks") {
   auto const problem = usual_problem();
   constexpr int ranks = 3;
@@ -400,6 +417,7 @@ TEST_CASE("sharded_tables: ranks that disagree, and plans that cannot be execute
   };
   using tessera::errc;
   refused([](auto& s, auto&, auto&) { s[2].table.seed = tessera::random_seed{9}; }, errc::incompatible, "table 2:", false);
+  refused([](auto& s, auto&, auto&) { s[2].optimizer = "adam"; }, errc::incompatible, "optimizer adam", false);
   refused([](auto&, auto& f, auto&) { f[1].name = "other"; }, errc::incompatible, "feature 1: other", false);
   refused([](auto&, auto&, auto& p) { std::swap(p.shards[0].rank, p.shards[1].rank); }, errc::incompatible, "shard: table", false);
   refused([](auto&, auto&, auto& p) { p.shards.pop_back(); }, errc::invalid_argument, "not covered", false);

@@ -16,6 +16,7 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/embed/deduplicated_lookup_backward.hpp>
 #include <tessera/embed/lookup_options.hpp>
 #include <tessera/embed/table_list.hpp>
 #include <tessera/shard/sharding_plan.hpp>
@@ -28,6 +29,7 @@ inline namespace TESSERA_ABI {
 struct sharded_tables_options {
   out_of_range_ids out_of_range = out_of_range_ids::refuse;  ///< ids that a dense table has no row for
   exchange_codecs codecs = {};                               ///< how vectors and gradients travel, also those of a rank's own tables
+  shared_gradients sums = shared_gradients::merged;          ///< of batches whose repeated rows are there once; expanded: of one rank alone
 };
 
 namespace detail {
@@ -43,7 +45,7 @@ inline void check_same_tables(host_exec const& exec, any_communicator& comm, std
     mine += "table " + std::to_string(t) + ": id, dim, rows, bits of the initial bound, seed, dense";
     add(table.id.value, table.dim, table.rows, std::bit_cast<std::uint32_t>(table.init_bound), table.seed.value,
         specs[t].slots_are_ids ? 1 : 0);
-    mine += '\n';
+    mine += " optimizer " + specs[t].optimizer + '\n';
   }
   for (std::size_t f = 0; f < features.size(); ++f) {
     mine += "feature " + std::to_string(f) + ": " + features[f].name + ", table, sequence, pooling";
@@ -55,8 +57,9 @@ inline void check_same_tables(host_exec const& exec, any_communicator& comm, std
     add(shard.table, shard.rank, shard.first_row, shard.rows, shard.first_column, shard.columns);
     mine += '\n';
   }
-  mine += "options: out of range, codecs";
-  add(static_cast<int>(options.out_of_range), static_cast<int>(options.codecs.forward), static_cast<int>(options.codecs.backward));
+  mine += "options: out of range, codecs, sums";
+  add(static_cast<int>(options.out_of_range), static_cast<int>(options.codecs.forward), static_cast<int>(options.codecs.backward),
+      static_cast<int>(options.sums));
   check_same_text(exec, comm, mine, "sharded_tables: the same tables", std::move(failure));
 }
 
@@ -72,6 +75,11 @@ inline std::vector<std::vector<table_shard>> agreed_shards(host_exec const& exec
     detail::check_choice("sharded_tables", "out_of_range", options.out_of_range, out_of_range_ids::zero);
     detail::check_choice("sharded_tables", "codec", options.codecs.forward, codec::fp8_e5m2);
     detail::check_choice("sharded_tables", "codec", options.codecs.backward, codec::fp8_e5m2);
+    detail::check_choice("sharded_tables", "sums", options.sums, shared_gradients::expanded);
+    if (options.sums == shared_gradients::expanded && (comm.size() > 1 || options.codecs != exchange_codecs{}))
+      throw error(errc::invalid_argument,
+                  "sharded_tables: gradients of repeated rows are summed expanded on one rank alone, without codecs",
+                  {{"ranks", comm.size()}});
     for (std::size_t f = 0; f < features.size(); ++f)
       if (features[f].table < 0 || features[f].table >= static_cast<std::int64_t>(specs.size()))
         throw error(errc::out_of_range, "sharded_tables: no such table",

@@ -23,6 +23,7 @@
 #include <tessera/embed/lookup_checks.hpp>
 #include <tessera/embed/lookup_options.hpp>
 #include <tessera/embed/row_gradients.hpp>
+#include <tessera/embed/row_order.hpp>
 #include <tessera/embed/shared_bags.hpp>
 #include <tessera/embed/table_list.hpp>
 #include <tessera/embed/table_part.hpp>
@@ -68,6 +69,9 @@ class sharded_saved {
 /// ranks, rank 0's samples first. A shard is a whole table or a block of its columns; then row-wise state and clipping are those of the
 /// block. Of a batch with groups, distinct rows travel, and gradients are summed by the inverse before they leave.
 ///
+/// A rank that is alone and has no codecs sends nothing: its calls are those of `local_tables`, and take as long. So one program serves any
+/// number of ranks.
+///
 /// Where a call throws on one rank for reasons of its data, that step throws on all ranks and names that rank. Where there are several
 /// ranks, `finish` throws what `begin` found, and `finish_backward` what `begin_backward` found. Rows are then as before, but for new ids of
 /// hashed tables. A rank whose `saved` ends with messages under way has left.
@@ -75,11 +79,11 @@ class sharded_tables {
  public:
   using execution_type = host_exec;
   using saved_type = sharded_saved;
-  struct prepared_type {};  ///< Nothing is done ahead.
+  using prepared_type = row_order;
   using gradients_type = row_gradients;
 
-  /// Makes this rank's shards. All ranks call it with the same tables, features and plan, and the same optimizers in the specs, which are
-  /// not compared.
+  /// Makes this rank's shards. All ranks call it with the same tables, features and plan, and the same optimizers in the specs, of which the
+  /// names are compared.
   /// @throws tessera::error as `check_plan` and `local_tables`. incompatible where ranks disagree, naming the first difference.
   /// invalid_argument, naming the table, where a shard lacks rows of its table, and for two shards of one table on one rank. Where one rank
   /// throws, all throw.
@@ -89,11 +93,13 @@ class sharded_tables {
         features_(std::move(features)),
         options_(options),
         shards_(detail::agreed_shards(exec, comm, specs_, features_, plan, options_)),
+        is_alone_(comm.size() == 1 && options_.codecs == exchange_codecs{}),
         exchange_(make_exchange(std::move(comm))),
         inner_(make_inner(exec)) {
     for (std::size_t f = 0; f < features_.size(); ++f) {
       auto const key = static_cast<std::int64_t>(f);
-      outputs_.push_back({features_[f].name, table_of(key).dim, key, features_[f].sequence, false, -1, features_[f].pooling});
+      outputs_.push_back({features_[f].name, table_of(key).dim, key, features_[f].sequence,
+                          features_[f].sequence && options_.sums == shared_gradients::expanded, -1, features_[f].pooling});
     }
   }
 
@@ -105,17 +111,30 @@ class sharded_tables {
   /// Bytes of the shards that lie here.
   std::size_t bytes() const noexcept { return inner_.bytes(); }
 
-  /// Does nothing: what could be done ahead needs other ranks.
-  void prepare(host_exec const&, batch_view const&, prepared_type&) const noexcept {}
+  /// The shards that lie here, as tables of this process: shard s is its table s. They have the optimizers, whose rates may change.
+  local_tables& here() noexcept { return inner_; }
+  /// As above, to read.
+  local_tables const& here() const noexcept { return inner_; }
+
+  /// Sorts ids ahead on a rank that is alone. With other ranks it does nothing, since their ids are not here.
+  void prepare(host_exec const& exec, batch_view const& batch, row_order& prepared) const {
+    is_alone_ ? inner_.prepare(exec, batch, prepared) : prepared.clear();
+  }
 
   /// Sends the batch's ids to the ranks that hold their tables.
   /// @throws tessera::error shape_mismatch and invalid_argument as `local_tables::begin`; out_of_range for an id that a dense table has no row
   /// for, naming feature, row, position and id.
-  void begin(host_exec const& exec, batch_view const& batch, sharded_saved& saved) { send_ids(exec, batch, saved); }
-  void begin(host_exec const& exec, batch_view const& batch, sharded_saved& saved, prepared_type&) { send_ids(exec, batch, saved); }
+  void begin(host_exec const& exec, batch_view const& batch, sharded_saved& saved) {
+    is_alone_ ? inner_.begin(exec, batch, saved.inner_) : send_ids(exec, batch, saved);
+  }
+  /// Begins with what `prepare` made of the batch.
+  void begin(host_exec const& exec, batch_view const& batch, sharded_saved& saved, row_order& prepared) {
+    is_alone_ ? inner_.begin(exec, batch, saved.inner_, prepared) : send_ids(exec, batch, saved);
+  }
 
   /// Reads what other ranks ask for, and waits for this rank's vectors. Hashed tables give new ids a row.
   void finish(host_exec const& exec, sharded_saved& saved, vector_view<matrix_view<float> const> out) {
+    if (is_alone_) return inner_.finish(exec, saved.inner_, out);
     read_rows(exec, saved, out, [&](batch_view const& all) {
       inner_.begin(exec, all, saved.inner_);
       inner_.finish(exec, saved.inner_, saved.exchanged_.out());
@@ -124,6 +143,7 @@ class sharded_tables {
 
   /// Writes the same vectors, and changes nothing. All ranks call it.
   void predict(host_exec const& exec, batch_view const& batch, vector_view<matrix_view<float> const> out) const {
+    if (is_alone_) return inner_.predict(exec, batch, out);
     sharded_saved saved;
     send_ids(exec, batch, saved);
     read_rows(exec, saved, out, [&](batch_view const& all) { inner_.predict(exec, all, saved.exchanged_.out()); });
@@ -134,13 +154,14 @@ class sharded_tables {
 
   /// Waits for the gradients of this rank's shards, and updates their rows.
   void finish_backward(host_exec const& exec, sharded_saved& saved) {
+    if (is_alone_) return inner_.finish_backward(exec, saved.inner_);
     receive_gradients(exec, "sharded_tables::finish_backward", saved);
     inner_.finish_backward(exec, saved.inner_);
     saved.at_ = stage::finished;
   }
   /// Waits for the gradients of this rank's shards. Their rows are those of `parts()`.
   void gradients(host_exec const& exec, sharded_saved const& saved, row_gradients& sum) const {
-    receive_gradients(exec, "sharded_tables::gradients", saved);
+    if (!is_alone_) receive_gradients(exec, "sharded_tables::gradients", saved);
     inner_.gradients(exec, saved.inner_, sum);
   }
   /// Makes one step of this rank's shards with these gradients. It does not wait for other ranks.
@@ -151,6 +172,7 @@ class sharded_tables {
 
   // Keys of batches of several ranks have their own numbers of rows: one rank so stands beside one that has none.
   static std::int64_t source_ranks(any_communicator const& comm) noexcept { return std::max(comm.size(), 2); }
+  std::int64_t inner_ranks() const noexcept { return is_alone_ ? 1 : source_ranks(exchange_.comm()); }
   table_options const& table_of(std::int64_t key) const noexcept { return specs_[at(features_[at(key)].table)].table; }
   bool is_dense(std::int64_t key) const noexcept { return specs_[at(features_[at(key)].table)].slots_are_ids; }
   bool is_sequence(std::int64_t key) const noexcept { return features_[at(key)].sequence; }
@@ -182,6 +204,7 @@ class sharded_tables {
   std::vector<table_feature> features_;
   sharded_tables_options options_;
   std::vector<std::vector<table_shard>> shards_;  // of each rank
+  bool is_alone_;
   flat_exchange exchange_;
   local_tables inner_;  // this rank's shards; feature r * K + i is block i of the exchange, as rank r has it
   std::vector<embedding_output> outputs_;
@@ -203,7 +226,7 @@ inline flat_exchange sharded_tables::make_exchange(any_communicator comm) const 
 
 inline local_tables sharded_tables::make_inner(host_exec const& exec) const {
   auto comm = exchange_.comm();
-  auto const ranks = source_ranks(comm);
+  auto const ranks = inner_ranks();
   std::optional<local_tables> made;
   std::exception_ptr failure;
   try {
@@ -224,7 +247,7 @@ inline local_tables sharded_tables::make_inner(host_exec const& exec) const {
         feature.table = number[at(feature.table)];
       }
     made.emplace(std::move(list), std::move(features),
-                 local_tables_options{.lookup = {.out_of_range = options_.out_of_range, .source_ranks = ranks}});
+                 local_tables_options{.sums = options_.sums, .lookup = {.out_of_range = options_.out_of_range, .source_ranks = ranks}});
   } catch (...) {
     failure = std::current_exception();
   }
@@ -309,6 +332,7 @@ void sharded_tables::read_rows(host_exec const& exec, sharded_saved& saved, vect
 inline void sharded_tables::begin_backward(host_exec const& exec, sharded_saved& saved,
                                            vector_view<matrix_view<float const> const> gradients) const {
   constexpr auto call = "sharded_tables::begin_backward";
+  if (is_alone_) return inner_.begin_backward(exec, saved.inner_, gradients);
   if (saved.at_ != stage::finished) throw error(errc::invalid_argument, std::string(call) + ": the forward is not finished");
   std::exception_ptr failure;
   try {
