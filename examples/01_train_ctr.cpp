@@ -26,6 +26,7 @@
 #include "support/folder_lock.hpp"
 #include "support/output_files.hpp"
 #include "support/profile_job.hpp"
+#include "support/ranks.hpp"
 #include "support/settings.hpp"
 #include "support/training_job.hpp"
 
@@ -64,6 +65,11 @@ void check_folder(settings const& s) {
 /// Finds what cannot be meant, once it is known what a checkpoint says.
 void check_sense(CLI::App& app, settings& s) {
   auto const refuse = [](char const* option, std::string const& why) { throw CLI::ValidationError(option, why); };
+  try {
+    tessera::parse_exchange_codecs(s.codec);
+  } catch (tessera::error const& e) {
+    refuse("--codec", e.what());
+  }
   for (char const* const option : {"--cross-layers", "--cross-rank"})
     if (s.model != "dcn" && app.get_option(option)->count() > 0) refuse(option, "only a dcn has cross layers");
   if (s.lr_schedule != "constant" && s.decay_steps == 0) refuse("--lr-schedule", s.lr_schedule + " needs --decay-steps");
@@ -81,25 +87,37 @@ void check_sense(CLI::App& app, settings& s) {
 
 void run(CLI::App& app, settings& s) {
   check_paths(app, s);
+  rank_group ranks(s.ranks);
+  s.speaks = ranks.has_first();
+  if (app.get_option("--threads")->count() == 0) s.threads = std::max(1, s.threads / ranks.here());
   std::optional<folder_lock> lock;
-  if (!s.checkpoint.empty() && !s.eval_only) {
-    check_checkpoints(s.checkpoint);
-    lock.emplace(s.checkpoint);
-    check_folder(s);
-  }
-  // Outputs may lie in the folder of checkpoints, so they are tried only now that the folder has been made.
-  for (auto const& [option, path] : {named_file("--predict", s.predict), named_file("--report", s.report)})
-    if (!path.empty()) whole_file::check(option, path);
-  metrics_file metrics(s);
-  tessera::thread_pool pool(s.threads);
-  tessera::system_memory memory;
-  any_job base{s, tessera::host_exec(pool, memory), {}, metrics};
-  if (s.resume || s.eval_only) {
-    base.start = tessera::open_newest_checkpoint(s.checkpoint);
-    adopt(app, base.start->state.options, s, base.start->folder + "/manifest.json");
-  }
-  check_sense(app, s);
-  run_job(training_job(std::move(base)));
+  std::optional<tessera::open_checkpoint> start;
+  std::optional<metrics_file> metrics;
+  auto const prepare = [&] {
+    if (!s.checkpoint.empty() && !s.eval_only) {
+      check_checkpoints(s.checkpoint);
+      if (s.speaks) lock.emplace(s.checkpoint);
+      check_folder(s);
+    }
+    // Outputs may lie in the folder of checkpoints, so they are tried only now that the folder has been made.
+    for (auto const& [option, path] : {named_file("--predict", s.predict), named_file("--report", s.report)})
+      if (!path.empty() && s.speaks) whole_file::check(option, path);
+    metrics.emplace(s.speaks ? s : settings());
+    if (s.resume || s.eval_only) {
+      start = tessera::open_newest_checkpoint(s.checkpoint);
+      adopt(app, start->state.options, s, start->folder + "/manifest.json");
+    }
+    check_sense(app, s);
+  };
+  ranks.run(prepare, [&](tessera::any_communicator comm) {
+    if (comm.size() > 1 && !s.report.empty()) throw CLI::ValidationError("--report", "of one rank alone");
+    if (comm.size() > 1 && !s.checkpoint.empty()) throw CLI::ValidationError("--checkpoint", "of one rank alone");
+    tessera::thread_pool pool(s.threads);
+    tessera::system_memory memory;
+    metrics_file nowhere{settings()};
+    bool const writes = comm.rank() == 0;
+    run_job(training_job({s, tessera::host_exec(pool, memory), start, writes ? *metrics : nowhere, std::move(comm)}));
+  });
 }
 
 std::vector<named_file> as_inputs(char const* option, std::vector<std::string> const& files) {
@@ -200,6 +218,7 @@ int main(int argc, char** argv) {
       throw tessera::error(tessera::errc::io_error, "cannot write to the standard output");
     return 0;
   } catch (CLI::Error const& e) {
+    if (is_launched_beside_others()) return e.get_exit_code();  // the first says it
     return app.exit(e);
   } catch (std::exception const& e) {
     std::fflush(stdout);

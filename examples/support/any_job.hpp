@@ -27,12 +27,18 @@ namespace examples {
 
 using nlohmann::json;
 
-/// What a run has beside its data.
+/// What a run has beside its data. Of several ranks each has one.
 struct any_job {
   settings const& s;
   tessera::host_exec exec;
   std::optional<tessera::open_checkpoint> start;  // of a run that goes on, or is tested
   metrics_file& metrics;
+  tessera::any_communicator comm = tessera::self_communicator();
+
+  /// Prints, once for all ranks.
+  void say(char const* format, auto... values) const {
+    if (comm.rank() == 0) std::printf(format, values...);
+  }
 };
 
 template <class Interaction>
@@ -43,22 +49,31 @@ typename Interaction::options interaction_options(settings const& s) {
 }
 
 /// "dim 16", or the least and the most.
-inline std::string dims_of(tessera::local_tables const& tables) {
-  if (tables.table_count() == 0) return "no dim";
-  auto least = tables.table(0).dim, most = least;
-  for (std::int64_t t = 1; t < tables.table_count(); ++t) {
-    least = std::min(least, tables.table(t).dim);
-    most = std::max(most, tables.table(t).dim);
+inline std::string dims_of(std::vector<tessera::table_spec> const& tables) {
+  if (tables.empty()) return "no dim";
+  auto least = tables[0].table.dim, most = least;
+  for (auto const& spec : tables) {
+    least = std::min(least, spec.table.dim);
+    most = std::max(most, spec.table.dim);
   }
   return "dim " + std::to_string(least) + (least == most ? "" : " to " + std::to_string(most));
 }
 
+/// All ranks call it.
 template <class Model>
-void print_model(Model const& model, std::int64_t dense_features) {
-  std::printf("model: %s, %lld tables of %s (%.2f MB with optimizer state), %lld dense parameters\n",
-              dense_features == 0 ? "no dense features, no bottom MLP" : (std::to_string(dense_features) + " dense features").c_str(),
-              static_cast<long long>(model.source().table_count()), dims_of(model.source()).c_str(),
-              static_cast<double>(model.source().bytes()) / 1e6, static_cast<long long>(model.parameter_count()));
+void print_model(any_job const& j, Model const& model, std::vector<tessera::table_spec> const& tables, std::int64_t dense_features) {
+  auto comm = j.comm;
+  tessera::any_pending pending;
+  auto const own = static_cast<std::int64_t>(model.source().bytes());
+  std::int64_t bytes = 0, most = 0;
+  for (auto const& of_rank : tessera::all_gather<std::int64_t>(j.exec, comm, {&own, 1}, pending, "bytes of tables")) {
+    bytes += of_rank[0];
+    most = std::max(most, of_rank[0]);
+  }
+  j.say("model: %s, %zu tables of %s (%.2f MB with optimizer state), %lld dense parameters\n",
+        dense_features == 0 ? "no dense features, no bottom MLP" : (std::to_string(dense_features) + " dense features").c_str(),
+        tables.size(), dims_of(tables).c_str(), static_cast<double>(bytes) / 1e6, static_cast<long long>(model.parameter_count()));
+  if (comm.size() > 1) j.say("%d ranks, with at most %.2f MB of tables each\n", comm.size(), static_cast<double>(most) / 1e6);
 }
 
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -74,10 +89,10 @@ inline json to_json(tessera::evaluation const& e, tessera::host_exec const& exec
           {"calibration", e.clicks.calibration()}};
 }
 
-inline void print_test(json const& result) {
+inline void print_test(any_job const& j, json const& result) {
   auto const figure = [&](char const* name) { return result[name].get<double>(); };
-  std::printf("test auc=%.4f logloss=%.4f ne=%.4f calibration=%.3f samples_per_second=%.0f\n", figure("auc"), figure("logloss"),
-              figure("ne"), figure("calibration"), figure("samples_per_second"));
+  j.say("test auc=%.4f logloss=%.4f ne=%.4f calibration=%.3f samples_per_second=%.0f\n", figure("auc"), figure("logloss"), figure("ne"),
+        figure("calibration"), figure("samples_per_second"));
 }
 
 inline void write_test(metrics_file& metrics, json line, std::int64_t step) {
@@ -110,9 +125,9 @@ template <class Job, class Trainer>
 void check_state(Job const& j, Trainer& run, std::int64_t step) {
   using tessera::row_plane;
   auto const parts = run.model().source().parts();
-  auto const& features = j.tables();
+  auto const& shards = run.model().source().shards_here();
   for (std::size_t t = 0; t < parts.size(); ++t) {
-    auto const of_table = " of table " + features[t];
+    auto const of_table = " of table " + j.tables()[static_cast<std::size_t>(shards[t].table)];
     auto const& part = *parts[t];
     check_converges(j.s, step, "a weight" + of_table,
                     all_finite(j.exec, part, row_plane::step) && all_finite(j.exec, part, row_plane::weights));
@@ -124,22 +139,25 @@ void check_state(Job const& j, Trainer& run, std::int64_t step) {
 }
 
 /// Tests the model as it is behind so many steps; the last time also writes predictions. `calibration`, where wanted, is that of this test.
+/// All ranks call it, and have the same result.
 template <class Model, class Job>
 json test(Job const& j, Model const& model, std::int64_t step, bool last, tessera::calibration_curve* calibration = nullptr) {
   auto const started = std::chrono::steady_clock::now();
   auto reader = j.test_reader();
   std::optional<whole_file> csv;
   if (calibration != nullptr) calibration->clear();
-  if (last && !j.s.predict.empty()) csv.emplace("--predict", j.s.predict).text << "sample,label,probability\n";
+  auto comm = j.comm;
+  if (last && !j.s.predict.empty() && comm.rank() == 0) csv.emplace("--predict", j.s.predict).text << "sample,label,probability\n";
+  auto const seen = [&](tessera::batch_view const& batch, tessera::vector_view<float const> logits) {
+    check_predictions(j.s, step, logits);
+    if (calibration != nullptr) calibration->add(logits, batch.labels);
+    if (!csv) return;
+    for (std::int64_t i = 0; i < logits.size(); ++i)
+      csv->text << batch.sample_ids[i] << ',' << batch.labels[i] << ',' << text("%.9g", static_cast<double>(tessera::sigmoid(logits[i])))
+                << '\n';
+  };
   auto const result =
-      tessera::evaluate(j.exec, model, reader, [&](tessera::batch_view const& batch, tessera::vector_view<float const> logits) {
-        check_predictions(j.s, step, logits);
-        if (calibration != nullptr) calibration->add(logits, batch.labels);
-        if (!csv) return;
-        for (std::int64_t i = 0; i < logits.size(); ++i)
-          csv->text << batch.sample_ids[i] << ',' << batch.labels[i] << ','
-                    << text("%.9g", static_cast<double>(tessera::sigmoid(logits[i]))) << '\n';
-      });
+      comm.size() == 1 ? tessera::evaluate(j.exec, model, reader, seen) : tessera::evaluate(j.exec, comm, model, reader, seen);
   if (csv) csv->commit();
   auto line = to_json(result, j.exec);
   line["samples_per_second"] = static_cast<double>(j.test_rows()) / seconds_since(started);
@@ -153,7 +171,7 @@ void evaluate_only(Job const& j) {
   j.metrics.begin();
   auto const result = test(j, model, j.start->state.step, true);
   write_test(j.metrics, result, j.start->state.step);
-  print_test(result);
+  print_test(j, result);
 }
 
 }  // namespace examples

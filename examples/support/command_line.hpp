@@ -245,6 +245,32 @@ inline void declare_lists(CLI::App& app, settings& s) {
       ->capture_default_str();
 }
 
+/// Who trains together.
+inline void declare_ranks(CLI::App& app, settings& s) {
+  app.add_option(
+         "--ranks", s.ranks,
+         "Who trains together, each with a part of every batch and of the tables: mpi, the processes of mpirun; threads:N; 1; auto: "
+         "mpi where mpirun has started this")
+      ->check([](std::string const& given) {
+        int ranks = 0;
+        bool const is_known = given == "auto" || given == "mpi" || given == "1" ||
+                              (given.starts_with("threads:") && parse_number(given.substr(8), ranks) && ranks >= 1 && ranks <= 1024);
+        return is_known ? std::string() : "neither auto, mpi, 1 nor threads:1 to threads:1024: " + given;
+      })
+      ->type_name("auto|mpi|threads:N|1")
+      ->capture_default_str();
+  app.add_option(
+         "--plan", s.plan,
+         "Which rank holds which table: bytes, the largest first to who has the fewest bytes; round-robin; or a file as docs/ranks.md "
+         "has it, which may cut tables by columns")
+      ->type_name("bytes|round-robin|FILE.json")
+      ->capture_default_str();
+  app.add_option("--codec", s.codec,
+                 "How vectors and gradients of rows travel: fp32, fp16, bf16, int8, fp8_e4m3, fp8_e5m2; or one for each")
+      ->type_name("CODEC[,CODEC]")
+      ->capture_default_str();
+}
+
 inline void declare(CLI::App& app, settings& s) {
   app.add_option("--train", s.train,
                  "Training data: Parquet (.parquet, .pq) or text. Text is Criteo's layout, or has a header line with the names of its "
@@ -255,7 +281,11 @@ inline void declare(CLI::App& app, settings& s) {
   declare_lists(app, s);
   declare_model(app, s);
   declare_training(app, s);
-  app.add_option("--threads", s.threads, "Threads; their number changes no result")->transform(integer(1, 4096))->capture_default_str();
+  app.add_option("--threads", s.threads,
+                 "Threads of each rank; their number changes no result. Ranks share the machine's where none is given")
+      ->transform(integer(1, 4096))
+      ->capture_default_str();
+  declare_ranks(app, s);
   app.add_option("--pipeline", s.pipeline, "With 2 threads or more, one reads batches and sorts their ids ahead; changes no result")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
@@ -337,7 +367,7 @@ inline void adopt(CLI::App& app, nlohmann::json const& kept, settings& s, std::s
     if (nlohmann::json(value) == of_checkpoint) return;
     bool const given = option->count() > 0;
     if (given && may_change) {
-      if (s.resume)
+      if (s.resume && s.speaks)
         std::printf("--%s: %s instead of the checkpoint's %s\n", name.c_str(), shown(value).c_str(), shown(of_checkpoint).c_str());
       return;
     }

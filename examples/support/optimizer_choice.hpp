@@ -41,8 +41,8 @@ inline dense_optimizer_choice choose_dense_optimizer(settings const& s) {
   return tessera::adam{s.lr};
 }
 
-/// Gives the optimizer of each table this share of its rate; `features`: of each table. In train_ctr/tables.cpp.
-void set_row_learning_rates(settings const& s, tessera::local_tables& tables, std::vector<std::string> const& features, float share);
+/// Gives the optimizer of each table here this share of its rate; `features`: of each table. In train_ctr/tables.cpp.
+void set_row_learning_rates(settings const& s, tessera::sharded_tables& tables, std::vector<std::string> const& features, float share);
 
 /// Sets the rates of the step about to be taken.
 template <class Trainer>

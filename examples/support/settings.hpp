@@ -110,7 +110,11 @@ struct settings : table_settings {
   std::string predict;
   std::string report;
   std::string pipeline = "on";
+  std::string ranks = "auto";
+  std::string plan = "bytes";
+  std::string codec = "fp32";
 
+  bool speaks = true;                                // not one of the processes that leave it to another
   std::map<std::string, table_settings> own_tables;  // what `tables` says, by feature
 
   table_settings const& of_table(std::string const& feature) const {

@@ -50,6 +50,7 @@ class training_job : public any_job {
   /// What a checkpoint keeps of the columns.
   json description_json() const { return tessera::columns_json(data_); }
 
+  /// Readers give this rank's part of every batch.
   reader train_reader() const { return {exec, *train_, *preprocess_, reader_options(s.batch_size, training_order())}; }
   reader test_reader() const { return {exec, *test_, *preprocess_, reader_options(2048, tessera::sample_order::stored)}; }
   std::vector<tessera::manifest_section> save_data(std::string const& folder) const {
@@ -62,8 +63,9 @@ class training_job : public any_job {
     auto const weight = std::is_same_v<interaction, tessera::factorization> ? 1 : 0;  // of first order, behind the factors
     auto const dim_of = [&](std::string const& column) { return s.of_table(plan_.owner(column)).embedding_dim + weight; };
     check_own_tables(s, tables_);
-    tessera::table_list list;
-    for (auto const& name : tables_) add_table(*this, list, name, dim_of(name), table_rows(name));
+    std::vector<tessera::table_spec> specs;
+    for (auto const& name : tables_)
+      specs.push_back(spec_of_table(s, static_cast<std::int64_t>(specs.size()), name, dim_of(name), table_rows(name)));
     std::vector<typename Model::group_type> groups;
     for (auto const& sequence : plan_.sequences) {
       bool const attends = sequence.kind == column_plan::pooled_by::attention;
@@ -80,16 +82,18 @@ class training_job : public any_job {
     }
     auto const dense = preprocess_->dense().features();
     auto const sums = s.dedup_sums == "expanded" ? tessera::shared_gradients::expanded : tessera::shared_gradients::merged;
-    Model model(exec,
-                {.dense_features = dense,
-                 .bottom_hidden = s.bottom,
-                 .top_hidden = s.top,
-                 .seed = tessera::random_seed{s.seed},
-                 .pooled = plan_.bags,
-                 .dim = s.embedding_dim + weight,
-                 .projects = true},
-                {std::move(list), std::move(features), {.sums = sums}}, interaction_options<interaction>(s), std::move(groups));
-    print_model(model, dense);
+    Model model(
+        exec,
+        {.dense_features = dense,
+         .bottom_hidden = s.bottom,
+         .top_hidden = s.top,
+         .seed = tessera::random_seed{s.seed},
+         .pooled = plan_.bags,
+         .dim = s.embedding_dim + weight,
+         .projects = true},
+        {exec, comm, specs, std::move(features), make_plan(specs), {.codecs = tessera::parse_exchange_codecs(s.codec), .sums = sums}},
+        interaction_options<interaction>(s), std::move(groups));
+    print_model(*this, model, specs, dense);
     return model;
   }
 
@@ -99,6 +103,7 @@ class training_job : public any_job {
   void order_columns();
   void open_training_data();
   tessera::preprocessing make_preprocessing() const;
+  tessera::sharding_plan make_plan(std::vector<tessera::table_spec> const& specs) const;
   /// Of a dense table; 0: of a hashed one, for ids without a bound. @throws tessera::error naming a column that has neither.
   std::int64_t table_rows(std::string const& column) const;
 

@@ -52,11 +52,11 @@ void resume(training_job const& j, Trainer& run, Reader& reader) {
   tessera::load_trainer(j.exec, *j.start, run);
   reader.seek({saved("epoch"), saved("block"), saved("offset"), saved("batch")});
   j.metrics.drop_behind(reader.position());
-  std::printf("resumed from %s\n", j.start->folder.c_str());
+  j.say("resumed from %s\n", j.start->folder.c_str());
   auto const done = reader.position().epoch + (reader.epoch_samples() == j.train_rows() ? 1 : 0);
   if (done >= j.s.epochs)
-    std::printf("nothing to train: the checkpoint has %lld epochs behind it, and --epochs is %lld\n", static_cast<long long>(done),
-                static_cast<long long>(j.s.epochs));
+    j.say("nothing to train: the checkpoint has %lld epochs behind it, and --epochs is %lld\n", static_cast<long long>(done),
+          static_cast<long long>(j.s.epochs));
 }
 
 /// What a run tells a person and its metrics file of the batches it trains on.
@@ -73,11 +73,12 @@ class training_report {
     figures_.add(j_.exec, logits, labels);
   }
   void show(tessera::progress& bar, std::int64_t epoch, std::int64_t samples) {
-    if (!bar.due()) return;
+    if (j_.comm.rank() != 0 || !bar.due()) return;
     bar.show(samples, text("epoch %lld/%lld  loss %.4f  auc %.4f", static_cast<long long>(epoch + 1), static_cast<long long>(j_.s.epochs),
                            shown_loss_.take(), recent_auc()));
   }
-  bool writes(std::int64_t step) const { return j_.metrics.is_wanted() && step % 100 == 0; }
+  /// The same on all ranks, of which the first writes.
+  bool writes(std::int64_t step) const { return !j_.s.metrics.empty() && step % 100 == 0; }
   void write(std::int64_t step, std::int64_t epoch, std::int64_t samples) {
     if (!writes(step)) return;
     json line{{"event", "train"},   {"step", step}, {"epoch", epoch}, {"samples", samples}, {"loss", written_loss_.take()},
@@ -90,9 +91,9 @@ class training_report {
     if (!j_.s.progressive) return;
     auto line = progressive();
     auto const figure = [&](char const* name) { return line[name].get<double>(); };
-    std::printf("progressive auc=%.4f logloss=%.4f window_auc=%.4f window_logloss=%.4f samples=%lld\n", figure("progressive_auc"),
-                figure("progressive_logloss"), figure("window_auc"), figure("window_logloss"),
-                static_cast<long long>(line["tested"].get<std::int64_t>()));
+    j_.say("progressive auc=%.4f logloss=%.4f window_auc=%.4f window_logloss=%.4f samples=%lld\n", figure("progressive_auc"),
+           figure("progressive_logloss"), figure("window_auc"), figure("window_logloss"),
+           static_cast<long long>(line["tested"].get<std::int64_t>()));
     line.update({{"event", "progressive"}, {"step", step}, {"epoch", epoch}});
     j_.metrics.write(line);
   }
@@ -103,11 +104,14 @@ class training_report {
   running_mean shown_loss_, written_loss_;
 };
 
-/// Epochs from where the reader stands; the step of a batch read ahead takes what was sorted for it.
+/// Epochs from where the reader stands; the step of a batch read ahead takes what was sorted for it. All ranks call it, and take the same
+/// steps: each knows what all predicted.
 template <class Model, class Trainer, class Reader>
 void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, Reader& reader) {
   training_report report(j);
   report_page page(j, model);
+  auto comm = j.comm;
+  tessera::gathered_predictions of_all;
   tessera::calibration_curve calibration;
   json result;
   std::int64_t trained = 0;
@@ -128,7 +132,7 @@ void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Mo
       throw;
     } catch (...) {
       try {
-        keep();
+        if (j.comm.size() == 1) keep();    // which all ranks call
       } catch (std::exception const& e) {  // what came first ends the run
         std::fprintf(stderr, "train_ctr: the model could not be saved: %s\n", e.what());
       }
@@ -151,13 +155,15 @@ void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Mo
       else
         loss = run.step(step_exec, batch);
       check_converges(j.s, step, "the loss", std::isfinite(loss));
-      samples += batch.samples();
+      if (comm.size() > 1) of_all.gather(step_exec, comm, batch, run.logits());
+      auto const labels = comm.size() > 1 ? of_all.batch().labels : batch.labels;
+      samples += labels.size();
       bool const saves = j.s.checkpoint_every > 0 && step % j.s.checkpoint_every == 0;
       if (saves || report.writes(step) || samples == j.train_rows()) {  // the loss is that before the step
         typename Model::saved_type predicted;
         check_predictions(j.s, step, model.predict(step_exec, batch, predicted));
       }
-      report.add(loss, run.logits(), batch.labels);
+      report.add(loss, comm.size() > 1 ? of_all.logits() : run.logits(), labels);
       report.show(bar, epoch, samples);
       or_keep([&] { report.write(step, epoch, samples); });
       page.add(batch, loss);
@@ -177,9 +183,9 @@ void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Mo
       if (!j.metrics.has_test_of(epoch)) write_test(j.metrics, result, reader.position().batch);
       page.add_test(reader.position().batch, result);
     });
-    std::printf("epoch %lld/%lld: %stest auc %.4f logloss %.4f, %.0f samples/s\n", static_cast<long long>(epoch + 1),
-                static_cast<long long>(j.s.epochs), trained > 0 ? text("train auc %.4f, ", report.recent_auc()).c_str() : "",
-                result["auc"].get<double>(), result["logloss"].get<double>(), result["samples_per_second"].get<double>());
+    j.say("epoch %lld/%lld: %stest auc %.4f logloss %.4f, %.0f samples/s\n", static_cast<long long>(epoch + 1),
+          static_cast<long long>(j.s.epochs), trained > 0 ? text("train auc %.4f, ", report.recent_auc()).c_str() : "",
+          result["auc"].get<double>(), result["logloss"].get<double>(), result["samples_per_second"].get<double>());
   }
   if (result.is_null()) {  // resumed behind the last epoch
     auto const at = reader.position();
@@ -189,7 +195,7 @@ void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Mo
     page.add_test(at.batch, result);
   }
   page.write(calibration);
-  print_test(result);
+  print_test(j, result);
 }
 
 template <class Model>
@@ -197,7 +203,9 @@ void train(training_job const& j) {
   tessera::system_memory memory;
   tessera::arena workspace(memory);
   auto model = j.make_model<Model>();
-  tessera::trainer run(j.exec, model, choose_dense_optimizer(j.s), {.clip_norm = j.s.clip_norm});
+  tessera::trainer_options options{.clip_norm = j.s.clip_norm};
+  if (j.comm.size() > 1) options.comm = j.comm;
+  tessera::trainer run(j.exec, model, choose_dense_optimizer(j.s), options);
   auto reader = j.train_reader();
   if (j.start) resume(j, run, reader);
   if (j.s.threads < 2 || j.s.pipeline == "off") return train_epochs(j, j.exec.with_memory(workspace), model, run, reader);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -79,50 +80,57 @@ void examples::check_own_tables(settings const& s, std::vector<std::string> cons
                            {{"feature", feature}, {"features", features.size()}, {"the first", features[0]}});
 }
 
-std::int64_t examples::add_table(any_job const& j, tessera::table_list& tables, std::string const& feature, std::int64_t dim,
-                                 std::int64_t rows) {
-  auto const& s = j.s.of_table(feature);
+tessera::table_spec examples::spec_of_table(settings const& all, std::int64_t number, std::string const& feature, std::int64_t dim,
+                                            std::int64_t rows) {
+  auto const& s = all.of_table(feature);
   bool const hashed = s.hash_table > 0;
   if (hashed) rows = s.hash_table;
   auto bound = 1 / std::sqrt(static_cast<float>(rows));
   if (s.embedding_init != "rows") parse_number(s.embedding_init, bound);
   tessera::table_options options{
-      .id = tessera::table_id{tables.size()}, .dim = dim, .rows = rows, .init_bound = bound, .seed = tessera::random_seed{j.s.seed}};
+      .id = tessera::table_id{number}, .dim = dim, .rows = rows, .init_bound = bound, .seed = tessera::random_seed{all.seed}};
+  if (hashed) {
+    options.rows = std::min<std::int64_t>(rows, 1024);  // it grows
+    options.most_rows = rows;
+  }
   auto const choice = choose_row_optimizer(s);
-  return tessera::with_optimizer(choice, [&](auto const& optimizer) {
+  auto spec = tessera::with_optimizer(choice, [&](auto const& optimizer) {
     tessera::check_optimizer(optimizer);  // so that nothing but the size is refused below
     return with_row_format(s.row_format, [&]<class Element>(Element) {
-      try {
-        if (!hashed) return tables.add(tessera::dense_table<Element>(j.exec, options, optimizer), optimizer);
-        options.rows = std::min<std::int64_t>(rows, 1024);  // it grows
-        options.most_rows = rows;
-        tessera::admission_choice admission;
-        if (s.admit > 1)
-          admission.policy = tessera::admit_by_frequency{.sightings = s.admit, .candidates = std::min(rows, most_candidates)};
-        if (s.evict == "none")
-          return tables.add(tessera::hash_table<Element, tessera::admission_choice>(j.exec, options, optimizer, admission), optimizer);
-        tessera::eviction_choice eviction;
-        if (s.evict == "lfu") eviction.policy = tessera::evict_lfu();
-        return tables.add(tessera::hash_table<Element, tessera::admission_choice, tessera::eviction_choice>(j.exec, options, optimizer,
-                                                                                                            admission, eviction),
-                          optimizer);
-      } catch (tessera::error const& e) {
-        throw tessera::error(e.code(),
-                             std::string("option ") + (hashed ? "--hash-table" : "--hash-size, --vocabulary-limit") +
-                                 " or --embedding-dim: no memory for a table",
-                             {{"feature", feature}, {"rows", rows}, {"dim", dim}, {"reason", e.sentence()}});
-      }
+      if (!hashed) return tessera::spec_of<tessera::dense_table<Element>>(options, optimizer);
+      tessera::admission_choice admission;
+      if (s.admit > 1) admission.policy = tessera::admit_by_frequency{.sightings = s.admit, .candidates = std::min(rows, most_candidates)};
+      if (s.evict == "none")
+        return tessera::spec_of<tessera::hash_table<Element, tessera::admission_choice>>(options, optimizer, admission);
+      tessera::eviction_choice eviction;
+      if (s.evict == "lfu") eviction.policy = tessera::evict_lfu();
+      return tessera::spec_of<tessera::hash_table<Element, tessera::admission_choice, tessera::eviction_choice>>(options, optimizer,
+                                                                                                                 admission, eviction);
     });
   });
+  spec.add = [add = std::move(spec.add), feature, rows, hashed](tessera::host_exec const& exec, tessera::table_options const& part,
+                                                                tessera::table_list& list) {
+    try {
+      add(exec, part, list);
+    } catch (tessera::error const& e) {
+      throw tessera::error(e.code(),
+                           std::string("option ") + (hashed ? "--hash-table" : "--hash-size, --vocabulary-limit") +
+                               " or --embedding-dim: no memory for a table",
+                           {{"feature", feature}, {"rows", rows}, {"dim", part.dim}, {"reason", e.sentence()}});
+    }
+  };
+  return spec;
 }
 
-void examples::set_row_learning_rates(settings const& s, tessera::local_tables& tables, std::vector<std::string> const& features,
+void examples::set_row_learning_rates(settings const& s, tessera::sharded_tables& tables, std::vector<std::string> const& features,
                                       float share) {
-  for (std::int64_t t = 0; t < tables.table_count(); ++t) {
-    auto const& of_table = s.of_table(features[static_cast<std::size_t>(t)]);
+  std::int64_t t = 0;
+  for (auto const& shard : tables.shards_here()) {
+    auto const& of_table = s.of_table(features[static_cast<std::size_t>(shard.table)]);
     auto const choice = choose_row_optimizer(of_table);
     tessera::with_optimizer(choice, [&]<class Optimizer>(Optimizer const&) {
-      tessera::set_learning_rate(tables.optimizer<Optimizer>(t), share * of_table.embedding_lr);
+      tessera::set_learning_rate(tables.here().optimizer<Optimizer>(t), share * of_table.embedding_lr);
     });
+    ++t;
   }
 }

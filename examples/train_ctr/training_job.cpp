@@ -37,7 +37,7 @@ training_job::training_job(any_job base)
   order_columns();
   test_.emplace(open_files(exec, test_files_, data_));  // the shorter first: what is wrong in it shows at once
   check_rows("--test", *test_);
-  std::printf("test: %lld samples\n", static_cast<long long>(test_rows()));
+  say("test: %lld samples\n", static_cast<long long>(test_rows()));
   if (start) preprocess_ = tessera::load_preprocessing(exec, start->folder);
   if (!s.eval_only) open_training_data();
   plan_.keep(preprocess_->sparse().kept());
@@ -138,11 +138,16 @@ void training_job::open_training_data() {
     preprocess_ = std::move(fit).finish(exec);
   }
   check_rows("--train", *train_);
-  std::printf("train: %lld samples\n", static_cast<long long>(train_rows()));
-  if (auto const dropped = join(preprocess_->dropped(), ", "); !dropped.empty())
-    std::printf("empty everywhere, dropped: %s\n", dropped.c_str());
+  say("train: %lld samples\n", static_cast<long long>(train_rows()));
+  if (auto const dropped = join(preprocess_->dropped(), ", "); !dropped.empty()) say("empty everywhere, dropped: %s\n", dropped.c_str());
   if (preprocess_->sparse().kept().empty() && preprocess_->dense().features() == 0)
     detail::refuse_option("--train", "all columns are empty", {});
+}
+
+tessera::sharding_plan training_job::make_plan(std::vector<tessera::table_spec> const& specs) const {
+  if (s.plan == "bytes") return tessera::plan_by_bytes(specs, comm.size());
+  if (s.plan == "round-robin") return tessera::plan_round_robin(tessera::options_of(specs), comm.size());
+  return tessera::read_plan(s.plan, tessera::options_of(specs), comm.size());
 }
 
 tessera::sample_order training_job::training_order() const {
@@ -158,6 +163,7 @@ tessera::sample_reader_options training_job::reader_options(std::int64_t batch_s
   options.order = order;
   options.seed = tessera::random_seed{s.seed};
   options.groups = groups_;
+  options.slice = {comm.rank(), comm.size()};
   return options;
 }
 
@@ -174,7 +180,7 @@ void training_job::choose_groups() {
   if (s.dedup == "auto" && !has_sessions()) return;
   column_list shown;
   for (auto const& group : groups_) shown.push_back(join(group, "+"));
-  std::printf("dedup: %s\n", shown.empty() ? "off" : join(shown, ",").c_str());
+  say("dedup: %s\n", shown.empty() ? "off" : join(shown, ",").c_str());
 }
 
 // Samples from all over the data: of a few blocks the first ones, in their order.
@@ -191,7 +197,9 @@ tessera::sample_columns training_job::some_samples(sample_log const& log) const 
 
 double training_job::samples_per_session(sample_log const& log) const {
   constexpr std::int64_t enough = 8192;
-  tessera::sample_reader batches(exec, log, reader_options(s.batch_size, training_order()));
+  auto options = reader_options(s.batch_size, training_order());
+  options.slice = {};
+  tessera::sample_reader batches(exec, log, std::move(options));
   std::int64_t samples = 0, sessions = 0;
   for (tessera::batch_view batch; samples < enough && batches.next(exec, batch);) {
     samples += batch.samples();
@@ -210,16 +218,15 @@ std::vector<column_list> training_job::recommended_groups(sample_log const& log)
   auto found = tessera::recommend_groups(exec, sample.view(), options);
 
   if (auto const order = tessera::session_order_of(exec, log); order.repeated > 0 && !order.is_clustered())
-    std::printf(
-        "the samples of a session are not side by side, so little repeats within a batch: train_ctr cluster IN... OUT.parquet "
+    say("the samples of a session are not side by side, so little repeats within a batch: train_ctr cluster IN... OUT.parquet "
         "--session-column %s\n",
         log.schema().session.c_str());
   auto const& columns = log.schema().sparse;
-  std::printf("%.1f samples a session in a batch; by column, how many times fewer ids without repeats:\n", options.samples_per_session);
+  say("%.1f samples a session in a batch; by column, how many times fewer ids without repeats:\n", options.samples_per_session);
   for (std::size_t f = 0; f < columns.size(); ++f) {
     auto const& reason = found.features[f];
-    std::printf("  %s %.2f%s\n", columns[f].c_str(), reason.factor,
-                reason.group < 0 ? "" : text(" group %d", static_cast<int>(reason.group) + 1).c_str());
+    say("  %s %.2f%s\n", columns[f].c_str(), reason.factor,
+        reason.group < 0 ? "" : text(" group %d", static_cast<int>(reason.group) + 1).c_str());
   }
   return tessera::group_names(columns, found.groups);
 }

@@ -227,6 +227,7 @@
 #include <tessera/train/click_net.hpp>
 #include <tessera/train/evaluation.hpp>
 #include <tessera/train/feature_interaction.hpp>
+#include <tessera/train/gathered_predictions.hpp>
 #include <tessera/train/group_sequences.hpp>
 #include <tessera/train/pooling_choice.hpp>
 #include <tessera/train/position_vectors.hpp>

@@ -23,7 +23,7 @@ struct embedding_output {
   std::int64_t key = -1;            ///< of the batch, of which it is made; -1: of several
   bool sequence = false;            ///< a vector for each id of the key's rows, one row after the other; else one for each sample
   bool expanded_gradients = false;  ///< of a sequence whose repeated rows are there once: gradients are those of each sample's row
-  std::int64_t table = -1;          ///< which of `parts()` it is read from, and how it is pooled, for checkpoints; -1: not known
+  std::int64_t table = -1;          ///< number of the whole table that it is read from, for checkpoints; -1: not known
   tessera::pooling pooling = tessera::pooling::sum;
 };
 

@@ -99,7 +99,7 @@ class sharded_tables {
     for (std::size_t f = 0; f < features_.size(); ++f) {
       auto const key = static_cast<std::int64_t>(f);
       outputs_.push_back({features_[f].name, table_of(key).dim, key, features_[f].sequence,
-                          features_[f].sequence && options_.sums == shared_gradients::expanded, -1, features_[f].pooling});
+                          features_[f].sequence && options_.sums == shared_gradients::expanded, features_[f].table, features_[f].pooling});
     }
   }
 
@@ -111,6 +111,8 @@ class sharded_tables {
   /// Bytes of the shards that lie here.
   std::size_t bytes() const noexcept { return inner_.bytes(); }
 
+  /// The shards that lie here, in the order of `parts()`.
+  std::vector<table_shard> const& shards_here() const noexcept { return shards_[exchange_.rank()]; }
   /// The shards that lie here, as tables of this process: shard s is its table s. They have the optimizers, whose rates may change.
   local_tables& here() noexcept { return inner_; }
   /// As above, to read.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -9,9 +10,11 @@
 
 #include <tessera/core/execution.hpp>
 #include <tessera/core/optimizers.hpp>
+#include <tessera/core/row_formats.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/table_list.hpp>
+#include <tessera/shard/sharding_plan.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
@@ -21,20 +24,27 @@ struct table_spec {
   table_options table;         ///< of the whole table; its first row and column are 0
   bool slots_are_ids = false;  ///< whether ids are 0 … rows - 1, as those of a dense table
   /// Makes a part of the table, with its optimizer, and adds it to the list.
-  std::function<void(host_exec const& exec, table_options const& part, table_list& list)> add;
+  std::function<void(host_exec const& exec, table_options const& part, table_list& list)> add = {};
   std::string optimizer = {};  ///< its name, which ranks compare
+  std::int64_t row_bytes = 0;  ///< what a row takes with its optimizer's state
 };
 
 /// The spec of a table whose parts are stores of this kind, made from an execution, options and an optimizer.
 ///
 ///     table_spec const users = spec_of<dense_table<>>({.id = table_id{0}, .dim = 64, .rows = 1'000'000}, rowwise_adagrad{});
-template <row_store Store, row_optimizer Optimizer>
-table_spec spec_of(table_options const& table, Optimizer const& optimizer) {
-  return {table, Store::slots_are_ids,
-          [optimizer](host_exec const& exec, table_options const& part, table_list& list) {
-            list.add(Store(exec, part, optimizer), optimizer);
-          },
-          optimizer_name_of(optimizer)};
+///
+/// `policies` are those of a hashed store: who gets a row, and who leaves.
+template <row_store Store, row_optimizer Optimizer, class... Policies>
+table_spec spec_of(table_options const& table, Optimizer const& optimizer, Policies const&... policies) {
+  using element = typename Store::element;
+  table_spec spec{table, Store::slots_are_ids};
+  spec.add = [optimizer, policies...](host_exec const& exec, table_options const& part, table_list& list) {
+    list.add(Store(exec, part, optimizer, policies...), optimizer);
+  };
+  spec.optimizer = optimizer_name_of(optimizer);
+  spec.row_bytes = row_scale<element>::extent(table.dim) * static_cast<std::int64_t>(sizeof(element)) +
+                   row_state_layout::of(optimizer).width(table.dim) * static_cast<std::int64_t>(sizeof(float));
+  return spec;
 }
 
 /// The options of all tables.
@@ -43,6 +53,15 @@ inline std::vector<table_options> options_of(std::vector<table_spec> const& spec
   all.reserve(specs.size());
   for (auto const& spec : specs) all.push_back(spec.table);
   return all;
+}
+
+/// Gives each whole table, the largest first, to the rank with the fewest bytes so far. A hashed table counts as the rows that it makes room
+/// for at first. @throws tessera::error as `plan_by_bytes` of options.
+inline sharding_plan plan_by_bytes(std::vector<table_spec> const& specs, int ranks, std::int64_t limit_bytes = 0) {
+  std::vector<std::int64_t> row_bytes;
+  row_bytes.reserve(specs.size());
+  for (auto const& spec : specs) row_bytes.push_back(spec.row_bytes);
+  return plan_by_bytes(options_of(specs), row_bytes, ranks, limit_bytes);
 }
 
 }  // namespace TESSERA_ABI

@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <utility>
 
+#include <tessera/comm/any_communicator.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/nn/auc.hpp>
 #include <tessera/nn/metrics.hpp>
 #include <tessera/tensor/batch.hpp>
+#include <tessera/train/gathered_predictions.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
@@ -53,6 +55,21 @@ evaluation evaluate(host_exec const& exec, Model const& model, Reader& reader, S
     vector_view<float const> const logits = model.predict(exec, batch, saved);
     seen(batch, logits);
     result.add(exec, logits, batch.labels);
+  }
+  return result;
+}
+/// Predicts and evaluates one epoch on several ranks, whose readers give a slice of every batch each. All ranks call it, and all have the
+/// result, which has the bits of one process with whole batches. `seen` is called with the labels, ids and logits of all ranks' samples.
+/// @throws as above, on all ranks: tessera::error rank_failed where it was another rank that threw.
+template <class Model, class Reader, class Seen>
+evaluation evaluate(host_exec const& exec, any_communicator& comm, Model const& model, Reader& reader, Seen const& seen) {
+  evaluation result;
+  typename Model::saved_type saved;
+  gathered_predictions all;
+  for (batch_view batch; reader.next(exec, batch);) {
+    all.gather(exec, comm, batch, model.predict(exec, batch, saved));
+    seen(all.batch(), all.logits());
+    result.add(exec, all.logits(), all.batch().labels);
   }
   return result;
 }

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include "../support/ranks.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include <tessera/comm/self_communicator.hpp>
+#include <tessera/comm/thread_communicator.hpp>
+#include <tessera/core/error.hpp>
+
+#include "../support/settings.hpp"
+
+#ifdef TESSERA_TRAIN_MPI
+#include <tessera/comm/mpi_communicator.hpp>
+#include <tessera/comm/mpi_session.hpp>
+#endif
+
+namespace examples {
+
+namespace {
+
+/// What a launcher says of its processes: Open MPI's words, then those of others. -1: nothing.
+int launched(std::initializer_list<char const*> names) {
+  for (char const* const name : names)
+    if (char const* const value = std::getenv(name)) {
+      int number = 0;
+      if (parse_number(value, number)) return number;
+    }
+  return -1;
+}
+int launched_rank() { return launched({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}); }
+
+}  // namespace
+
+bool is_launched_beside_others() { return launched_rank() > 0; }
+
+#ifdef TESSERA_TRAIN_MPI
+struct rank_group::mpi_state {
+  // MPI takes its own options from the environment.
+  static tessera::mpi_session begin() {
+    static int argc = 0;
+    static char** argv = nullptr;
+    return tessera::mpi_session(argc, argv);
+  }
+
+  tessera::mpi_session session = begin();
+  tessera::mpi_communicator comm{session.world()};
+};
+#else
+struct rank_group::mpi_state {};
+#endif
+
+rank_group::rank_group(std::string const& ranks) {
+  if (ranks.starts_with("threads:")) {
+    parse_number(ranks.substr(8), threads_);
+    here_ = threads_;
+  } else if (ranks == "mpi" || (ranks == "auto" && launched_rank() >= 0)) {
+#ifdef TESSERA_TRAIN_MPI
+    mpi_ = std::make_unique<mpi_state>();
+    has_first_ = mpi_->comm.rank() == 0;
+    here_ = std::max(1, launched({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}));
+#else
+    throw tessera::error(tessera::errc::incompatible, "option --ranks: this build has no MPI", {{"ranks", ranks}});
+#endif
+  }
+}
+
+rank_group::~rank_group() = default;
+
+void rank_group::run(std::function<void()> const& prepare, std::function<void(tessera::any_communicator)> const& train) {
+#ifdef TESSERA_TRAIN_MPI
+  if (mpi_ != nullptr) {
+    try {
+      prepare();
+      train(mpi_->comm);
+    } catch (std::exception const& e) {
+      mpi_->comm.fail(e.what());
+      throw;
+    }
+    return;
+  }
+#endif
+  prepare();
+  if (threads_ > 0)
+    tessera::run_thread_ranks(threads_, [&](tessera::thread_communicator& comm) { train(comm); });
+  else
+    train(tessera::self_communicator());
+}
+
+}  // namespace examples
