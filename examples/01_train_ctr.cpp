@@ -218,11 +218,12 @@ int main(int argc, char** argv) {
       throw tessera::error(tessera::errc::io_error, "cannot write to the standard output");
     return 0;
   } catch (CLI::Error const& e) {
-    if (is_launched_beside_others()) return e.get_exit_code();  // the first says it
+    if (launched_rank() > 0) return e.get_exit_code();  // the first says it
     return app.exit(e);
   } catch (std::exception const& e) {
     std::fflush(stdout);
-    std::fprintf(stderr, "train_ctr: %s\n", e.what());
+    auto const rank = launched_rank();
+    std::fprintf(stderr, "train_ctr: %s%s\n", rank > 0 ? text("rank %d: ", rank).c_str() : "", e.what());
     return 1;
   }
 }

@@ -36,7 +36,7 @@ class rank_group {
   std::unique_ptr<mpi_state> mpi_;
 };
 
-/// Whether this process is one that MPI's launcher has started, and not the first of them.
-bool is_launched_beside_others();
+/// Which of the processes that MPI's launcher has started this is; -1: it has started none.
+int launched_rank();
 
 }  // namespace examples

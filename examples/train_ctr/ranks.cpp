@@ -32,11 +32,10 @@ int launched(std::initializer_list<char const*> names) {
     }
   return -1;
 }
-int launched_rank() { return launched({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}); }
 
 }  // namespace
 
-bool is_launched_beside_others() { return launched_rank() > 0; }
+int launched_rank() { return launched({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}); }
 
 #ifdef TESSERA_TRAIN_MPI
 struct rank_group::mpi_state {
