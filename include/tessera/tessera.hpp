@@ -150,6 +150,7 @@
 #include <tessera/embed/table_group.hpp>
 #include <tessera/embed/table_list.hpp>
 #include <tessera/embed/table_part.hpp>
+#include <tessera/embed/table_places.hpp>
 #include <tessera/embed/update_rows.hpp>
 #include <tessera/nn/any_gemm.hpp>
 #include <tessera/nn/attention_blocks.hpp>

@@ -10,6 +10,7 @@
 #include <tessera/data/preprocessing_file.hpp>
 #include <tessera/data/preprocessing_fit_file.hpp>
 #include <tessera/data/rules_file.hpp>
+#include <tessera/embed/stored_table_file.hpp>
 #include <tessera/embed/table_files.hpp>
 #include <tessera/files/atomic_file.hpp>
 #include <tessera/files/atomic_folder.hpp>
