@@ -223,6 +223,7 @@
 #include <tessera/tensor/transform_ids.hpp>
 #include <tessera/tensor/truncate_rows.hpp>
 #include <tessera/tensor/vector_arithmetic.hpp>
+#include <tessera/train/checkpoint_ranks.hpp>
 #include <tessera/train/click_model.hpp>
 #include <tessera/train/click_model_saved.hpp>
 #include <tessera/train/click_net.hpp>

@@ -27,3 +27,8 @@
 #include <tessera/shard/sharding_plan_file.hpp>
 #include <tessera/tessera.hpp>
 #include <tessera/train/checkpoint.hpp>
+#include <tessera/train/checkpoint_description.hpp>
+#include <tessera/train/checkpoint_folder.hpp>
+#include <tessera/train/checkpoint_shards.hpp>
+#include <tessera/train/checkpoint_writing.hpp>
+#include <tessera/train/merged_checkpoint.hpp>
