@@ -33,6 +33,8 @@
 #include <tessera/embed/hash_table.hpp>
 #include <tessera/embed/local_tables.hpp>
 #include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/source_adaptor.hpp>
+#include <tessera/embed/table_places.hpp>
 #include <tessera/files/file_digest.hpp>
 #include <tessera/files/manifest.hpp>
 #include <tessera/files/safetensors.hpp>
@@ -167,6 +169,10 @@ struct click_run {
   }
 };
 
+static_assert(places_parts<sharded_tables> && places_parts<source_adaptor<sharded_tables>>);
+static_assert(!places_parts<local_tables> && !places_parts<source_adaptor<local_tables>>);
+static_assert(requires(source_adaptor<sharded_tables> const& source) { source.comm(); });
+
 using rank_run = click_run<sharded_tables>;
 using local_run = click_run<local_tables>;
 
@@ -176,10 +182,10 @@ std::unique_ptr<rank_run> make_run(host_exec const& exec, any_communicator const
   options.comm = comm;
   return std::make_unique<rank_run>(exec, seed, sharded_tables(exec, comm, specs, all_features(), plan), options, comm.rank());
 }
-std::unique_ptr<local_run> make_run(host_exec const& exec, std::uint64_t seed) {
+std::unique_ptr<local_run> make_run(host_exec const& exec, std::uint64_t seed, trainer_options const& options = {}) {
   table_list list;
   for (auto const& spec : all_specs()) spec.add(exec, spec.table, list);
-  return std::make_unique<local_run>(exec, seed, local_tables(std::move(list), all_features()), trainer_options{}, 0);
+  return std::make_unique<local_run>(exec, seed, local_tables(std::move(list), all_features()), options, 0);
 }
 
 // Calls f(exec, comm) on each rank. The hosts outlive what ranks make.
@@ -261,6 +267,11 @@ TEST_CASE("a checkpoint of four ranks is resumed on three under another plan, th
   CHECK(names_in(step_path(folder.path(), 6)) == std::vector<std::string>{"dense.safetensors", "manifest.json", "more.bin",
                                                                           "tables.rank-0.safetensors", "tables.rank-1.safetensors",
                                                                           "tables.rank-2.safetensors", "tables.rank-3.safetensors"});
+
+  // Rows have left the table, and ids wait for a row.
+  safetensors_reader const of_rank(step_path(folder.path(), 6) + "/tables.rank-3.safetensors");
+  CHECK(of_rank.at("table.0.lru").shape == std::vector<std::int64_t>{12, 1});
+  CHECK(of_rank.at("table.0.sightings").shape.at(0) > 0);
 
   std::vector<std::vector<float>> loaded(3), trained(3);
   std::vector<numbers_list> averaged(3);
@@ -380,13 +391,13 @@ TEST_CASE("a checkpoint of one process goes through ranks of any plan and comes 
     int ranks;
     sharding_plan plan;
   };
-  for (auto const& [ranks, plan] : {kind{4, plan_of_four()}, kind{3, plan_of_three()}, kind{1, plan_of_one()}}) {
+  for (auto const& of : {kind{4, plan_of_four()}, kind{3, plan_of_three()}, kind{1, plan_of_one()}}) {
+    auto const ranks = of.ranks;
     CAPTURE(ranks);
     temporary_folder of_ranks, back;
     std::vector<std::vector<float>> loaded(static_cast<std::size_t>(ranks));
-    auto const& shards = plan;
     on_ranks(ranks, [&](host_exec const& here, any_communicator const& comm) {
-      auto const run = make_run(here, comm, seed, shards);
+      auto const run = make_run(here, comm, seed, of.plan);
       load_trainer(here, open_newest_checkpoint(here, comm, first.path()), run->run);
       loaded[static_cast<std::size_t>(comm.rank())] = run->predict(here);
       run->save(here, of_ranks.path(), 5);
@@ -535,6 +546,21 @@ TEST_CASE("where one rank cannot save, no rank has saved, and the checkpoint bef
   CHECK(same(run->predict(host.exec()), of_four));
 }
 
+TEST_CASE("ranks that all have all tables are told that these overlap") {
+  temporary_folder folder;
+  errors_of_ranks errors(2);
+  on_ranks(2, [&](host_exec const& exec, any_communicator const& comm) {
+    trainer_options options;
+    options.comm = comm;
+    auto const run = make_run(exec, 1, options);
+    errors.note(comm, [&] { run->save(exec, folder.path(), 1); });
+  });
+  auto const e = errors.check_from(0);
+  CHECK(e.code() == errc::invalid_argument);
+  CHECK(e.value("table") == "0");
+  CHECK(names_in(folder.path()).empty());
+}
+
 TEST_CASE("a folder that ranks do not share is refused before training") {
   temporary_folder folder, other;
   errors_of_ranks errors(3), none(3);
@@ -658,7 +684,7 @@ TEST_CASE("blocks of a hashed table that list other ids are refused, naming file
   auto bytes = contents(file);
   std::uint64_t header = 0;
   std::memcpy(&header, bytes.data(), sizeof header);
-  auto const& entry = safetensors_reader(file).at(tensor);
+  auto const entry = safetensors_reader(file).at(tensor);
   REQUIRE(entry.elements() > 3);
   std::int64_t const other = 1000;
   std::memcpy(bytes.data() + sizeof header + header + entry.offset + 2 * sizeof other, &other, sizeof other);

@@ -42,6 +42,7 @@ inline namespace TESSERA_ABI {
 /// @post After `load_trainer` of this checkpoint, another trainer of the same setup goes on to the bits of `run`, as `load_trainer` says.
 /// @throws tessera::error io_error. invalid_argument for accumulated gradients, or a state or a `keep` out of range.
 /// corrupt_file for a file of `extra` without a section, or a subfolder. The checkpoints before stay as they were then.
+/// On ranks also invalid_argument for blocks of a table that overlap, as where each rank has all tables, and for parameters of one rank.
 /// On ranks also incompatible for another step on another rank, and rank_failed, naming the rank, where another rank throws.
 /// Names that begin with a dot are not looked at.
 template <class Trainer, class Extra>

@@ -96,7 +96,13 @@ inline void check_all_listed(std::string const& folder, manifest const& content)
 struct found_folders {
   std::string newest, before;
 
-  std::string path(std::string const& directory) const { return newest.empty() ? directory : directory + "/" + newest; }
+  std::string path_of_newest(std::string const& directory) const { return newest.empty() ? directory : path(directory, newest); }
+  std::string path_of_before(std::string const& directory) const { return path(directory, before); }
+
+ private:
+  static std::string path(std::filesystem::path const& directory, std::string const& name) {
+    return ((directory.empty() ? "." : directory) / name).string();
+  }
 };
 
 inline found_folders find_folders(std::string const& directory) {
@@ -112,7 +118,7 @@ inline found_folders find_folders(std::string const& directory) {
 
 // Opens a folder. Of its sections, it reads each `ranks`-th from number `rank` on.
 inline open_checkpoint open_found(std::string const& directory, found_folders const& at, int rank, int ranks) {
-  auto const folder = at.path(directory);
+  auto const folder = at.path_of_newest(directory);
   try {
     open_checkpoint found{folder, read_manifest(folder, checkpoint_format, checkpoint_version), {}};
     check_all_listed(folder, found.content);
@@ -128,7 +134,7 @@ inline open_checkpoint open_found(std::string const& directory, found_folders co
   } catch (error const& e) {
     if (at.before.empty()) throw;
     auto values = e.values();
-    values.emplace_back("checkpoint before", directory + "/" + at.before);
+    values.emplace_back("checkpoint before", at.path_of_before(directory));
     throw error(e.code(), std::string(e.sentence()), std::move(values));
   }
 }

@@ -75,7 +75,7 @@ inline checkpoint_shard shard_of_json(nlohmann::json const& json, std::size_t ta
 }
 
 // Refuses shards that do not cover each table once.
-inline void check_shards(checkpoint_shards const& all, std::string const& file) {
+inline void check_shards(checkpoint_shards const& all, std::string const& file, errc code) {
   std::vector<checkpoint_shard const*> order;
   for (auto const& shard : all.shards) order.push_back(&shard);
   std::sort(order.begin(), order.end(),
@@ -83,7 +83,7 @@ inline void check_shards(checkpoint_shards const& all, std::string const& file) 
   auto const refuse = [&](char const* what, std::size_t table, std::int64_t column, std::string const& section) {
     std::vector<error_value> values{{"file", file}, {"table", table}, {"column", column}};
     if (!section.empty()) values.emplace_back("section", section);
-    throw error(errc::corrupt_file, std::string("checkpoint: shards of a table ") + what, std::move(values));
+    throw error(code, std::string("checkpoint: shards of a table ") + what, std::move(values));
   };
   auto shard = order.begin();
   for (std::size_t t = 0; t < all.table_columns.size(); ++t) {
@@ -102,14 +102,14 @@ inline void check_shards(checkpoint_shards const& all, std::string const& file) 
 }
 
 // What a manifest says; `file` is its path.
-inline checkpoint_shards shards_of(manifest const& content, std::string const& file) {
+inline checkpoint_shards shards_of(manifest const& content, std::string const& file, errc code = errc::corrupt_file) {
   checkpoint_shards all;
   if (!content.state.contains("shards")) return all;
   for (auto const& columns : json_array(content.state, "table_columns", file))
     all.table_columns.push_back(json_count({{"table_columns", columns}}, "table_columns", file));
   for (auto const& shard : json_array(content.state, "shards", file))
     all.shards.push_back(shard_of_json(shard, all.table_columns.size(), file));
-  check_shards(all, file);
+  check_shards(all, file, code);
   return all;
 }
 

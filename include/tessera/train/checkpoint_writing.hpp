@@ -95,6 +95,10 @@ inline void commit_checkpoint(staged_folder& staged, std::string const& director
 inline table_parts in_table_order(table_parts parts, table_places const& places) {
   table_parts ordered(places.tables.size());
   for (std::size_t p = 0; p < parts.size(); ++p) ordered[static_cast<std::size_t>(places.parts[p].table)] = std::move(parts[p]);
+  for (std::size_t t = 0; t < ordered.size(); ++t)
+    if (ordered[t] == nullptr || ordered[t]->shape(row_plane::weights).width != places.tables[t].dim)
+      throw error(errc::invalid_argument, "checkpoint: a table that does not lie here, and no communicator of those who have it",
+                  {{"table", places.tables[t].id.value}});
   return ordered;
 }
 
@@ -119,33 +123,29 @@ void save_alone(host_exec const& exec, std::string const& directory, Trainer& ru
   commit_checkpoint(staged, directory, content, state.step, keep);
 }
 
-/// What a rank tells rank 0 of the file that it wrote.
-struct rank_file {
-  // Writes the parts of a rank, if it has any, and returns the message.
-  static std::string write(host_exec const& exec, std::string const& folder, int rank, table_parts const& parts,
-                           table_places const& places) {
-    auto message = nlohmann::json::object();
-    if (parts.empty()) return message.dump();
-    auto const name = "tables.rank-" + std::to_string(rank) + ".safetensors";
-    auto const digest = write_table_file(exec, folder + "/" + name, parts);
-    posix_file::open(folder + "/" + name).sync();  // by the machine that wrote it
-    auto shards = nlohmann::json::array(), kinds = nlohmann::json::array(), steps = nlohmann::json::array();
-    for (std::size_t p = 0; p < parts.size(); ++p) {
-      auto const& place = places.parts[p];
-      shards.push_back(
-          shard_json({name, static_cast<std::int64_t>(p), place.table, place.first_column, place.columns, parts[p]->state_layout()}));
-      kinds.push_back(describe_kind(*parts[p]));
-      steps.push_back(parts[p]->steps().value);
-    }
-    return nlohmann::json{{"file", name},
-                          {"bytes", digest.bytes},
-                          {"crc32", digest.crc32},
-                          {"shards", std::move(shards)},
-                          {"kinds", std::move(kinds)},
-                          {"steps", std::move(steps)}}
-        .dump();
+// Writes the parts of a rank, if it has any. Returns what it tells rank 0 of them.
+inline std::string write_rank_file(host_exec const& exec, std::string const& folder, int rank, table_parts const& parts,
+                                   table_places const& places) {
+  if (parts.empty()) return "{}";
+  auto const name = "tables.rank-" + std::to_string(rank) + ".safetensors";
+  auto const digest = write_table_file(exec, folder + "/" + name, parts);
+  posix_file::open(folder + "/" + name).sync();  // by the machine that wrote it
+  auto shards = nlohmann::json::array(), kinds = nlohmann::json::array(), steps = nlohmann::json::array();
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    auto const& place = places.parts[p];
+    shards.push_back(
+        shard_json({name, static_cast<std::int64_t>(p), place.table, place.first_column, place.columns, parts[p]->state_layout()}));
+    kinds.push_back(describe_kind(*parts[p]));
+    steps.push_back(parts[p]->steps().value);
   }
-};
+  nlohmann::json const message{{"file", name},
+                               {"bytes", digest.bytes},
+                               {"crc32", digest.crc32},
+                               {"shards", std::move(shards)},
+                               {"kinds", std::move(kinds)},
+                               {"steps", std::move(steps)}};
+  return message.dump();
+}
 
 // What the messages of all ranks say of tables.
 struct files_of_ranks {
@@ -219,7 +219,7 @@ void save_on_ranks(host_exec const& exec, any_communicator comm, std::string con
   auto const places = places_of(run.model().source(), parts);
   manifest content{checkpoint_format, checkpoint_version, {}, {}};
   auto const messages = texts_of_ranks(exec, comm, "checkpoint: files are written", [&] {
-    auto message = rank_file::write(exec, folder, comm.rank(), parts, places);
+    auto message = write_rank_file(exec, folder, comm.rank(), parts, places);
     if (leads) {
       content.sections = extra(folder);
       content.sections.push_back(write_dense(folder, run));
@@ -234,6 +234,7 @@ void save_on_ranks(host_exec const& exec, any_communicator comm, std::string con
     content.state = state_json(run, places, state, std::move(files.kinds), std::move(files.steps));
     content.state["shards"] = std::move(files.shards);
     content.state["table_columns"] = std::move(files.columns);
+    shards_of(content, folder + "/manifest.json", errc::invalid_argument);
     commit_checkpoint(*staged, directory, content, state.step, keep);
   });
 }
