@@ -84,7 +84,7 @@ inline void check_all_listed(std::string const& folder, manifest const& content)
   };
   check("dense.safetensors");
   auto const all = shards_of(content, folder + "/manifest.json");
-  if (all.empty()) check("tables.safetensors");
+  if (!all.of_ranks) check("tables.safetensors");
   for (auto const& shard : all.shards) check(shard.file);
   std::error_code failure;
   for (std::filesystem::directory_iterator entry(folder, failure), end; !failure && entry != end; entry.increment(failure))

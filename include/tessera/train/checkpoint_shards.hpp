@@ -36,12 +36,11 @@ struct checkpoint_shard {
   row_state_layout layout;
 };
 
-/// The shards of a checkpoint; none where one process wrote it.
+/// The shards of a checkpoint.
 struct checkpoint_shards {
+  bool of_ranks = false;                    // whether several ranks wrote it; else there are none
   std::vector<std::int64_t> table_columns;  // of each whole table
   std::vector<checkpoint_shard> shards;
-
-  bool empty() const noexcept { return shards.empty(); }
 };
 
 inline nlohmann::json shard_json(checkpoint_shard const& shard) {
@@ -105,6 +104,7 @@ inline void check_shards(checkpoint_shards const& all, std::string const& file, 
 inline checkpoint_shards shards_of(manifest const& content, std::string const& file, errc code = errc::corrupt_file) {
   checkpoint_shards all;
   if (!content.state.contains("shards")) return all;
+  all.of_ranks = true;
   for (auto const& columns : json_array(content.state, "table_columns", file))
     all.table_columns.push_back(json_count({{"table_columns", columns}}, "table_columns", file));
   for (auto const& shard : json_array(content.state, "shards", file))
@@ -143,7 +143,7 @@ inline std::vector<stored_table> stored_parts(std::string const& folder, manifes
   auto const file = folder + "/manifest.json";
   auto all = shards_of(content, file);
   shard_files files(folder);
-  if (all.empty()) {  // one process had all tables
+  if (!all.of_ranks) {  // one process had all tables
     for (auto const& table : places.tables) {
       auto const number = static_cast<std::int64_t>(all.shards.size());
       all.table_columns.push_back(table.dim);

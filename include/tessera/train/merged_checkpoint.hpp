@@ -98,7 +98,7 @@ inline load_report merge_checkpoint(host_exec const& exec, std::string const& fr
   if (keep < 1) throw error(errc::invalid_argument, "merge_checkpoint: at least one to keep", {{"keep", keep}});
   auto const found = open_newest_checkpoint(from);
   auto const shards = detail::shards_of(found.content, found.folder + "/manifest.json");
-  if (shards.empty())
+  if (!shards.of_ranks)
     throw error(errc::invalid_argument, "merge_checkpoint: one process has written this checkpoint", {{"folder", found.folder}});
   detail::shard_files files(found.folder);
   std::vector<stored_table> tables;
