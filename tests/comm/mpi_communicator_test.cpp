@@ -8,29 +8,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "communicator_suite.hpp"
+#include "mpi_world.hpp"
 
-namespace {
-
-// One session for all cases of this process.
-MPI_Comm world() {
-  static int argc = 0;
-  static char** argv = nullptr;
-  static tessera::mpi_session session(argc, argv);
-  return session.world();
-}
-
-// The same on all ranks.
-std::uint64_t common_seed() {
-  auto seed = tessera_tests::draw_seed();
-  MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, world());
-  return seed;
-}
-
-}  // namespace
+using tessera_tests::common_seed, tessera_tests::world;
 
 TEST_CASE("mpi_communicator: a model of communicator, with pieces of any size") {
   auto const seed = common_seed();

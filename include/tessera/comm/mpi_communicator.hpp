@@ -34,7 +34,8 @@ inline namespace TESSERA_ABI {
 ///     mpi_communicator comm(mpi.world(), {{.timeout_ms = 60'000}});
 ///
 /// A message travels in pieces (`mpi_options::piece_bytes`). Receives are posted before sends, and the first piece says how large the message
-/// is. MPI moves most bytes only inside its calls: what `begin` starts goes on in any `finish`. `comm_mpi_exchange_bench` measures it.
+/// is. MPI moves most bytes only inside its calls: what `begin` starts goes on in any `finish`, or on an `mpi_progress_thread` all the time.
+/// `comm_mpi_exchange_bench` measures it.
 ///
 /// A copy of a communicator is the same rank. The time limit is that of `finish`. The constructor and `split` also call MPI itself, which
 /// waits for the other ranks without a limit.
@@ -43,14 +44,14 @@ class mpi_communicator {
   using execution_type = host_exec;
   using pending_type = mpi_pending;
 
-  /// Joins the ranks of `of`, all of which call it. The communicator has messages of its own: those of `of` never meet them.
+  /// Joins the ranks of `of`, all of which call it. `progress`, where there is one, moves its messages between calls. The communicator has messages of its own: those of `of` never meet them.
   /// @pre MPI is initialised with at least MPI_THREAD_SERIALIZED, and finalised after the communicator's end.
   /// @throws tessera::error invalid_argument for options out of their range.
-  explicit mpi_communicator(MPI_Comm of, mpi_options const& options = {}) {
+  explicit mpi_communicator(MPI_Comm of, mpi_options const& options = {}, mpi_progress_thread* progress = nullptr) {
     detail::check_timeout(options.timeout_ms);
     if (options.piece_bytes < 1024 || options.piece_bytes > (1 << 30))
       throw error(errc::invalid_argument, "mpi_communicator: piece_bytes", {{"piece_bytes", options.piece_bytes}});
-    state_ = std::make_shared<detail::mpi_state>(of, options, nullptr);
+    state_ = std::make_shared<detail::mpi_state>(of, options, progress == nullptr ? nullptr : progress->turns_, nullptr);
   }
 
   /// Which of the ranks this is, from 0.
@@ -77,7 +78,7 @@ class mpi_communicator {
   explicit mpi_communicator(std::shared_ptr<detail::mpi_state> state) : state_(std::move(state)) {}
 
   mpi_communicator(std::shared_ptr<detail::mpi_state> const& parent, MPI_Comm of)
-      : state_(std::make_shared<detail::mpi_state>(of, parent->options, parent)) {}
+      : state_(std::make_shared<detail::mpi_state>(of, parent->options, parent->turns, parent)) {}
 
   std::int64_t pieces_of(std::int64_t bytes) const noexcept { return divide_up(bytes, state_->options.piece_bytes); }
   void check_here(char const* operation) const {
@@ -101,11 +102,12 @@ inline void mpi_communicator::begin(host_exec const& exec, exchange_messages con
   detail::check_messages(messages, size());
   if (pending.under_way())
     throw error(errc::invalid_argument, "communicator: an exchange is under way", {{"operation", pending.operation_}});
+  auto const lock = state_->turn();
   check_here(messages.operation);
   auto const piece_bytes = state_->options.piece_bytes;
   auto const comm = state_->comm;
   constexpr auto header_bytes = static_cast<std::int64_t>(sizeof(detail::mpi_header));
-  pending.state_ = state_;
+  pending.begin_under(state_);
   pending.operation_ = messages.operation;
   pending.failure_ = failure;
   pending.sends_.clear();
@@ -174,7 +176,7 @@ inline received_messages mpi_communicator::finish(host_exec const& exec, mpi_pen
     pending.abandon();
     throw;
   }
-  pending.state_ = nullptr;
+  pending.end();
   if (pending.failure_ != nullptr) std::rethrow_exception(std::exchange(pending.failure_, nullptr));
   if (pending.boxes_.failure != nullptr) std::rethrow_exception(std::exchange(pending.boxes_.failure, nullptr));
   return pending.boxes_.views;
@@ -182,6 +184,16 @@ inline received_messages mpi_communicator::finish(host_exec const& exec, mpi_pen
 
 // Until all messages have come and are taken.
 inline void mpi_communicator::wait_for_all(host_exec const& exec, mpi_pending& pending) {
+  struct waiting_thread {
+    detail::mpi_turns* turns;
+    explicit waiting_thread(detail::mpi_turns* all) : turns(all) {
+      if (turns != nullptr) ++turns->waiting;
+    }
+    ~waiting_thread() {
+      if (turns != nullptr) --turns->waiting;
+    }
+  } const this_thread(state_->turns.get());
+  auto lock = state_->turn();
   check_here(pending.operation_);
   auto const deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(state_->options.timeout_ms);
   for (std::int64_t polls = 1; !advance(exec, pending); ++polls) {
@@ -192,7 +204,9 @@ inline void mpi_communicator::wait_for_all(host_exec const& exec, mpi_pending& p
       fail(failure.what());
       throw failure;
     }
+    if (lock) lock.unlock();
     std::this_thread::yield();
+    lock = state_->turn();
   }
 }
 
@@ -322,6 +336,7 @@ inline void mpi_communicator::look_for_left(char const* operation) {
 
 inline mpi_communicator mpi_communicator::split(host_exec const& exec, std::int64_t color, std::int64_t key) {
   auto const members = detail::split_members::of(exec, *this, color, key);
+  auto const lock = state_->turn();
   MPI_Comm part = MPI_COMM_NULL;
   detail::check_mpi(MPI_Comm_split(state_->comm, members.colors, members.place, &part), "MPI_Comm_split");
   mpi_communicator made(state_, part);

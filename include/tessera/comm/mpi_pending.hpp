@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include <tessera/comm/communicator.hpp>
+#include <tessera/comm/mpi_progress_thread.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 
@@ -56,7 +58,9 @@ static_assert(sizeof(mpi_header) == 16 && alignof(mpi_header) <= 16);
 
 // What all copies of a rank's communicator share.
 struct mpi_state {
-  mpi_state(MPI_Comm of, mpi_options const& options, std::shared_ptr<mpi_state> parent) : options(options), parent(std::move(parent)) {
+  mpi_state(MPI_Comm of, mpi_options const& options, std::shared_ptr<mpi_turns> shared, std::shared_ptr<mpi_state> parent)
+      : options(options), turns(std::move(shared)), parent(std::move(parent)) {
+    auto const lock = turn();
     check_mpi(MPI_Comm_dup(of, &comm), "MPI_Comm_dup");
     check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
@@ -68,12 +72,14 @@ struct mpi_state {
   mpi_state& operator=(mpi_state const&) = delete;
   ~mpi_state() {
     bool const is_thrown = std::uncaught_exceptions() > 0;
+    auto const lock = turn();
     if (is_thrown && left.empty()) leave(rank, "an exception ended the rank's communicator");
     if (!is_thrown && left.empty()) MPI_Comm_free(&comm);  // where ranks have left, messages may still be on their way
   }
 
   // Notes who has left and why, and tells all.
   void leave(int who, std::string_view reason) noexcept {
+    auto const lock = turn();
     if (!left.empty()) return;
     try {
       left = reason.empty() ? "no reason given" : reason.substr(0, 1000);  // so few bytes that MPI takes them away at once
@@ -89,6 +95,11 @@ struct mpi_state {
     }
   }
 
+  // Held around calls of MPI.
+  std::unique_lock<std::recursive_mutex> turn() const {
+    return turns == nullptr ? std::unique_lock<std::recursive_mutex>() : std::unique_lock(turns->calls);
+  }
+
   static constexpr int first_tag = 0, left_tag = 32'767;  // the least that MPI allows as the largest tag
   // Of the pieces behind the first: messages between two ranks that are on their way at once have different ones.
   static int piece_tag(std::int64_t number) noexcept { return static_cast<int>(1 + number % (left_tag - 1)); }
@@ -96,6 +107,7 @@ struct mpi_state {
   MPI_Comm comm = MPI_COMM_NULL;
   int rank = 0, size = 1;
   mpi_options options;
+  std::shared_ptr<mpi_turns> turns;         // none: no progress thread
   std::vector<std::int64_t> sent, awaited;  // messages to and from each rank, so far
   std::string left;                         // why this rank has left, or whom it missed; empty: all are there
   int left_rank = -1;                       // who has left, where that is known
@@ -173,6 +185,14 @@ class mpi_pending {
     }
   };
 
+  void begin_under(std::shared_ptr<detail::mpi_state> const& state) {
+    state_ = state;
+    if (state_->turns != nullptr) state_->turns->add_exchange();
+  }
+  void end() noexcept {
+    if (state_->turns != nullptr) --state_->turns->exchanges;
+    state_ = nullptr;
+  }
   void abandon() noexcept;
 
   std::shared_ptr<detail::mpi_state> state_;  // none: nothing is under way
@@ -187,6 +207,8 @@ class mpi_pending {
 
 inline void mpi_pending::abandon() noexcept {
   if (state_ == nullptr) return;
+  auto const kept = state_;
+  auto const lock = kept->turn();
   try {
     state_->leave(state_->rank, std::string("the rank gave up ") + operation_);
   } catch (...) {  // no memory for a reason
@@ -224,7 +246,7 @@ inline void mpi_pending::abandon() noexcept {
   } catch (...) {
     std::terminate();  // memory that MPI may write cannot be kept
   }
-  state_ = nullptr;
+  end();
 }
 
 }  // namespace TESSERA_ABI
