@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -28,6 +29,7 @@ using namespace embed_tests;
 using tessera::any_communicator;
 using tessera::host_exec;
 using tessera::sharded_tables;
+using tessera::sharding_plan;
 
 // Which tables are hashed.
 using hashed_tables = std::vector<bool>;
@@ -62,16 +64,42 @@ struct one_rank_maker {
   }
 };
 
-// Tables in turn, or cut by columns where they are wide enough: each block to another rank.
-tessera::sharding_plan plan_of(source_problem const& problem, int ranks, bool by_columns, std::mt19937_64& random) {
-  tessera::sharding_plan plan;
+enum class cuts { none, columns, rows, any };
+
+// `pieces` numbers of sum `all`, each a multiple of `unit` but for the last.
+std::vector<std::int64_t> cut_randomly(std::int64_t all, std::int64_t pieces, std::int64_t unit, std::mt19937_64& random) {
+  std::vector<std::int64_t> bounds;
+  for (auto bound = unit; bound < all; bound += unit) bounds.push_back(bound);
+  std::shuffle(bounds.begin(), bounds.end(), random);
+  bounds.resize(static_cast<std::size_t>(pieces - 1));
+  bounds.push_back(all);
+  std::sort(bounds.begin(), bounds.end());
+  for (auto i = bounds.size() - 1; i > 0; --i) bounds[i] -= bounds[i - 1];
+  return bounds;
+}
+
+// Tables as they are, or cut by columns, dense ones by rows or both: each block of columns at rows of its own. Each shard is on another rank.
+sharding_plan plan_of(source_problem const& problem, hashed_tables const& hashed, int ranks, cuts cut, std::mt19937_64& random) {
+  sharding_plan plan;
+  std::vector<int> places(static_cast<std::size_t>(ranks));
+  std::iota(places.begin(), places.end(), 0);
   for (std::size_t t = 0; t < problem.tables.size(); ++t) {
     auto const& table = problem.tables[t];
-    auto const first = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
-    std::int64_t const blocks = by_columns ? std::min<std::int64_t>(ranks, (table.dim + 3) / 4) : 1;
-    for (std::int64_t b = 0, column = 0; b < blocks; ++b) {
-      auto const columns = b + 1 == blocks ? table.dim - column : std::max<std::int64_t>(table.dim / blocks / 4 * 4, 4);
-      plan.shards.push_back({static_cast<std::int64_t>(t), (first + static_cast<int>(b)) % ranks, 0, table.rows, column, columns});
+    auto const draw = [&](std::int64_t most) { return 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most)); };
+    auto const most = std::min<std::int64_t>(ranks, (table.dim + 3) / 4);
+    auto const blocks = cut == cuts::columns ? most : cut == cuts::any ? draw(most) : 1;
+    std::int64_t left = ranks - blocks, column = 0;
+    std::shuffle(places.begin(), places.end(), random);
+    auto place = places.begin();
+    for (auto const columns : cut_randomly(table.dim, blocks, 4, random)) {
+      auto const more = std::min(left, table.rows - 1);
+      auto const extra = hashed[t] ? 0 : cut == cuts::rows ? more : cut == cuts::any ? draw(more + 1) - 1 : 0;
+      std::int64_t row = 0;
+      for (auto const rows : cut_randomly(table.rows, extra + 1, 1, random)) {
+        plan.shards.push_back({static_cast<std::int64_t>(t), *place++, row, rows, column, columns});
+        row += rows;
+      }
+      left -= extra;
       column += columns;
     }
   }
@@ -142,17 +170,17 @@ TEST_CASE("sharded_tables: ranks with parts of every batch give and learn what o
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   for (int const ranks : {1, 2, 3, 4, 8})
-    for (bool const by_columns : {false, true})
+    for (auto const cut : {cuts::none, cuts::columns, cuts::rows, cuts::any})
       for (bool const weighted : {false, true}) {
         CAPTURE(ranks);
-        CAPTURE(by_columns);
+        CAPTURE(static_cast<int>(cut));
         CAPTURE(weighted);
         std::mt19937_64 random(seed + static_cast<std::uint64_t>(ranks));
         auto problem = usual_problem();
         if (weighted) problem.features[2].pooling = tessera::pooling::sum;  // a maximum is of an unweighted batch
         hashed_tables hashed(problem.tables.size());
         for (std::size_t t = 0; t < hashed.size(); ++t) hashed[t] = random() % 2 == 0;
-        auto const plan = plan_of(problem, ranks, by_columns, random);
+        auto const plan = plan_of(problem, hashed, ranks, cut, random);
         // Batches, and where each rank's samples begin; ranks without samples among them.
         struct step_batch {
           source_rows rows;
@@ -209,8 +237,8 @@ TEST_CASE("sharded_tables: batches with groups give and learn what the definitio
   auto const problem = usual_problem();
   constexpr int ranks = 3;
   auto const rows = draw_source_rows(random, 60);
-  auto const plan = plan_of(problem, ranks, true, random);
   hashed_tables const hashed{false, true, false, true, false};
+  auto const plan = plan_of(problem, hashed, ranks, cuts::any, random);
   std::vector<tessera_tests::serial_host> hosts(ranks);
   // Each rank's batch, with gradients, made here: all of them together are one step.
   std::deque<source_batch<host_exec>> batches;
@@ -270,7 +298,7 @@ TEST_CASE("sharded_tables: with codecs, ranks give and learn what one process do
     source_batch const probe(exec, problem, rows, false);
     local.predict(exec, probe.view(), probe.out());
     for (int plan_number = 0; plan_number < 2; ++plan_number) {
-      auto const plan = plan_of(problem, ranks, false, random);
+      auto const plan = plan_of(problem, hashed, ranks, cuts::none, random);
       std::vector<tessera_tests::serial_host> hosts(ranks);
       tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
         auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
@@ -296,7 +324,7 @@ TEST_CASE("sharded_tables: what one rank's data cannot have is thrown on all, an
   std::mt19937_64 random(seed);
   auto const problem = usual_problem();
   constexpr int ranks = 3;
-  auto const plan = plan_of(problem, ranks, false, random);
+  auto const plan = plan_of(problem, hashed_tables(5, false), ranks, cuts::any, random);
   auto const rows = draw_source_rows(random, 8);
   std::vector<tessera_tests::serial_host> hosts(ranks);
   tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
@@ -355,7 +383,7 @@ TEST_CASE("sharded_tables: a bad batch behind one in flight is refused on all ra
   std::mt19937_64 random(seed);
   auto const problem = usual_problem();
   constexpr int ranks = 3;
-  auto const plan = plan_of(problem, ranks, false, random);
+  auto const plan = plan_of(problem, hashed_tables(5, false), ranks, cuts::any, random);
   auto const rows = draw_source_rows(random, 8);
   auto wrong = rows;
   wrong[4][5].push_back(source_ids);
@@ -424,13 +452,14 @@ TEST_CASE("sharded_tables: ranks that disagree, and plans that cannot be execute
   refused([](auto&, auto&, auto& p) { p.shards.pop_back(); }, errc::invalid_argument, "not covered", true);
   refused([](auto&, auto& f, auto&) { f[0].table = 5; }, errc::out_of_range, "no such table (feature 0, table 5", true);
   refused(
-      [](auto&, auto&, auto& p) {
+      [](auto& s, auto&, auto& p) {
         auto half = p.shards[3];
         half.rows -= 10;
-        p.shards.push_back({3, 0, half.rows, 10, 0, half.columns});
+        p.shards.push_back({3, 1, half.rows, 10, 0, half.columns});
+        s[3] = tessera::spec_of<tessera::hash_table<>>(s[3].table, tessera::sgd{});
         p.shards[3] = half;
       },
-      errc::invalid_argument, "not all rows of its table", true);
+      errc::invalid_argument, "not all rows of its hashed table (table 3", true);
   refused(
       [](auto&, auto&, auto& p) {
         auto half = p.shards[3];

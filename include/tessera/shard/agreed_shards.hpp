@@ -87,8 +87,8 @@ inline std::vector<std::vector<table_shard>> agreed_shards(host_exec const& exec
     for (auto const& shard : plan.shards) {
       auto& there = of_rank[static_cast<std::size_t>(shard.rank)];
       auto const& table = tables[static_cast<std::size_t>(shard.table)];
-      if (shard.rows != table.rows)
-        throw error(errc::invalid_argument, "sharded_tables: a shard has not all rows of its table",
+      if (!specs[static_cast<std::size_t>(shard.table)].slots_are_ids && shard.rows != table.rows)
+        throw error(errc::invalid_argument, "sharded_tables: a shard has not all rows of its hashed table",
                     {{"table", shard.table}, {"rank", shard.rank}, {"rows", shard.rows}, {"rows of the table", table.rows}});
       if (std::any_of(there.begin(), there.end(), [&](auto const& other) { return other.table == shard.table; }))
         throw error(errc::invalid_argument, "sharded_tables: a rank has two shards of one table",

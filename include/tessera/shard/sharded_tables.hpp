@@ -29,6 +29,7 @@
 #include <tessera/embed/table_part.hpp>
 #include <tessera/shard/agreed_shards.hpp>
 #include <tessera/shard/flat_exchange.hpp>
+#include <tessera/shard/pooled_ids.hpp>
 #include <tessera/shard/sharding_plan.hpp>
 #include <tessera/shard/table_spec.hpp>
 #include <tessera/tensor/batch.hpp>
@@ -42,7 +43,7 @@ inline namespace TESSERA_ABI {
 class sharded_saved {
  public:
   /// Without what the communicator holds.
-  std::size_t bytes() const noexcept { return exchanged_.bytes() + inner_.bytes(); }
+  std::size_t bytes() const noexcept { return exchanged_.bytes() + inner_.bytes() + pooled_.bytes(); }
 
  private:
   friend class sharded_tables;
@@ -55,6 +56,7 @@ class sharded_saved {
   mutable stage at_ = stage::none;
   mutable flat_exchange_state exchanged_;
   mutable local_tables_saved inner_;
+  mutable detail::pooled_ids pooled_;  // of keys that are cut by rows
 };
 
 /// An embedding source whose tables lie on several ranks, each of which has a part of every batch. All ranks use it at the same time, like
@@ -178,6 +180,13 @@ class sharded_tables {
   table_options const& table_of(std::int64_t key) const noexcept { return specs_[at(features_[at(key)].table)].table; }
   bool is_dense(std::int64_t key) const noexcept { return specs_[at(features_[at(key)].table)].slots_are_ids; }
   bool is_sequence(std::int64_t key) const noexcept { return features_[at(key)].sequence; }
+  // Whether the vectors of the key's single ids come, of ranges of rows.
+  bool is_cut(std::int64_t key) const noexcept {
+    for (auto const& shards : shards_)
+      for (auto const& shard : shards)
+        if (shard.table == features_[at(key)].table && shard.rows != table_of(key).rows) return true;
+    return false;
+  }
   static std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
 
   flat_exchange make_exchange(any_communicator comm) const;
@@ -216,13 +225,21 @@ inline flat_exchange sharded_tables::make_exchange(any_communicator comm) const 
   std::vector<exchanged_key> keys;
   for (std::size_t f = 0; f < features_.size(); ++f) {
     auto const key = static_cast<std::int64_t>(f);
-    keys.push_back({is_sequence(key), is_dense(key) ? table_of(key).rows : 0});
+    auto& of = keys.emplace_back(exchanged_key{is_sequence(key), is_dense(key) ? table_of(key).rows : 0});
+    if (!is_cut(key)) continue;
+    of.sequence = true;
+    if (!is_sequence(key)) of.pooled = features_[f].pooling;
+    // Gradients are summed by sample, then key: where a table has one key, the order of ids is enough.
+    of.keeps_rows =
+        std::count_if(features_.begin(), features_.end(), [&](auto const& other) { return other.table == features_[f].table; }) > 1;
   }
   std::vector<std::vector<exchanged_block>> blocks(shards_.size());
   for (std::size_t r = 0; r < shards_.size(); ++r)
     for (std::size_t f = 0; f < features_.size(); ++f)
       for (auto const& shard : shards_[r])
-        if (shard.table == features_[f].table) blocks[r].push_back({static_cast<std::int64_t>(f), shard.first_column, shard.columns});
+        if (shard.table == features_[f].table)
+          blocks[r].push_back({static_cast<std::int64_t>(f), shard.first_column, shard.columns, shard.first_row,
+                               is_cut(static_cast<std::int64_t>(f)) ? shard.rows : 0});
   return {std::move(comm), std::move(keys), std::move(blocks), options_.codecs};
 }
 
@@ -238,6 +255,8 @@ inline local_tables sharded_tables::make_inner(host_exec const& exec) const {
       auto const& spec = specs_[at(shard.table)];
       auto part = spec.table;
       part.dim = shard.columns;
+      part.rows = shard.rows;
+      part.first_row = shard.first_row;
       part.first_column = shard.first_column;
       number[at(shard.table)] = list.size();
       spec.add(exec, part, list);
@@ -247,6 +266,7 @@ inline local_tables sharded_tables::make_inner(host_exec const& exec) const {
       for (auto const& block : exchange_.blocks_here()) {
         auto& feature = features.emplace_back(features_[at(block.key)]);
         feature.table = number[at(feature.table)];
+        feature.sequence |= is_cut(block.key);
       }
     made.emplace(std::move(list), std::move(features),
                  local_tables_options{.sums = options_.sums, .lookup = {.out_of_range = options_.out_of_range, .source_ranks = ranks}});
@@ -326,7 +346,14 @@ void sharded_tables::read_rows(host_exec const& exec, sharded_saved& saved, vect
   buffer<matrix_view<float>> to(exec, outputs().size());
   for (std::int64_t key = 0; key < to.size() && failure == nullptr; ++key) to[key] = out[key];
   shared.put_into(to.view());
-  exchange_.finish_vectors(exec, saved.exchanged_, to.view());
+  buffer<matrix_view<float>> arriving(exec, to.size());
+  std::copy(to.begin(), to.end(), arriving.begin());
+  saved.pooled_.resize(
+      exec, saved.batch_.distinct, vector_view<table_feature const>(features_),
+      [&](std::int64_t key) { return is_cut(key) && !is_sequence(key); }, [&](std::int64_t key) { return table_of(key).dim; });
+  saved.pooled_.put_into(arriving.view());
+  exchange_.finish_vectors(exec, saved.exchanged_, arriving.view());
+  saved.pooled_.pool(exec, saved.batch_.distinct, to.view());
   shared.expand(exec, saved.batch_.samples, out);
   saved.at_ = stage::finished;
 }
@@ -354,6 +381,8 @@ inline void sharded_tables::begin_backward(host_exec const& exec, sharded_saved&
   std::copy(gradients.begin(), gradients.end(), of_rows.begin());
   shared.merge(exec, saved.batch_.samples, gradients);
   shared.put_into(of_rows.view());
+  saved.pooled_.spread(exec, saved.batch_.distinct, std::as_const(of_rows).view());
+  saved.pooled_.put_into(of_rows.view());
   exchange_.begin_gradients(exec, saved.exchanged_, std::as_const(of_rows).view());
   saved.at_ = stage::gradients_sent;
 }
@@ -363,7 +392,9 @@ inline void sharded_tables::receive_gradients(host_exec const& exec, char const*
   if (saved.at_ != stage::gradients_sent) throw error(errc::invalid_argument, std::string(call) + ": the backward has not begun");
   saved.at_ = stage::finished;  // what throws is not tried again
   exchange_.finish_gradients(exec, saved.exchanged_);
-  inner_.begin_backward(exec, saved.inner_, saved.exchanged_.gradients());
+  auto const scales = saved.exchanged_.scales();
+  scales.empty() ? inner_.begin_backward(exec, saved.inner_, saved.exchanged_.gradients())
+                 : inner_.begin_scaled_backward(exec, saved.inner_, saved.exchanged_.gradients(), scales);
   saved.at_ = stage::gradients_here;
 }
 
