@@ -19,6 +19,7 @@
 #include <tessera/embed/deduplicated_lookup_backward.hpp>
 #include <tessera/embed/lookup_options.hpp>
 #include <tessera/embed/table_list.hpp>
+#include <tessera/shard/flat_exchange_state.hpp>
 #include <tessera/shard/sharding_plan.hpp>
 #include <tessera/shard/table_spec.hpp>
 
@@ -100,6 +101,44 @@ inline std::vector<std::vector<table_shard>> agreed_shards(host_exec const& exec
   }
   check_same_tables(exec, comm, specs, features, plan, options, failure);
   return of_rank;
+}
+
+// Whether shards of a table lack rows of it.
+inline bool is_cut_by_rows(std::vector<std::vector<table_shard>> const& of_rank, std::int64_t table, table_options const& whole) noexcept {
+  return std::any_of(of_rank.begin(), of_rank.end(), [&](auto const& shards) {
+    return std::any_of(shards.begin(), shards.end(), [&](auto const& shard) { return shard.table == table && shard.rows != whole.rows; });
+  });
+}
+
+// What an exchange does with the key of each feature. Of a table that is cut by rows, the vectors of single ids travel.
+inline std::vector<exchanged_key> exchanged_keys(std::vector<table_spec> const& specs, std::vector<table_feature> const& features,
+                                                 std::vector<std::vector<table_shard>> const& of_rank) {
+  std::vector<exchanged_key> keys;
+  for (auto const& feature : features) {
+    auto const& spec = specs[static_cast<std::size_t>(feature.table)];
+    auto& key = keys.emplace_back(exchanged_key{feature.sequence, spec.slots_are_ids ? spec.table.rows : 0});
+    if (!is_cut_by_rows(of_rank, feature.table, spec.table)) continue;
+    key.sequence = true;
+    if (!feature.sequence) key.pooled = feature.pooling;
+    // A row's gradients are summed by sample, then by key. Where one key reads the table, the order of its ids says as much.
+    key.keeps_rows = std::count_if(features.begin(), features.end(), [&](auto const& other) { return other.table == feature.table; }) > 1;
+  }
+  return keys;
+}
+
+// What each rank makes of these keys: a block for each shard of a key's table, by key.
+inline std::vector<std::vector<exchanged_block>> exchanged_blocks(std::vector<table_spec> const& specs,
+                                                                  std::vector<table_feature> const& features,
+                                                                  std::vector<std::vector<table_shard>> const& of_rank) {
+  std::vector<std::vector<exchanged_block>> blocks(of_rank.size());
+  for (std::size_t r = 0; r < of_rank.size(); ++r)
+    for (std::size_t f = 0; f < features.size(); ++f)
+      for (auto const& shard : of_rank[r])
+        if (shard.table == features[f].table) {
+          bool const is_cut = is_cut_by_rows(of_rank, shard.table, specs[static_cast<std::size_t>(shard.table)].table);
+          blocks[r].push_back({static_cast<std::int64_t>(f), shard.first_column, shard.columns, shard.first_row, is_cut ? shard.rows : 0});
+        }
+  return blocks;
 }
 
 }  // namespace detail

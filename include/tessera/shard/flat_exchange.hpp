@@ -34,7 +34,7 @@ inline namespace TESSERA_ABI {
 ///     exchange.begin_vectors(exec, state);
 ///     exchange.finish_vectors(exec, state, out);
 ///     exchange.begin_gradients(exec, state, gradients);
-///     exchange.finish_gradients(exec, state);                 // update with state.gradients()
+///     exchange.finish_gradients(exec, state);                 // update with state.gradients() and state.scales()
 ///
 /// All ranks make the same calls. A `begin` takes a failure of this rank in place of what it would send. Then `finish` throws on all ranks.
 /// Vectors and gradients travel as the codecs say, also those that a rank has itself: results do not depend on who holds what.
@@ -312,27 +312,18 @@ inline void flat_exchange::finish_vectors(host_exec const& exec, flat_exchange_s
   state.apart_.resize(exec, with == codec::fp32 ? 0 : floats_apart(state));
   auto* apart = state.apart_.data();
   for (std::size_t r = 0; r < ranks(); ++r)
-    for_each_block(with, r, state,
-                   [&](exchanged_block const& block, std::int64_t rows, detail::ids_of_range const* part, std::int64_t first) {
-                     auto const to = out[block.key].columns_from(block.first_column, block.columns);
-                     auto const bytes = received[r].slice(first, encoded_bytes(with, rows, block.columns));
-                     if (with == codec::fp32) {
-                       tasks.push_back({{message_values<float>(bytes).data(), rows, block.columns},
-                                        to,
-                                        nullptr,
-                                        part == nullptr ? nullptr : part->positions.data()});
-                     } else if (part == nullptr) {
-                       decode(exec, with, bytes, to);
-                     } else {
-                       matrix_view<float> const decoded{std::exchange(apart, apart + rows * block.columns), rows, block.columns};
-                       decode(exec, with, bytes, decoded);
-                       tasks.push_back({decoded, to, nullptr, part->positions.data()});
-                     }
-                   });
+    for_each_block(with, r, state, [&](exchanged_block const& block, std::int64_t rows, auto const* part, std::int64_t first) {
+      auto const to = out[block.key].columns_from(block.first_column, block.columns);
+      auto const bytes = received[r].slice(first, encoded_bytes(with, rows, block.columns));
+      if (with != codec::fp32 && part == nullptr) return decode(exec, with, bytes, to);
+      auto* const decoded = with == codec::fp32 ? nullptr : std::exchange(apart, apart + rows * block.columns);
+      if (with != codec::fp32) decode(exec, with, bytes, {decoded, rows, block.columns});
+      auto const* const from = with == codec::fp32 ? message_values<float>(bytes).data() : decoded;
+      tasks.push_back({{from, rows, block.columns}, to, nullptr, detail::positions_of(part)});
+    });
   detail::copy_rows(exec, tasks);
   for (std::size_t key = 0; key < keys_.size(); ++key)
-    if (auto const& to = out[static_cast<std::int64_t>(key)]; !splits_[key].empty())
-      for (auto const position : state.split_[key].absent) std::fill_n(to.row(position), to.columns(), 0.0F);
+    if (!splits_[key].empty()) state.split_[key].clear_absent(out[static_cast<std::int64_t>(key)]);
 }
 
 inline void flat_exchange::begin_gradients(host_exec const& exec, flat_exchange_state& state,
@@ -341,7 +332,7 @@ inline void flat_exchange::begin_gradients(host_exec const& exec, flat_exchange_
   std::exception_ptr failure;
   try {
     state.wire_.resize(ranks());
-    // What is encoded of keys that are cut, is gathered before.
+    // Of a key that is cut by rows, what is to be encoded is gathered first.
     std::vector<detail::rows_to_copy> tasks;
     std::vector<std::pair<matrix_view<float const>, vector_view<std::byte>>> encoded;
     state.apart_.resize(exec, with == codec::fp32 ? 0 : floats_apart(state));
@@ -349,17 +340,16 @@ inline void flat_exchange::begin_gradients(host_exec const& exec, flat_exchange_
     for (std::size_t r = 0; r < ranks(); ++r) {
       auto& wire = state.wire_[r];
       wire.resize(exec, for_each_block(with, r, state, [](auto...) {}));
-      for_each_block(
-          with, r, state, [&](exchanged_block const& block, std::int64_t rows, detail::ids_of_range const* part, std::int64_t first) {
-            matrix_view<float const> from = gradients[block.key].columns_from(block.first_column, block.columns);
-            auto* const to = with == codec::fp32 ? reinterpret_cast<float*>(wire.data() + first)
-                             : part == nullptr   ? nullptr
-                                                 : std::exchange(apart, apart + rows * block.columns);
-            matrix_view<float> const copied{to, rows, block.columns};
-            if (to != nullptr)
-              tasks.push_back({std::exchange(from, copied), copied, part == nullptr ? nullptr : part->positions.data(), nullptr});
-            if (with != codec::fp32) encoded.emplace_back(from, wire.view().slice(first, encoded_bytes(with, rows, block.columns)));
-          });
+      for_each_block(with, r, state, [&](exchanged_block const& block, std::int64_t rows, auto const* part, std::int64_t first) {
+        matrix_view<float const> from = gradients[block.key].columns_from(block.first_column, block.columns);
+        if (with == codec::fp32 || part != nullptr) {
+          auto* const to =
+              with == codec::fp32 ? reinterpret_cast<float*>(wire.data() + first) : std::exchange(apart, apart + rows * block.columns);
+          matrix_view<float> const copied{to, rows, block.columns};
+          tasks.push_back({std::exchange(from, copied), copied, detail::positions_of(part), nullptr});
+        }
+        if (with != codec::fp32) encoded.emplace_back(from, wire.view().slice(first, encoded_bytes(with, rows, block.columns)));
+      });
     }
     detail::copy_rows(exec, tasks);
     for (auto const& [from, to] : encoded) encode(exec, with, from, to);

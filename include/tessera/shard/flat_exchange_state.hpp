@@ -26,7 +26,8 @@ struct exchanged_key {
 };
 
 /// A block of vectors that a rank makes of a key: columns [first_column, first_column + columns) of the key's vectors. A block with `rows` is
-/// of ids [first_row, first_row + rows) alone, and gets them less its first row. The key is then cut by rows in all its blocks, and a sequence.
+/// of ids [first_row, first_row + rows) alone, and gets them less its first row. The key is *cut by rows*: all its blocks have `rows`, and it
+/// is a sequence.
 struct exchanged_block {
   std::int64_t key = 0, first_column = 0, columns = 0;
   std::int64_t first_row = 0, rows = 0;  ///< 0 rows: of all ids

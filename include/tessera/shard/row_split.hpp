@@ -42,12 +42,19 @@ struct ids_of_range {
   }
 };
 
+/// The positions of a part, or nullptr where there is no part.
+inline std::int64_t const* positions_of(ids_of_range const* part) noexcept { return part == nullptr ? nullptr : part->positions.data(); }
+
 /// The ids of a key, split. Its memory is kept from batch to batch.
 struct split_ids {
-  std::vector<ids_of_range> parts;  // of each range
-  buffer<std::int64_t> absent;      // positions of ids that no range has
-  std::vector<std::int64_t> counts;
+  std::vector<ids_of_range> parts;   // of each range
+  buffer<std::int64_t> absent;       // positions of ids that no range has
+  std::vector<std::int64_t> counts;  // of the ids of each range, and of those absent
 
+  /// Zeros the vectors of ids that no range has. `vectors` (ids of the key, dim).
+  void clear_absent(matrix_view<float> vectors) const noexcept {
+    for (auto const position : absent) std::fill_n(vectors.row(position), vectors.columns(), 0.0F);
+  }
   std::size_t bytes() const noexcept {
     auto sum = absent.capacity_bytes();
     for (auto const& part : parts) sum += part.bytes();

@@ -68,8 +68,9 @@ class sharded_saved {
 ///
 /// Ids go to the ranks that hold their tables, one message a pair of ranks, and the vectors come back; gradients go the same way. Each row's
 /// gradients are summed in the order of (source rank, sample, key, position). So rows have the bits of one process whose batch is that of all
-/// ranks, rank 0's samples first. A shard is a whole table or a block of its columns; then row-wise state and clipping are those of the
-/// block. Of a batch with groups, distinct rows travel, and gradients are summed by the inverse before they leave.
+/// ranks, rank 0's samples first. A shard is a whole table, or a block of its columns: then row-wise state and clipping are those of the
+/// block. A dense table may also be cut by rows, or both ways. Then vectors of single ids come back, and the rank that asked pools them. Of
+/// a batch with groups, distinct rows travel, and gradients are summed by the inverse before they leave.
 ///
 /// A rank that is alone and has no codecs sends nothing: its calls are those of `local_tables`, and take as long. So one program serves any
 /// number of ranks.
@@ -87,8 +88,8 @@ class sharded_tables {
   /// Makes this rank's shards. All ranks call it with the same tables, features and plan, and the same optimizers in the specs, of which the
   /// names are compared.
   /// @throws tessera::error as `check_plan` and `local_tables`. incompatible where ranks disagree, naming the first difference.
-  /// invalid_argument, naming the table, where a shard lacks rows of its table, and for two shards of one table on one rank. Where one rank
-  /// throws, all throw.
+  /// invalid_argument, naming the table, where a shard lacks rows of a hashed table, and for two shards of one table on one rank. Where one
+  /// rank throws, all throw.
   sharded_tables(host_exec const& exec, any_communicator comm, std::vector<table_spec> const& specs, std::vector<table_feature> features,
                  sharding_plan const& plan, sharded_tables_options const& options = {})
       : specs_(specs),
@@ -96,7 +97,8 @@ class sharded_tables {
         options_(options),
         shards_(detail::agreed_shards(exec, comm, specs_, features_, plan, options_)),
         is_alone_(comm.size() == 1 && options_.codecs == exchange_codecs{}),
-        exchange_(make_exchange(std::move(comm))),
+        exchange_(std::move(comm), detail::exchanged_keys(specs_, features_, shards_), detail::exchanged_blocks(specs_, features_, shards_),
+                  options_.codecs),
         inner_(make_inner(exec)) {
     for (std::size_t f = 0; f < features_.size(); ++f) {
       auto const key = static_cast<std::int64_t>(f);
@@ -180,16 +182,11 @@ class sharded_tables {
   table_options const& table_of(std::int64_t key) const noexcept { return specs_[at(features_[at(key)].table)].table; }
   bool is_dense(std::int64_t key) const noexcept { return specs_[at(features_[at(key)].table)].slots_are_ids; }
   bool is_sequence(std::int64_t key) const noexcept { return features_[at(key)].sequence; }
-  // Whether the vectors of the key's single ids come, of ranges of rows.
-  bool is_cut(std::int64_t key) const noexcept {
-    for (auto const& shards : shards_)
-      for (auto const& shard : shards)
-        if (shard.table == features_[at(key)].table && shard.rows != table_of(key).rows) return true;
-    return false;
-  }
+  // Whether vectors of the key's single ids come, of ranges of rows; and whether they are pooled here.
+  bool is_cut(std::int64_t key) const noexcept { return detail::is_cut_by_rows(shards_, features_[at(key)].table, table_of(key)); }
+  bool is_pooled_here(std::int64_t key) const noexcept { return is_cut(key) && !is_sequence(key); }
   static std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
 
-  flat_exchange make_exchange(any_communicator comm) const;
   local_tables make_inner(host_exec const& exec) const;
 
   void check_batch(host_exec const& exec, batch_view const& batch) const;
@@ -220,28 +217,6 @@ class sharded_tables {
   local_tables inner_;  // this rank's shards; feature r * K + i is block i of the exchange, as rank r has it
   std::vector<embedding_output> outputs_;
 };
-
-inline flat_exchange sharded_tables::make_exchange(any_communicator comm) const {
-  std::vector<exchanged_key> keys;
-  for (std::size_t f = 0; f < features_.size(); ++f) {
-    auto const key = static_cast<std::int64_t>(f);
-    auto& of = keys.emplace_back(exchanged_key{is_sequence(key), is_dense(key) ? table_of(key).rows : 0});
-    if (!is_cut(key)) continue;
-    of.sequence = true;
-    if (!is_sequence(key)) of.pooled = features_[f].pooling;
-    // Gradients are summed by sample, then key: where a table has one key, the order of ids is enough.
-    of.keeps_rows =
-        std::count_if(features_.begin(), features_.end(), [&](auto const& other) { return other.table == features_[f].table; }) > 1;
-  }
-  std::vector<std::vector<exchanged_block>> blocks(shards_.size());
-  for (std::size_t r = 0; r < shards_.size(); ++r)
-    for (std::size_t f = 0; f < features_.size(); ++f)
-      for (auto const& shard : shards_[r])
-        if (shard.table == features_[f].table)
-          blocks[r].push_back({static_cast<std::int64_t>(f), shard.first_column, shard.columns, shard.first_row,
-                               is_cut(static_cast<std::int64_t>(f)) ? shard.rows : 0});
-  return {std::move(comm), std::move(keys), std::move(blocks), options_.codecs};
-}
 
 inline local_tables sharded_tables::make_inner(host_exec const& exec) const {
   auto comm = exchange_.comm();
@@ -349,8 +324,8 @@ void sharded_tables::read_rows(host_exec const& exec, sharded_saved& saved, vect
   buffer<matrix_view<float>> arriving(exec, to.size());
   std::copy(to.begin(), to.end(), arriving.begin());
   saved.pooled_.resize(
-      exec, saved.batch_.distinct, vector_view<table_feature const>(features_),
-      [&](std::int64_t key) { return is_cut(key) && !is_sequence(key); }, [&](std::int64_t key) { return table_of(key).dim; });
+      exec, saved.batch_.distinct, vector_view<table_feature const>(features_), [&](std::int64_t key) { return is_pooled_here(key); },
+      [&](std::int64_t key) { return table_of(key).dim; });
   saved.pooled_.put_into(arriving.view());
   exchange_.finish_vectors(exec, saved.exchanged_, arriving.view());
   saved.pooled_.pool(exec, saved.batch_.distinct, to.view());
