@@ -162,6 +162,60 @@ std::vector<float> travelled(tessera::codec with, std::vector<float> vector) {
   return vector;
 }
 
+// Checks that ranks with parts of random batches get what one process has of the whole ones, and have its rows afterwards, bit for bit.
+// `draw_rows(random, samples)`.
+template <class DrawRows>
+void check_as_one_process(source_problem const& problem, std::vector<tessera::table_spec> const& specs, sharding_plan const& plan,
+                          int ranks, bool weighted, tessera::sharded_tables_options const& options, std::mt19937_64& random,
+                          DrawRows const& draw_rows) {
+  // Batches, and where each rank's samples begin; ranks without samples among them.
+  struct step_batch {
+    source_rows rows;
+    std::vector<std::int64_t> first;
+  };
+  std::vector<step_batch> steps;
+  for (int step = 0; step < 4; ++step) {
+    auto& one = steps.emplace_back();
+    one.first.push_back(0);
+    for (int r = 0; r < ranks; ++r)
+      one.first.push_back(one.first.back() + static_cast<std::int64_t>(random() % 3 == 0 ? 0 : random() % 20));
+    one.rows = draw_rows(random, static_cast<std::size_t>(one.first.back()));
+  }
+
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  tessera::table_list list;
+  for (auto const& spec : specs) spec.add(exec, spec.table, list);
+  tessera::local_tables local(std::move(list), problem.features, {.lookup = {.out_of_range = options.out_of_range}});
+  std::deque<source_batch<host_exec>> wholes;
+  tessera::local_tables_saved saved;
+  std::normal_distribution<float> draw;
+  for (auto const& step : steps) {
+    auto& batch = wholes.emplace_back(exec, problem, step.rows, false, weighted);
+    batch.fill_gradients([&] { return draw(random); });
+    forward(exec, local, batch, saved);
+    backward(exec, local, batch, saved);
+  }
+  auto const expected = all_rows(exec, problem, local);
+
+  std::vector<tessera_tests::serial_host> hosts(static_cast<std::size_t>(ranks));
+  tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+    auto const rank = static_cast<std::size_t>(comm.rank());
+    auto const here = hosts[rank].exec();
+    sharded_tables source(here, any_communicator(comm), specs, problem.features, plan, options);
+    tessera::sharded_saved own;
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      auto const first = steps[s].first[rank], last = steps[s].first[rank + 1];
+      source_batch const batch(here, problem, part_of(steps[s].rows, first, last), false, weighted);
+      take_gradients(problem, wholes[s], batch, first);
+      forward(here, source, batch, own);
+      CHECK(gives_part(problem, wholes[s], batch, first, [](auto vector) { return vector; }));
+      backward(here, source, batch, own);
+    }
+    CHECK(same_bits(all_rows(here, problem, source), expected));
+  });
+}
+
 }  // namespace
 
 TESSERA_EMBEDDING_SOURCE_TESTS("sharded_tables of one rank", one_rank_maker)
@@ -181,53 +235,51 @@ TEST_CASE("sharded_tables: ranks with parts of every batch give and learn what o
         hashed_tables hashed(problem.tables.size());
         for (std::size_t t = 0; t < hashed.size(); ++t) hashed[t] = random() % 2 == 0;
         auto const plan = plan_of(problem, hashed, ranks, cut, random);
-        // Batches, and where each rank's samples begin; ranks without samples among them.
-        struct step_batch {
-          source_rows rows;
-          std::vector<std::int64_t> first;
-        };
-        std::vector<step_batch> steps;
-        for (int step = 0; step < 4; ++step) {
-          auto& one = steps.emplace_back();
-          one.first.push_back(0);
-          for (int r = 0; r < ranks; ++r)
-            one.first.push_back(one.first.back() + static_cast<std::int64_t>(random() % 3 == 0 ? 0 : random() % 20));
-          one.rows = draw_source_rows(random, static_cast<std::size_t>(one.first.back()));
-        }
-
-        // One process.
-        tessera_tests::serial_host host;
-        auto const exec = host.exec();
-        auto local = local_of(exec, problem, hashed);
-        std::deque<source_batch<host_exec>> wholes;
-        tessera::local_tables_saved saved;
-        std::normal_distribution<float> draw;
-        for (auto const& step : steps) {
-          auto& batch = wholes.emplace_back(exec, problem, step.rows, false, weighted);
-          batch.fill_gradients([&] { return draw(random); });
-          forward(exec, local, batch, saved);
-          backward(exec, local, batch, saved);
-        }
-        auto const expected = all_rows(exec, problem, local);
-
-        std::vector<tessera_tests::serial_host> hosts(static_cast<std::size_t>(ranks));
-        tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
-          auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
-          sharded_tables source(here, any_communicator(comm), specs_of(problem, hashed), problem.features, plan);
-          tessera::sharded_saved own;
-          for (std::size_t s = 0; s < steps.size(); ++s) {
-            auto const first = steps[s].first[static_cast<std::size_t>(comm.rank())],
-                       last = steps[s].first[static_cast<std::size_t>(comm.rank()) + 1];
-            auto const part = part_of(steps[s].rows, first, last);
-            source_batch const batch(here, problem, part, false, weighted);
-            take_gradients(problem, wholes[s], batch, first);
-            forward(here, source, batch, own);
-            CHECK(gives_part(problem, wholes[s], batch, first, [](auto vector) { return vector; }));
-            backward(here, source, batch, own);
-          }
-          CHECK(same_bits(all_rows(here, problem, source), expected));
-        });
+        check_as_one_process(problem, specs_of(problem, hashed), plan, ranks, weighted, {}, random, draw_source_rows);
       }
+}
+
+TEST_CASE("sharded_tables: ids that no shard has read as zeros and learn nothing, also of tables with fewer rows than ranks") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto problem = usual_problem();
+  for (std::size_t t = 0; t < problem.tables.size(); ++t) problem.tables[t].rows = std::vector<std::int64_t>{5, 3, 30, 1, 7}[t];
+  auto const draw_any = [](std::mt19937_64& from, std::size_t samples) {
+    auto rows = draw_source_rows(from, samples);
+    for (auto& key : rows)
+      for (auto& bag : key)
+        for (auto& id : bag)
+          if (from() % 8 == 0) id = std::vector<std::int64_t>{-1, largest_id, smallest_id}[from() % 3];
+    return rows;
+  };
+  for (int const ranks : {2, 8})
+    for (auto const cut : {cuts::none, cuts::rows, cuts::any}) {
+      CAPTURE(ranks);
+      CAPTURE(static_cast<int>(cut));
+      hashed_tables const hashed(problem.tables.size(), false);
+      auto const plan = plan_of(problem, hashed, ranks, cut, random);
+      check_as_one_process(problem, specs_of(problem, hashed), plan, ranks, false, {.out_of_range = tessera::out_of_range_ids::zero},
+                           random, draw_any);
+    }
+}
+
+TEST_CASE("sharded_tables: rows of other formats and optimizers, cut by rows, have the bits of one process") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  constexpr int ranks = 4;
+  auto const problem = usual_problem();
+  hashed_tables const hashed(problem.tables.size(), false);
+  auto const plan = plan_of(problem, hashed, ranks, cuts::rows, random);
+  tessera::rowwise_adagrad const by_row{.learning_rate = 0.1F};
+  std::vector<tessera::table_spec> rounded, scaled;
+  for (auto const& table : problem.tables) {
+    rounded.push_back(tessera::spec_of<tessera::dense_table<tessera::bfloat16>>(table, tessera::adam{.learning_rate = 0.1F}));
+    scaled.push_back(tessera::spec_of<tessera::dense_table<tessera::scaled_int8>>(table, by_row));
+  }
+  check_as_one_process(problem, rounded, plan, ranks, false, {}, random, draw_source_rows);
+  check_as_one_process(problem, scaled, plan, ranks, false, {}, random, draw_source_rows);
 }
 
 TEST_CASE("sharded_tables: batches with groups give and learn what the definition says") {
@@ -315,6 +367,68 @@ TEST_CASE("sharded_tables: with codecs, ranks give and learn what one process do
         CHECK(gives_part(problem, probe, batch, first, through));
       });
     }
+  }
+}
+
+TEST_CASE("sharded_tables: with codecs, tables cut by rows give what one process pools of rows that have travelled, bit for bit") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> draw;
+  auto problem = usual_problem();
+  problem.features[2].pooling = tessera::pooling::sum;  // a maximum's gradient has zeros when it travels
+  constexpr int ranks = 3;
+  auto const rows = draw_source_rows(random, 45);
+  hashed_tables const hashed(problem.tables.size(), false);
+  auto const plan = plan_of(problem, hashed, ranks, cuts::rows, random);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  using tessera::codec;
+  for (auto const codecs : {tessera::exchange_codecs{codec::fp16, codec::bf16}, tessera::exchange_codecs{codec::int8, codec::fp32},
+                            tessera::exchange_codecs{codec::fp32, codec::int8}}) {
+    CAPTURE(static_cast<int>(codecs.forward));
+    auto local = local_of(exec, problem, hashed), there = local_of(exec, problem, hashed);
+    // One process that reads what the rows are after they have travelled.
+    auto const send_rows = [&] {
+      for (std::int64_t t = 0; t < local.table_count(); ++t) {
+        auto const from = local.store<tessera::dense_table<>>(t).weights();
+        auto const to = there.store<tessera::dense_table<>>(t).weights();
+        for (std::int64_t row = 0; row < from.rows(); ++row) {
+          auto const vector = travelled(codecs.forward, std::vector<float>(from.row(row), from.row(row) + from.columns()));
+          std::copy(vector.begin(), vector.end(), to.row(row));
+        }
+      }
+    };
+    source_batch const whole(exec, problem, rows, false), arrived(exec, problem, rows, false), after(exec, problem, rows, false);
+    whole.fill_gradients([&] { return draw(random); });
+    for (std::size_t key = 0; key < problem.features.size(); ++key)
+      for (std::int64_t row = 0; row < whole.gradient_blocks()[key].rows(); ++row) {
+        auto const& from = whole.gradient_blocks()[key];
+        auto const vector = travelled(codecs.backward, std::vector<float>(from.row(row), from.row(row) + from.columns()));
+        std::copy(vector.begin(), vector.end(), arrived.gradient_blocks()[key].row(row));
+      }
+    tessera::local_tables_saved saved;
+    send_rows();
+    there.predict(exec, whole.view(), whole.out());
+    forward(exec, local, arrived, saved);
+    backward(exec, local, arrived, saved);
+    send_rows();
+    there.predict(exec, after.view(), after.out());
+    std::vector<tessera_tests::serial_host> hosts(ranks);
+    tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+      auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
+      sharded_tables source(here, any_communicator(comm), specs_of(problem, hashed), problem.features, plan, {.codecs = codecs});
+      tessera::sharded_saved own;
+      auto const first = comm.rank() * std::int64_t{15};
+      source_batch const batch(here, problem, part_of(rows, first, first + 15), false);
+      take_gradients(problem, whole, batch, first);
+      auto const as_it_is = [](std::vector<float> vector) { return vector; };
+      forward(here, source, batch, own);
+      CHECK(gives_part(problem, whole, batch, first, as_it_is));
+      backward(here, source, batch, own);
+      source.predict(here, batch.view(), batch.out());
+      CHECK(gives_part(problem, after, batch, first, as_it_is));
+    });
   }
 }
 
