@@ -103,41 +103,46 @@ inline std::vector<std::vector<table_shard>> agreed_shards(host_exec const& exec
   return of_rank;
 }
 
-// Whether shards of a table lack rows of it.
-inline bool is_cut_by_rows(std::vector<std::vector<table_shard>> const& of_rank, std::int64_t table, table_options const& whole) noexcept {
-  return std::any_of(of_rank.begin(), of_rank.end(), [&](auto const& shards) {
-    return std::any_of(shards.begin(), shards.end(), [&](auto const& shard) { return shard.table == table && shard.rows != whole.rows; });
-  });
+// Which tables have shards that lack rows.
+inline std::vector<bool> tables_cut_by_rows(std::vector<table_spec> const& specs, std::vector<std::vector<table_shard>> const& of_rank) {
+  std::vector<bool> are_cut(specs.size(), false);
+  for (auto const& shards : of_rank)
+    for (auto const& shard : shards) {
+      auto const t = static_cast<std::size_t>(shard.table);
+      are_cut[t] = are_cut[t] || shard.rows != specs[t].table.rows;
+    }
+  return are_cut;
 }
 
 // What an exchange does with the key of each feature. Of a table that is cut by rows, the vectors of single ids travel.
 inline std::vector<exchanged_key> exchanged_keys(std::vector<table_spec> const& specs, std::vector<table_feature> const& features,
-                                                 std::vector<std::vector<table_shard>> const& of_rank) {
+                                                 std::vector<bool> const& are_cut) {
   std::vector<exchanged_key> keys;
+  std::vector<std::int64_t> readers(specs.size(), 0);
+  for (auto const& feature : features) ++readers[static_cast<std::size_t>(feature.table)];
   for (auto const& feature : features) {
-    auto const& spec = specs[static_cast<std::size_t>(feature.table)];
-    auto& key = keys.emplace_back(exchanged_key{feature.sequence, spec.slots_are_ids ? spec.table.rows : 0});
-    if (!is_cut_by_rows(of_rank, feature.table, spec.table)) continue;
+    auto const t = static_cast<std::size_t>(feature.table);
+    auto& key = keys.emplace_back(exchanged_key{feature.sequence, specs[t].slots_are_ids ? specs[t].table.rows : 0});
+    if (!are_cut[t]) continue;
     key.sequence = true;
     if (!feature.sequence) key.pooled = feature.pooling;
     // A row's gradients are summed by sample, then by key. Where one key reads the table, the order of its ids says as much.
-    key.keeps_rows = std::count_if(features.begin(), features.end(), [&](auto const& other) { return other.table == feature.table; }) > 1;
+    key.keeps_rows = readers[t] > 1;
   }
   return keys;
 }
 
 // What each rank makes of these keys: a block for each shard of a key's table, by key.
-inline std::vector<std::vector<exchanged_block>> exchanged_blocks(std::vector<table_spec> const& specs,
-                                                                  std::vector<table_feature> const& features,
-                                                                  std::vector<std::vector<table_shard>> const& of_rank) {
+inline std::vector<std::vector<exchanged_block>> exchanged_blocks(std::vector<table_feature> const& features,
+                                                                  std::vector<std::vector<table_shard>> const& of_rank,
+                                                                  std::vector<bool> const& are_cut) {
   std::vector<std::vector<exchanged_block>> blocks(of_rank.size());
   for (std::size_t r = 0; r < of_rank.size(); ++r)
     for (std::size_t f = 0; f < features.size(); ++f)
       for (auto const& shard : of_rank[r])
-        if (shard.table == features[f].table) {
-          bool const is_cut = is_cut_by_rows(of_rank, shard.table, specs[static_cast<std::size_t>(shard.table)].table);
-          blocks[r].push_back({static_cast<std::int64_t>(f), shard.first_column, shard.columns, shard.first_row, is_cut ? shard.rows : 0});
-        }
+        if (shard.table == features[f].table)
+          blocks[r].push_back({static_cast<std::int64_t>(f), shard.first_column, shard.columns, shard.first_row,
+                               are_cut[static_cast<std::size_t>(shard.table)] ? shard.rows : 0});
   return blocks;
 }
 

@@ -82,17 +82,12 @@ class row_split {
     auto const number = static_cast<std::size_t>(found - ranges_.begin());
     if (found != ranges_.end()) return number;
     ranges_.push_back(range);
-    bounds_.clear();
-    for (auto const& r : ranges_) bounds_.insert(bounds_.end(), {r.first, r.first + r.count});
-    std::sort(bounds_.begin(), bounds_.end());
-    bounds_.erase(std::unique(bounds_.begin(), bounds_.end()), bounds_.end());
-    takers_.assign(bounds_.size() + 1, {});
-    for (std::size_t b = 0; b < bounds_.size(); ++b)
-      for (std::size_t r = 0; r < ranges_.size(); ++r)
-        if (bounds_[b] >= ranges_[r].first && bounds_[b] < ranges_[r].first + ranges_[r].count) takers_[b + 1].push_back(r);
+    auto const first = interval_from(range.first), last = interval_from(range.first + range.count);
+    for (auto interval = first; interval < last; ++interval) takers_[interval].push_back(number);
     return number;
   }
 
+  /// Counts the ids of each range.
   void count(jagged_view<std::int64_t const> bags, split_ids& to) const {
     to.counts.assign(ranges_.size() + 1, 0);
     for (auto const id : bags.all_values()) {
@@ -148,14 +143,26 @@ class row_split {
       part.measured = {.rows = n, .values = n, .id_bytes = id_bytes_below(bound), .weighted = options.scaled ? 1 : 0};
   }
 
+  // The number of the interval of rows that begins here, which is made where it is new.
+  std::size_t interval_from(std::int64_t row) {
+    auto const place = std::lower_bound(bounds_.begin(), bounds_.end(), row) - bounds_.begin();
+    auto const before = static_cast<std::size_t>(place);
+    if (before == bounds_.size() || bounds_[before] != row) {
+      bounds_.insert(bounds_.begin() + place, row);
+      takers_.insert(takers_.begin() + place + 1, std::vector<std::size_t>(takers_[before]));
+    }
+    return before + 1;
+  }
+
   // The ranges that have an id.
   std::vector<std::size_t> const& takers_of(std::int64_t id) const noexcept {
     return takers_[static_cast<std::size_t>(std::upper_bound(bounds_.begin(), bounds_.end(), id) - bounds_.begin())];
   }
 
   std::vector<row_range> ranges_;
-  std::vector<std::int64_t> bounds_;              // where ranges begin and end, ascending
-  std::vector<std::vector<std::size_t>> takers_;  // of ids below the first bound, then of those from each on
+  std::vector<std::int64_t> bounds_;  // where ranges begin and end, ascending
+  std::vector<std::vector<std::size_t>> takers_ =
+      std::vector<std::vector<std::size_t>>(1);  // of ids below the first bound, then of those from each on
 };
 
 /// Splits all keys that `splits` (keys,) has ranges of. `options_of(key)`.

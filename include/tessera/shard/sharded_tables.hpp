@@ -96,9 +96,10 @@ class sharded_tables {
         features_(std::move(features)),
         options_(options),
         shards_(detail::agreed_shards(exec, comm, specs_, features_, plan, options_)),
+        are_cut_(detail::tables_cut_by_rows(specs_, shards_)),
         is_alone_(comm.size() == 1 && options_.codecs == exchange_codecs{}),
-        exchange_(std::move(comm), detail::exchanged_keys(specs_, features_, shards_), detail::exchanged_blocks(specs_, features_, shards_),
-                  options_.codecs),
+        exchange_(std::move(comm), detail::exchanged_keys(specs_, features_, are_cut_),
+                  detail::exchanged_blocks(features_, shards_, are_cut_), options_.codecs),
         inner_(make_inner(exec)) {
     for (std::size_t f = 0; f < features_.size(); ++f) {
       auto const key = static_cast<std::int64_t>(f);
@@ -183,7 +184,7 @@ class sharded_tables {
   bool is_dense(std::int64_t key) const noexcept { return specs_[at(features_[at(key)].table)].slots_are_ids; }
   bool is_sequence(std::int64_t key) const noexcept { return features_[at(key)].sequence; }
   // Whether vectors of the key's single ids come, of ranges of rows; and whether they are pooled here.
-  bool is_cut(std::int64_t key) const noexcept { return detail::is_cut_by_rows(shards_, features_[at(key)].table, table_of(key)); }
+  bool is_cut(std::int64_t key) const noexcept { return are_cut_[at(features_[at(key)].table)]; }
   bool is_pooled_here(std::int64_t key) const noexcept { return is_cut(key) && !is_sequence(key); }
   static std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
 
@@ -212,6 +213,7 @@ class sharded_tables {
   std::vector<table_feature> features_;
   sharded_tables_options options_;
   std::vector<std::vector<table_shard>> shards_;  // of each rank
+  std::vector<bool> are_cut_;                     // by rows, of each table
   bool is_alone_;
   flat_exchange exchange_;
   local_tables inner_;  // this rank's shards; feature r * K + i is block i of the exchange, as rank r has it
