@@ -93,25 +93,29 @@ void run(CLI::App& app, settings& s) {
   std::optional<folder_lock> lock;
   std::optional<tessera::open_checkpoint> start;
   std::optional<metrics_file> metrics;
-  auto const prepare = [&] {
+  auto const prepare = [&](tessera::any_communicator processes) {
+    tessera::serial_team team;
+    tessera::system_memory memory;
+    tessera::host_exec const exec(team, memory);
     if (!s.checkpoint.empty() && !s.eval_only) {
       check_checkpoints(s.checkpoint);
       if (s.speaks) lock.emplace(s.checkpoint);
       check_folder(s);
+      if (processes.size() > 1) tessera::check_shared_folder(exec, processes, s.checkpoint);
     }
     // Outputs may lie in the folder of checkpoints, so they are tried only now that the folder has been made.
     for (auto const& [option, path] : {named_file("--predict", s.predict), named_file("--report", s.report)})
       if (!path.empty() && s.speaks) whole_file::check(option, path);
     metrics.emplace(s.speaks ? s : settings());
     if (s.resume || s.eval_only) {
-      start = tessera::open_newest_checkpoint(s.checkpoint);
+      start = processes.size() == 1 ? tessera::open_newest_checkpoint(s.checkpoint)
+                                    : tessera::open_newest_checkpoint(exec, processes, s.checkpoint);
       adopt(app, start->state.options, s, start->folder + "/manifest.json");
     }
     check_sense(app, s);
   };
   ranks.run(prepare, [&](tessera::any_communicator comm) {
     if (comm.size() > 1 && !s.report.empty()) throw CLI::ValidationError("--report", "of one rank alone");
-    if (comm.size() > 1 && !s.checkpoint.empty()) throw CLI::ValidationError("--checkpoint", "of one rank alone");
     tessera::thread_pool pool(s.threads);
     tessera::system_memory memory;
     metrics_file nowhere{settings()};

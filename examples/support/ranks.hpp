@@ -24,9 +24,9 @@ class rank_group {
   /// Whether the first rank is in this process, which speaks and writes for all.
   bool has_first() const noexcept { return has_first_; }
 
-  /// Calls `prepare` once in this process, then `train` on each of its ranks. Where one throws, all ranks end: the call throws what one of
-  /// this process threw.
-  void run(std::function<void()> const& prepare, std::function<void(tessera::any_communicator)> const& train);
+  /// Calls `prepare` once in this process, with the communicator of processes, then `train` on each rank of it, with that of ranks. Where one
+  /// throws, all ranks end: the call throws what one of this process threw.
+  void run(std::function<void(tessera::any_communicator)> const& prepare, std::function<void(tessera::any_communicator)> const& train);
 
  private:
   struct mpi_state;

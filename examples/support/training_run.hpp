@@ -49,10 +49,13 @@ void resume(training_job const& j, Trainer& run, Reader& reader) {
     if (found != saved(name))
       throw tessera::error(tessera::errc::incompatible, "option --train: the checkpoint is of a run on other data",
                            {{name, found}, {"of the checkpoint", saved(name)}});
-  tessera::load_trainer(j.exec, *j.start, run);
+  auto const report = tessera::load_trainer(j.exec, *j.start, run);
   reader.seek({saved("epoch"), saved("block"), saved("offset"), saved("batch")});
   j.metrics.drop_behind(reader.position());
   j.say("resumed from %s\n", j.start->folder.c_str());
+  for (auto const table : report.averaged_tables)
+    j.say("table %s: states of whole rows are means, since its columns are cut otherwise than they were\n",
+          j.tables()[static_cast<std::size_t>(table)].c_str());
   auto const done = reader.position().epoch + (reader.epoch_samples() == j.train_rows() ? 1 : 0);
   if (done >= j.s.epochs)
     j.say("nothing to train: the checkpoint has %lld epochs behind it, and --epochs is %lld\n", static_cast<long long>(done),

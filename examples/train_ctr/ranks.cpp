@@ -71,11 +71,12 @@ rank_group::rank_group(std::string const& ranks) {
 
 rank_group::~rank_group() = default;
 
-void rank_group::run(std::function<void()> const& prepare, std::function<void(tessera::any_communicator)> const& train) {
+void rank_group::run(std::function<void(tessera::any_communicator)> const& prepare,
+                     std::function<void(tessera::any_communicator)> const& train) {
 #ifdef TESSERA_TRAIN_MPI
   if (mpi_ != nullptr) {
     try {
-      prepare();
+      prepare(mpi_->comm);
       train(mpi_->comm);
     } catch (std::exception const& e) {
       mpi_->comm.fail(e.what());
@@ -84,7 +85,7 @@ void rank_group::run(std::function<void()> const& prepare, std::function<void(te
     return;
   }
 #endif
-  prepare();
+  prepare(tessera::self_communicator());
   if (threads_ > 0)
     tessera::run_thread_ranks(threads_, [&](tessera::thread_communicator& comm) { train(comm); });
   else

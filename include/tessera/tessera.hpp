@@ -150,6 +150,7 @@
 #include <tessera/embed/table_group.hpp>
 #include <tessera/embed/table_list.hpp>
 #include <tessera/embed/table_part.hpp>
+#include <tessera/embed/table_places.hpp>
 #include <tessera/embed/update_rows.hpp>
 #include <tessera/nn/any_gemm.hpp>
 #include <tessera/nn/attention_blocks.hpp>
@@ -225,6 +226,7 @@
 #include <tessera/tensor/transform_ids.hpp>
 #include <tessera/tensor/truncate_rows.hpp>
 #include <tessera/tensor/vector_arithmetic.hpp>
+#include <tessera/train/checkpoint_ranks.hpp>
 #include <tessera/train/click_model.hpp>
 #include <tessera/train/click_model_saved.hpp>
 #include <tessera/train/click_net.hpp>

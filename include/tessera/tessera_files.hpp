@@ -10,6 +10,7 @@
 #include <tessera/data/preprocessing_file.hpp>
 #include <tessera/data/preprocessing_fit_file.hpp>
 #include <tessera/data/rules_file.hpp>
+#include <tessera/embed/stored_table_file.hpp>
 #include <tessera/embed/table_files.hpp>
 #include <tessera/files/atomic_file.hpp>
 #include <tessera/files/atomic_folder.hpp>
@@ -26,3 +27,8 @@
 #include <tessera/shard/sharding_plan_file.hpp>
 #include <tessera/tessera.hpp>
 #include <tessera/train/checkpoint.hpp>
+#include <tessera/train/checkpoint_description.hpp>
+#include <tessera/train/checkpoint_folder.hpp>
+#include <tessera/train/checkpoint_shards.hpp>
+#include <tessera/train/checkpoint_writing.hpp>
+#include <tessera/train/merged_checkpoint.hpp>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-cost: 30
-// ctest-optimize: -Og
+// ctest-optimize: -O2
 // ctest-weight: 4
 #include "bucket_table_device.hpp"
 

@@ -22,6 +22,7 @@
 #include <tessera/embed/hash_table.hpp>
 
 #include "../embed/embedding_source_suite.hpp"
+#include "../support/sanitizers.hpp"
 
 namespace {
 
@@ -527,6 +528,59 @@ TEST_CASE("sharded_tables: a bad batch behind one in flight is refused on all ra
     CHECK(e.code() == (comm.rank() == 1 ? tessera::errc::out_of_range : tessera::errc::rank_failed));
     forward(here, source, first, of_second);
     CHECK(naive.gives(first));
+  });
+}
+
+TEST_CASE("sharded_tables: the bytes of each rank's dense tables are known beforehand") {
+  constexpr int ranks = 3;
+  std::vector<tessera_tests::serial_host> hosts(ranks);
+  auto const table = [](std::int64_t id, std::int64_t dim, std::int64_t rows) {
+    return tessera::table_options{.id = tessera::table_id{id}, .dim = dim, .rows = rows};
+  };
+  std::vector<tessera::table_spec> const specs{
+      tessera::spec_of<tessera::dense_table<>>(table(0, 24, 900), tessera::rowwise_adagrad{}),
+      tessera::spec_of<tessera::dense_table<tessera::float16>>(table(1, 15, 2000), tessera::adagrad{}),
+      tessera::spec_of<tessera::dense_table<tessera::scaled_int8>>(table(2, 30, 700), tessera::adam{}),
+      tessera::spec_of<tessera::dense_table<tessera::bfloat16>>(table(3, 8, 100), tessera::sgd{})};
+  auto plan = tessera::plan_by_bytes(specs, ranks);
+  for (int cut = 0; cut < 2; ++cut) {
+    auto const predicted = tessera::bytes_of_ranks(specs, plan, ranks);
+    tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+      auto const r = static_cast<std::size_t>(comm.rank());
+      sharded_tables const tables(hosts[r].exec(), comm, specs, {{.name = "a", .table = 0}}, plan);
+      CHECK(static_cast<double>(tables.bytes()) == doctest::Approx(static_cast<double>(predicted[r])).epsilon(0.05));
+    });
+    auto& first = plan.shards[0];  // of table 0: its last eight columns go to another rank
+    first.columns = 16;
+    plan.shards.push_back({0, (first.rank + 1) % ranks, 0, 900, 16, 8});
+  }
+}
+
+TEST_CASE("sharded_tables: ten thousand uneven batches in a row, and no rank waits for ever") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  constexpr int ranks = 3, batches = tessera_tests::under_asan || tessera_tests::under_tsan ? 1000 : 10000;
+  auto const problem = usual_problem();
+  std::vector<tessera_tests::serial_host> hosts(ranks);
+  hashed_tables const hashed{false, true, false, true, false};
+  auto const specs = specs_of(problem, hashed);
+  std::mt19937_64 random(seed);
+  auto const plan = plan_of(problem, hashed, ranks, cuts::any, random);
+  auto const first_seed = random();
+  tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+    auto const exec = hosts[static_cast<std::size_t>(comm.rank())].exec();
+    std::mt19937_64 mine(first_seed + static_cast<std::uint64_t>(comm.rank()));
+    sharded_tables tables(exec, comm, specs, problem.features, plan);
+    tessera::sharded_saved saved;
+    std::normal_distribution<float> draw;
+    int done = 0;
+    for (; done < batches; ++done) {
+      source_batch batch(exec, problem, draw_source_rows(mine, mine() % 4), false, false);
+      batch.fill_gradients([&] { return draw(mine); });
+      forward(exec, tables, batch, saved);
+      backward(exec, tables, batch, saved);
+    }
+    CHECK(done == batches);  // where one waits for ever, its communicator throws
   });
 }
 

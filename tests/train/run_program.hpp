@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -57,6 +58,14 @@ class running_program {
 
   void kill() {
     if (child_ > 0) ::kill(child_, SIGKILL);
+  }
+  /// The processes that it has started and that live.
+  std::vector<pid_t> children() const {
+    auto const id = std::to_string(child_);
+    std::ifstream list("/proc/" + id + "/task/" + id + "/children");
+    std::vector<pid_t> all;
+    for (pid_t one = 0; list >> one;) all.push_back(one);
+    return all;
   }
   /// Whether it has ended, without waiting.
   bool ended() const {

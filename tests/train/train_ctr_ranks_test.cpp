@@ -11,13 +11,19 @@ TEST_CASE("train_ctr on ranks") { tessera_tests::skip("the examples are not buil
 
 #else
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include <tessera/files/step_folders.hpp>
 
 #include "run_program.hpp"
 #include "temporary_folder.hpp"
@@ -33,8 +39,8 @@ arguments with(arguments all, arguments const& more) {
 }
 
 #ifdef TESSERA_MPIEXEC
-/// So many processes, started by MPI's launcher.
-program_result launched(int ranks, arguments const& command) {
+/// The command by which MPI's launcher starts so many processes.
+arguments launch(int ranks, arguments const& command) {
   static bool const is_set = [] {
     for (auto const& [name, value] : {std::pair("OMPI_ALLOW_RUN_AS_ROOT", "1"),
                                       {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
@@ -46,8 +52,9 @@ program_result launched(int ranks, arguments const& command) {
     return true;
   }();
   REQUIRE(is_set);
-  return run_program(with({TESSERA_MPIEXEC, "-n", std::to_string(ranks)}, command));
+  return with({TESSERA_MPIEXEC, "-n", std::to_string(ranks)}, command);
 }
+program_result launched(int ranks, arguments const& command) { return run_program(launch(ranks, command)); }
 #endif
 
 /// The probabilities of a predictions file, in the order of its samples, which are all there once.
@@ -134,6 +141,97 @@ TEST_CASE("what ranks cannot do is refused by name, once") {
   refused({"--ranks", "threads:2", "--plan", plan}, {plan, "color"});
   refused({"--ranks", "threads:2", "--report", data.folder.file("page.html")}, {"--report", "one rank"});
   refused({"--ranks", "threads:2", "--dedup-sums", "expanded"}, {"expanded", "ranks 2"});
+}
+
+TEST_CASE("what ranks saved goes on on other ranks, under another plan, and alone") {
+  small_data const data;
+  auto const checkpoints = data.folder.file("run");
+  auto const first = data.run({"--ranks", "threads:4", "--checkpoint", checkpoints, "--epochs", "1"});
+  CAPTURE(first.output);
+  REQUIRE(first.status == 0);
+  auto const tested = [&](char const* ranks) {
+    auto const csv = data.folder.file("of.csv");
+    auto const result = run_program(
+        {TESSERA_TRAIN_CTR, "--eval-only", "--test", data.test, "--checkpoint", checkpoints, "--predict", csv, "--ranks", ranks});
+    CAPTURE(result.output);
+    CHECK(result.status == 0);
+    return probabilities(csv);
+  };
+  auto const expected = tested("threads:4");
+  for (char const* const ranks : {"threads:3", "1"}) {
+    auto const found = tested(ranks);
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == doctest::Approx(expected[i]).epsilon(1e-5));
+  }
+  for (arguments const& more : {arguments{"--ranks", "threads:3", "--plan", "round-robin", "--epochs", "2"}, {"--epochs", "3"}}) {
+    auto const result = data.run(with({"--checkpoint", checkpoints, "--resume"}, more));
+    CAPTURE(result.output);
+    CHECK(result.status == 0);
+    CHECK(result.says("resumed from " + checkpoints + "/step-"));
+  }
+  auto const other = data.run({"--ranks", "threads:2", "--checkpoint", checkpoints, "--resume", "--embedding-dim", "8"});
+  check_refused(other, {"--embedding-dim"});
+}
+
+TEST_CASE("ranks that are killed at any moment go on from their last checkpoint to the bits of ranks that were not") {
+  small_data const data;
+  auto const whole = data.folder.file("whole"), parts = data.folder.file("parts");
+  auto const uninterrupted = data.folder.file("whole.csv"), resumed = data.folder.file("parts.csv");
+  auto const with_checkpoints = [](std::string const& folder, std::string const& csv) {
+    return arguments{"--ranks", "threads:3", "--checkpoint", folder, "--checkpoint-every", "2", "--epochs", "4", "--predict", csv};
+  };
+  REQUIRE(data.run(with_checkpoints(whole, uninterrupted)).status == 0);
+  {
+    running_program first(command_of(data.train, data.test, with_checkpoints(parts, resumed)));
+    while (!first.ended() && tessera::list_step_folders(parts).empty()) ::usleep(1000);
+    first.kill();
+  }
+  auto const result = data.run(with(with_checkpoints(parts, resumed), {"--resume"}));
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(contents(resumed) == contents(uninterrupted));
+}
+
+TEST_CASE("a process that is killed ends all, which go on from their last checkpoint on fewer") {
+#ifndef TESSERA_MPIEXEC
+  skip("this build has no MPI");
+#else
+  small_data const data;
+  auto const checkpoints = data.folder.file("run");
+  auto const command = command_of(data.train, data.test, {"--checkpoint", checkpoints, "--checkpoint-every", "5", "--epochs", "1000000"});
+  running_program first(launch(3, command));
+  while (!first.ended() && tessera::list_step_folders(checkpoints).empty()) ::usleep(1000);
+  auto const processes = first.children();
+  REQUIRE(processes.size() == 3);
+  ::kill(processes[1], SIGKILL);
+  auto const ended = first.wait();
+  CHECK(ended.status != 0);
+  auto const steps = tessera::list_step_folders(checkpoints);
+  REQUIRE(!steps.empty());
+  auto const result = launched(2, command_of(data.train, data.test, {"--checkpoint", checkpoints, "--resume", "--epochs", "1"}));
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(result.says("resumed from " + checkpoints));
+#endif
+}
+
+TEST_CASE("a process whose data are bad ends all, and is named") {
+#ifndef TESSERA_MPIEXEC
+  skip("this build has no MPI");
+#else
+  small_data const data;
+  auto const bad = data.folder.file("bad.tsv");
+  auto lines = contents(data.train);
+  lines.replace(lines.rfind('\n', lines.size() - 2) + 1, 1, "x");  // the label of the last sample
+  write_file(bad, lines);
+  auto all = launch(1, command_of(data.train, data.test, {}));
+  all = with(with(all, {":", "-n", "1"}), command_of(bad, data.test, {}));
+  auto const result = run_program(all);
+  CAPTURE(result.output);
+  CHECK(result.status != 0);
+  CHECK(result.says("rank 1: "));
+  CHECK(result.says(bad));
+#endif
 }
 
 TEST_CASE("processes of MPI's launcher have the bits of as many threads") {

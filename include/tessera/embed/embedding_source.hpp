@@ -73,7 +73,8 @@ concept takes_gradients_of_parameters = requires(S& source, typename S::executio
 /// - `prepare(exec, batch, prepared)` does ahead what depends on nothing that steps change; another thread may call it. The step is then
 ///   `begin(exec, batch, saved, prepared)`, which takes the content of `prepared` and leaves the memory. A default-made `prepared`, or one
 ///   that was taken, is of no batch; `begin` then does the work itself.
-/// - `parts()` lists what of its tables lies here, for checkpoints and checks (embed/table_part.hpp).
+/// - `parts()` lists what of its tables lies here, for checkpoints and checks (embed/table_part.hpp). Part t is table t, unless `places()`
+///   says otherwise (embed/table_places.hpp).
 /// - `bytes()` is the memory of all that it holds here.
 ///
 /// After an exception the source is as before the call, unless its own contract says otherwise.

@@ -9,6 +9,7 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/embedding_source.hpp>
 #include <tessera/embed/table_part.hpp>
+#include <tessera/embed/table_places.hpp>
 #include <tessera/tensor/batch.hpp>
 
 namespace tessera {
@@ -80,6 +81,9 @@ class source_adaptor {
     inner_.prepare(exec, batch, prepared);
   }
   table_parts parts() { return inner_.parts(); }
+  table_places places() const requires places_parts<Inner> { return inner_.places(); }
+  auto comm() const requires requires(Inner const& inner) { inner.comm(); }
+  { return inner_.comm(); }
   std::size_t bytes() const noexcept { return inner_.bytes(); }
 
   auto groups() requires owns_parameters<Inner> { return inner_.groups(); }

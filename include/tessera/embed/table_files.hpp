@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,16 +18,13 @@
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/eviction.hpp>
+#include <tessera/embed/stored_table_file.hpp>
 #include <tessera/embed/table_part.hpp>
 #include <tessera/files/file_digest.hpp>
 #include <tessera/files/safetensors.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
-
-namespace detail {
-inline constexpr std::int64_t table_rows_per_piece = 4096;  // of a file, read or written at once
-}  // namespace detail
 
 /// Writes tables into a safetensors file, and returns its size and checksum. All tensors of table n have its rows in one order:
 /// - `table.<n>.weight` (rows, dim), in the type of its elements;
@@ -51,12 +49,18 @@ enum class table_content : std::uint8_t {
 ///     table_file_reader(path, parts, table_content::all).read(exec);
 ///
 /// A dense table reads what a hashed one wrote, and the other way, where no policy admits or evicts rows. Step counts are not in the file.
+/// A part of a table, or a table of other parts, reads the columns that it has from the files of all parts.
 class table_file_reader {
  public:
   /// Opens the file and checks it. It refers to the tables, which do not change.
   /// @throws tessera::error io_error, corrupt_file. incompatible naming the tensor that does not fit, or for a table that may hold fewer
   /// rows. invalid_argument for a hashed table that has rows already.
   table_file_reader(std::string const& path, table_parts& tables, table_content content);
+  /// Checks what other files hold for each of the tables. It refers to the tables, which do not change. @throws tessera::error as above.
+  table_file_reader(std::vector<stored_table> stored, table_parts& tables, table_content content);
+
+  /// Numbers of the tables whose states of rows are of other columns than those in the files.
+  std::vector<std::int64_t> averaged_tables() const;
 
   /// After an exception the tables are half read.
   /// @throws tessera::error corrupt_file, io_error; incompatible where an id comes twice or has no place; invalid_argument for a table
@@ -64,44 +68,34 @@ class table_file_reader {
   void read(host_exec const& exec) const;
 
  private:
-  // What is in a table's part of the file, found to fit the table.
-  struct section {
-    std::size_t table;
-    std::int64_t rows;
-    bool has_ids;
-  };
-
-  section check_table(std::size_t t) const;
-  void expect(std::size_t t, row_plane plane, std::int64_t rows) const;
-  void refuse(std::string const& tensor) const;
-  table_clock read_clock(std::size_t t) const;
-  void read_sightings(host_exec const& exec, std::size_t t) const;
-  void read_rows(host_exec const& exec, section const& from) const;
+  void check_table(stored_table const& from, table_part const& table) const;
+  static void expect(stored_table const& from, row_plane plane, table_part const& table);
+  static table_clock read_clock(stored_table const& from, table_part const& table);
+  static void read_sightings(host_exec const& exec, stored_table const& from, table_part& table);
+  void read_rows(host_exec const& exec, stored_table const& from, table_part& table) const;
   template <class F>
-  void restore_from(std::string const& tensor, F const& f) const;
+  static void restore_from(stored_table const& from, std::string_view tensor, F const& f);
 
-  safetensors_reader in_;
   table_parts* tables_;
   table_content content_;
-  std::vector<section> sections_;
+  std::vector<stored_table> stored_;  // of each table
 };
 
 namespace detail {
 
-inline std::string table_tensor(std::size_t table, std::string_view part) {
-  return "table." + std::to_string(table) + "." + std::string(part);
-}
-
 inline constexpr std::array<row_plane, 4> row_planes{row_plane::weights, row_plane::step, row_plane::state, row_plane::use};
 
-inline std::string plane_tensor(std::size_t t, row_plane plane, table_part const& table) {
+inline std::string_view plane_name(row_plane plane, table_part const& table) {
   switch (plane) {
-    case row_plane::weights: return table_tensor(t, "weight");
-    case row_plane::step: return table_tensor(t, "step");
-    case row_plane::state: return table_tensor(t, "state");
+    case row_plane::weights: return "weight";
+    case row_plane::step: return "step";
+    case row_plane::state: return "state";
     case row_plane::use: break;
   }
-  return table_tensor(t, table.kind().eviction);
+  return table.kind().eviction;
+}
+inline std::string plane_tensor(std::size_t t, row_plane plane, table_part const& table) {
+  return table_tensor(t, plane_name(plane, table));
 }
 
 constexpr safetensors_dtype dtype_of(plane_type type) noexcept {
@@ -171,67 +165,90 @@ inline file_digest write_table_file(host_exec const& exec, std::string const& pa
   return out.finish();
 }
 
+namespace detail {
+
+// What the file has and the tables lack means that they do not belong together.
+[[noreturn]] inline void refuse_table_tensor(std::string const& file, std::string const& tensor) {
+  throw error(errc::incompatible, "table file: a tensor that the tables have no place for", {{"file", file}, {"tensor", tensor}});
+}
+
+// The tables of a file, which has those and no more.
+inline std::vector<stored_table> stored_tables(std::string const& path, table_parts const& tables) {
+  auto const in = std::make_shared<safetensors_reader const>(path);
+  if (auto const more = table_tensor(tables.size(), "weight"); in->find(more) != nullptr) refuse_table_tensor(path, more);
+  std::vector<stored_table> stored;
+  for (auto const& table : tables) {
+    auto const number = static_cast<std::int64_t>(stored.size());
+    auto const columns = table->shape(row_plane::weights).width;
+    stored.emplace_back(number, std::vector<stored_block>{{in, number, 0, columns}}, 0, columns, table->state_layout());
+  }
+  return stored;
+}
+
+}  // namespace detail
+
 inline table_file_reader::table_file_reader(std::string const& path, table_parts& tables, table_content content)
-    : in_(path), tables_(&tables), content_(content) {
-  refuse(detail::table_tensor(tables.size(), "weight"));
-  for (std::size_t t = 0; t < tables.size(); ++t) sections_.push_back(check_table(t));
+    : table_file_reader(detail::stored_tables(path, tables), tables, content) {}
+
+inline table_file_reader::table_file_reader(std::vector<stored_table> stored, table_parts& tables, table_content content)
+    : tables_(&tables), content_(content), stored_(std::move(stored)) {
+  for (std::size_t t = 0; t < stored_.size(); ++t) check_table(stored_[t], *tables[t]);
+}
+
+inline std::vector<std::int64_t> table_file_reader::averaged_tables() const {
+  std::vector<std::int64_t> numbers;
+  for (auto const& from : stored_)
+    if (content_ == table_content::all && from.averages_states()) numbers.push_back(from.number());
+  return numbers;
 }
 
 inline void table_file_reader::read(host_exec const& exec) const {
-  for (auto const& from : sections_) {
-    auto& table = *(*tables_)[from.table];
+  for (std::size_t t = 0; t < stored_.size(); ++t) {
+    auto const& from = stored_[t];
+    auto& table = *(*tables_)[t];
     bool const has_policies = content_ == table_content::all && table.clock().has_value();
-    if (has_policies) table.set_clock(read_clock(from.table));
-    read_rows(exec, from);
-    if (has_policies) read_sightings(exec, from.table);
+    if (has_policies) table.set_clock(read_clock(from, table));
+    read_rows(exec, from, table);
+    if (has_policies) read_sightings(exec, from, table);
   }
 }
 
-// What the file has and the tables lack means that they do not belong together.
-inline void table_file_reader::refuse(std::string const& tensor) const {
-  if (in_.find(tensor) != nullptr)
-    throw error(errc::incompatible, "table file: a tensor that the tables have no place for", {{"file", in_.path()}, {"tensor", tensor}});
-}
-
-inline void table_file_reader::expect(std::size_t t, row_plane plane, std::int64_t rows) const {
-  auto const& table = *(*tables_)[t];
+inline void table_file_reader::expect(stored_table const& from, row_plane plane, table_part const& table) {
   auto const own = table.shape(plane);
-  if (own.width > 0) in_.expect(detail::plane_tensor(t, plane, table), detail::dtype_of(own.type), detail::tensor_shape(plane, own, rows));
+  if (own.width > 0)
+    from.expect(detail::plane_name(plane, table), detail::dtype_of(own.type), detail::tensor_shape(plane, own, from.rows()));
 }
 
-inline table_file_reader::section table_file_reader::check_table(std::size_t t) const {
-  auto const& table = *(*tables_)[t];
+inline void table_file_reader::check_table(stored_table const& from, table_part const& table) const {
+  auto const t = from.number();
   if (!table.slots_are_ids() && table.rows() > 0)
     throw error(errc::invalid_argument, "table file: the table has rows already",
-                {{"file", in_.path()}, {"table", t}, {"rows", table.rows()}});
-  auto const& shape = in_.at(detail::table_tensor(t, "weight")).shape;
-  section const found{t, shape.empty() ? 0 : shape[0], in_.find(detail::table_tensor(t, "ids")) != nullptr};
+                {{"file", from.path()}, {"table", t}, {"rows", table.rows()}});
   bool const all = content_ == table_content::all;
-  expect(t, row_plane::weights, found.rows);
-  expect(t, row_plane::step, found.rows);
-  if (all && table.shape(row_plane::state).width == 0) refuse(detail::table_tensor(t, "state"));
-  if (all) expect(t, row_plane::state, found.rows);
-  if (found.has_ids) in_.expect(detail::table_tensor(t, "ids"), safetensors_dtype::i64, {found.rows});
-  if (table.slots_are_ids() && !found.has_ids && found.rows != table.rows())
+  expect(from, row_plane::weights, table);
+  expect(from, row_plane::step, table);
+  if (all && table.shape(row_plane::state).width == 0 && from.has("state")) detail::refuse_table_tensor(from.path(), from.name("state"));
+  if (all) expect(from, row_plane::state, table);
+  if (from.has("ids")) from.expect("ids", safetensors_dtype::i64, {from.rows()});
+  if (table.slots_are_ids() && !from.has("ids") && from.rows() != table.rows())
     throw error(errc::incompatible, "table file: a table of another size",
-                {{"file", in_.path()}, {"table", t}, {"rows", found.rows}, {"expected", table.rows()}});
-  if (!table.slots_are_ids() && found.rows > table.options().most_rows)
+                {{"file", from.path()}, {"table", t}, {"rows", from.rows()}, {"expected", table.rows()}});
+  if (!table.slots_are_ids() && from.rows() > table.options().most_rows)
     throw error(errc::incompatible, "table file: more rows than the table may hold",
-                {{"file", in_.path()}, {"table", t}, {"rows", found.rows}, {"most_rows", table.options().most_rows}});
-  if (all && table.clock()) read_clock(t);
-  if (all) expect(t, row_plane::use, found.rows);
-  return found;
+                {{"file", from.path()}, {"table", t}, {"rows", from.rows()}, {"most_rows", table.options().most_rows}});
+  if (all && table.clock()) read_clock(from, table);
+  if (all) expect(from, row_plane::use, table);
 }
 
-inline table_clock table_file_reader::read_clock(std::size_t t) const {
-  auto const name = detail::table_tensor(t, "clock");
+inline table_clock table_file_reader::read_clock(stored_table const& from, table_part const& table) {
   std::array<std::int64_t, 3> words{};
-  in_.expect(name, safetensors_dtype::i64, {3});
-  in_.read(name, 0, vector_view<std::int64_t>(words));
+  from.expect("clock", safetensors_dtype::i64, {3});
+  from.read_all("clock", as_writable_bytes(vector_view<std::int64_t>(words)));
   if (words[0] < 0 || words[0] > most_counted || words[1] < 0 || words[1] > 1)
-    throw error(errc::corrupt_file, "table file: a clock that no table has",
-                {{"file", in_.path()}, {"tensor", name}, {"batch", words[0]}, {"most", most_counted}, {"time was set", words[1]}});
-  auto clock = (*tables_)[t]->clock().value();
+    throw error(
+        errc::corrupt_file, "table file: a clock that no table has",
+        {{"file", from.path()}, {"tensor", from.name("clock")}, {"batch", words[0]}, {"most", most_counted}, {"time was set", words[1]}});
+  auto clock = table.clock().value();
   clock.batch = words[0];
   if (words[1] != 0) clock.time = words[2];
   return clock;
@@ -239,64 +256,62 @@ inline table_clock table_file_reader::read_clock(std::size_t t) const {
 
 // What a policy finds wrong, it finds in this tensor.
 template <class F>
-void table_file_reader::restore_from(std::string const& tensor, F const& f) const {
+void table_file_reader::restore_from(stored_table const& from, std::string_view tensor, F const& f) {
   try {
     f();
   } catch (error const& e) {
     auto values = e.values();
-    values.insert(values.begin(), {{"file", in_.path()}, {"tensor", tensor}});
+    values.insert(values.begin(), {{"file", from.path()}, {"tensor", from.name(tensor)}});
     throw error(e.code(), e.sentence(), std::move(values));
   }
 }
 
-inline void table_file_reader::read_sightings(host_exec const& exec, std::size_t t) const {
-  auto& table = *(*tables_)[t];
+inline void table_file_reader::read_sightings(host_exec const& exec, stored_table const& from, table_part& table) {
   auto const width = table.sighting_words();
   if (width == 0) return;
-  auto const name = detail::table_tensor(t, table.kind().admission);
-  auto const& shape = in_.at(name).shape;
+  auto const tensor = table.kind().admission;
+  auto const& shape = from.at(tensor).shape;
   auto const rows = shape.empty() ? 0 : shape[0];
-  in_.expect(name, safetensors_dtype::i64, {rows, width});
+  from.expect(tensor, safetensors_dtype::i64, {rows, width});
   buffer<std::int64_t> words(exec, rows * width);
-  in_.read(name, 0, words.view());
-  restore_from(name, [&] { table.restore_sightings(exec, {words.data(), rows, width}); });
+  from.read_all(tensor, as_writable_bytes(words.view()));
+  restore_from(from, tensor, [&] { table.restore_sightings(exec, {words.data(), rows, width}); });
 }
 
 // Row r of the file goes to the row of its id, so either kind of store reads what either wrote.
-inline void table_file_reader::read_rows(host_exec const& exec, section const& from) const {
-  auto const t = from.table;
-  auto& table = *(*tables_)[t];
-  auto const most = std::min(from.rows, detail::table_rows_per_piece);
+inline void table_file_reader::read_rows(host_exec const& exec, stored_table const& from, table_part& table) const {
+  auto const t = from.number(), rows = from.rows();
+  bool const has_ids = from.has("ids");
+  auto const most = std::min(rows, detail::table_rows_per_piece);
   buffer<std::int64_t> ids(exec, most), slots(exec, most);
   buffer<char> bytes;
   std::vector<bool> is_read;  // by slot
-  for (std::int64_t first = 0; first < from.rows; first += detail::table_rows_per_piece) {
-    auto const count = std::min(from.rows - first, detail::table_rows_per_piece);
+  for (std::int64_t first = 0; first < rows; first += detail::table_rows_per_piece) {
+    auto const count = std::min(rows - first, detail::table_rows_per_piece);
     auto const here = std::as_const(slots).view().slice(0, count);
     for (std::int64_t i = 0; i < count; ++i) ids[i] = first + i;
-    if (from.has_ids) in_.read(detail::table_tensor(t, "ids"), first, ids.view().slice(0, count));
+    if (has_ids) from.read(exec, "ids", first, count, as_writable_bytes(ids.view().slice(0, count)));
     table.place_rows(exec, std::as_const(ids).view().slice(0, count), slots.view().slice(0, count));
     for (std::int64_t i = 0; i < count; ++i) {
       if (slots[i] < 0)
         throw error(errc::incompatible, "table file: the table has no row for an id",
-                    {{"file", in_.path()}, {"table", t}, {"id", ids[i]}, {"rows", table.rows()}});
-      if (!from.has_ids) continue;
+                    {{"file", from.path()}, {"table", t}, {"id", ids[i]}, {"rows", table.rows()}});
+      if (!has_ids) continue;
       auto const slot = static_cast<std::size_t>(slots[i]);
       if (slot >= is_read.size()) is_read.resize(slot + 1);
       if (is_read[slot])
         throw error(errc::corrupt_file, "table file: an id twice",
-                    {{"file", in_.path()}, {"tensor", detail::table_tensor(t, "ids")}, {"table", t}, {"id", ids[i]}});
+                    {{"file", from.path()}, {"tensor", from.name("ids")}, {"table", t}, {"id", ids[i]}});
       is_read[slot] = true;
     }
     for (auto const plane : detail::row_planes) {
       auto const shape = table.shape(plane);
       bool const predicts = plane == row_plane::weights || plane == row_plane::step;
       if (shape.width == 0 || (!predicts && content_ == table_content::weights)) continue;
-      auto const tensor = detail::plane_tensor(t, plane, table);
-      auto const row_bytes = shape.width * size_of(shape.type);
-      bytes.resize(exec, count * row_bytes);
-      in_.read_bytes(in_.at(tensor), first * row_bytes, bytes.view());
-      restore_from(tensor, [&] { table.copy_in(exec, plane, here, bytes.data()); });
+      auto const tensor = detail::plane_name(plane, table);
+      bytes.resize(exec, count * shape.width * size_of(shape.type));
+      from.read(exec, tensor, first, count, bytes.view());
+      restore_from(from, tensor, [&] { table.copy_in(exec, plane, here, bytes.data()); });
     }
   }
 }

@@ -20,6 +20,7 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/admission.hpp>
 #include <tessera/embed/eviction.hpp>
+#include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_store.hpp>
 
 namespace tessera {
@@ -76,6 +77,8 @@ class table_part {
   virtual std::int64_t rows() const = 0;  // of a table on a device, counted there
   /// The shape of a plane, of width 0 where the table has none such.
   virtual plane_shape shape(row_plane plane) const noexcept = 0;
+  /// Which floats of a row's state are those of the row, and which those of its elements.
+  virtual row_state_layout state_layout() const noexcept = 0;
   virtual step_count steps() const noexcept = 0;
   virtual void set_steps(step_count steps) noexcept = 0;
 
@@ -173,6 +176,8 @@ class whole_store : public table_part {
     }
     return {};
   }
+
+  row_state_layout state_layout() const noexcept override { return store_->state_layout(); }
 
   void list_rows(vector_view<std::int64_t> slots, vector_view<std::int64_t> ids) const override {
     std::int64_t i = 0;

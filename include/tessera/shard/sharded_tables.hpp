@@ -27,6 +27,7 @@
 #include <tessera/embed/shared_bags.hpp>
 #include <tessera/embed/table_list.hpp>
 #include <tessera/embed/table_part.hpp>
+#include <tessera/embed/table_places.hpp>
 #include <tessera/shard/agreed_shards.hpp>
 #include <tessera/shard/flat_exchange.hpp>
 #include <tessera/shard/pooled_ids.hpp>
@@ -113,6 +114,18 @@ class sharded_tables {
   std::vector<table_feature> const& features() const noexcept { return features_; }
   /// The shards that lie here, as tables of their own.
   table_parts parts() { return inner_.parts(); }
+  /// The tables of all ranks, and where in them the shards lie. @throws tessera::error invalid_argument, on all ranks, naming a table that is
+  /// cut by rows: checkpoints know blocks of columns alone.
+  table_places places() const {
+    table_places all{options_of(specs_), {}};
+    for (std::size_t t = 0; t < specs_.size(); ++t)
+      if (are_cut_[t])
+        throw error(errc::invalid_argument, "sharded_tables: a table that is cut by rows has no checkpoints", {{"table", t}});
+    for (auto const& shard : shards_here()) all.parts.push_back({shard.table, shard.first_column, shard.columns});
+    return all;
+  }
+  /// The ranks that hold the tables.
+  any_communicator comm() const { return exchange_.comm(); }
   /// Bytes of the shards that lie here.
   std::size_t bytes() const noexcept { return inner_.bytes(); }
 

@@ -26,7 +26,8 @@ struct table_spec {
   /// Makes a part of the table, with its optimizer, and adds it to the list.
   std::function<void(host_exec const& exec, table_options const& part, table_list& list)> add = {};
   std::string optimizer = {};  ///< its name, which ranks compare
-  std::int64_t row_bytes = 0;  ///< what a row takes with its optimizer's state
+  /// What a row of so many columns takes with its optimizer's state, without what finds the rows of a hashed table.
+  std::function<std::int64_t(std::int64_t columns)> row_bytes = {};
 };
 
 /// The spec of a table whose parts are stores of this kind, made from an execution, options and an optimizer.
@@ -42,8 +43,10 @@ table_spec spec_of(table_options const& table, Optimizer const& optimizer, Polic
     list.add(Store(exec, part, optimizer, policies...), optimizer);
   };
   spec.optimizer = optimizer_name_of(optimizer);
-  spec.row_bytes = row_scale<element>::extent(table.dim) * static_cast<std::int64_t>(sizeof(element)) +
-                   row_state_layout::of(optimizer).width(table.dim) * static_cast<std::int64_t>(sizeof(float));
+  spec.row_bytes = [layout = row_state_layout::of(optimizer)](std::int64_t columns) {
+    return row_scale<element>::extent(columns) * static_cast<std::int64_t>(sizeof(element)) +
+           layout.width(columns) * static_cast<std::int64_t>(sizeof(float));
+  };
   return spec;
 }
 
@@ -60,8 +63,18 @@ inline std::vector<table_options> options_of(std::vector<table_spec> const& spec
 inline sharding_plan plan_by_bytes(std::vector<table_spec> const& specs, int ranks, std::int64_t limit_bytes = 0) {
   std::vector<std::int64_t> row_bytes;
   row_bytes.reserve(specs.size());
-  for (auto const& spec : specs) row_bytes.push_back(spec.row_bytes);
+  for (auto const& spec : specs) row_bytes.push_back(spec.row_bytes(spec.table.dim));
   return plan_by_bytes(options_of(specs), row_bytes, ranks, limit_bytes);
+}
+
+/// The bytes of tables that each rank holds under a plan, (ranks,). A hashed table counts as above; its index is not counted.
+/// @throws tessera::error as `check_plan`.
+inline std::vector<std::int64_t> bytes_of_ranks(std::vector<table_spec> const& specs, sharding_plan const& plan, int ranks) {
+  check_plan(plan, options_of(specs), ranks);
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(ranks));
+  for (auto const& shard : plan.shards)
+    bytes[static_cast<std::size_t>(shard.rank)] += shard.rows * specs[static_cast<std::size_t>(shard.table)].row_bytes(shard.columns);
+  return bytes;
 }
 
 }  // namespace TESSERA_ABI

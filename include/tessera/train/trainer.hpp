@@ -130,6 +130,8 @@ class trainer {
   Model const& model() const noexcept { return *model_; }
   /// The optimizer of the dense parameters. The caller may change its rate between steps.
   DenseOptimizer& dense_optimizer() noexcept { return dense_optimizer_; }
+  /// The ranks that train together, if there are any.
+  std::optional<any_communicator> const& comm() const noexcept { return options_.comm; }
 
   /// The optimizer state of a group of dense parameters.
   struct named_state {

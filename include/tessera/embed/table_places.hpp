@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <vector>
+
+#include <tessera/core/config.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/table_part.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+
+/// Where a part lies in its table: columns [first_column, first_column + columns) of all rows.
+struct part_place {
+  std::int64_t table = 0;  ///< number of the table
+  std::int64_t first_column = 0, columns = 0;
+};
+
+/// The whole tables of a source, also those that lie on other ranks, and where in them its parts lie.
+struct table_places {
+  std::vector<table_options> tables;  ///< of each whole table
+  std::vector<part_place> parts;      ///< of each of the source's `parts()`
+};
+
+/// A source whose parts may be blocks of columns of tables. `places()` says of which.
+template <class S>
+concept places_parts = requires(S const& source) {
+  { source.places() } -> std::same_as<table_places>;
+};
+
+/// Where the parts of a source lie. Part t of a source without `places()` is all of table t.
+template <class Source>
+table_places places_of(Source const& source, table_parts const& parts) {
+  if constexpr (places_parts<Source>) {
+    return source.places();
+  } else {
+    table_places all;
+    for (auto const& part : parts) {
+      all.parts.push_back({static_cast<std::int64_t>(all.tables.size()), 0, part->options().dim});
+      all.tables.push_back(part->options());
+    }
+    return all;
+  }
+}
+
+}  // namespace TESSERA_ABI
+}  // namespace tessera
