@@ -262,7 +262,7 @@ inline void declare_ranks(CLI::App& app, settings& s) {
   app.add_option(
          "--plan", s.plan,
          "Which rank holds which table: bytes, the largest first to who has the fewest bytes; round-robin; or a file as docs/ranks.md "
-         "has it, which may cut tables by columns")
+         "has it, which may cut tables by rows and columns")
       ->type_name("bytes|round-robin|FILE.json")
       ->capture_default_str();
   app.add_option("--codec", s.codec,

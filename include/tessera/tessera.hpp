@@ -184,7 +184,10 @@
 #include <tessera/nn/windowed.hpp>
 #include <tessera/shard/agreed_shards.hpp>
 #include <tessera/shard/flat_exchange.hpp>
+#include <tessera/shard/flat_exchange_state.hpp>
 #include <tessera/shard/id_message.hpp>
+#include <tessera/shard/pooled_ids.hpp>
+#include <tessera/shard/row_split.hpp>
 #include <tessera/shard/sharded_tables.hpp>
 #include <tessera/shard/sharding_plan.hpp>
 #include <tessera/shard/table_spec.hpp>

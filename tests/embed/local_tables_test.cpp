@@ -4,6 +4,8 @@
 // ctest-weight: 6
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -238,4 +240,40 @@ TEST_CASE("local_tables: a table and its optimizer are found by their types; wha
   CHECK(built({1}, {{.name = "x", .table = 1}}).code() == tessera::errc::out_of_range);
   CHECK(built({1}, {{.name = "x", .pooling = tessera::pooling(7)}}).code() == tessera::errc::invalid_argument);
   CHECK(built({1}, {}, {.sums = tessera::shared_gradients(5)}).code() == tessera::errc::invalid_argument);
+}
+
+TEST_CASE("local_tables: scaled gradients of a sequence do what a weighted bag's do, bit for bit; other numbers of scales are refused") {
+  with_random_host([](auto const& exec, std::mt19937_64& random) {
+    auto bags = usual_problem(), sequences = usual_problem();
+    for (auto& feature : bags.features) feature.sequence = false, feature.pooling = tessera::pooling::sum;
+    for (auto& feature : sequences.features) feature.sequence = true;
+    auto pooled = hashed_maker::make(exec, bags), apart = hashed_maker::make(exec, sequences);
+    tessera::local_tables_saved of_pooled, of_apart;
+    std::normal_distribution<float> draw;
+    for (int step = 0; step < 3; ++step) {
+      auto const rows = draw_source_rows(random, 30);
+      source_batch const whole(exec, bags, rows, false, true), single(exec, sequences, rows, false, true);
+      whole.fill_gradients([&] { return draw(random); });
+      for (std::size_t key = 0; key < rows.size(); ++key) {
+        std::int64_t i = 0;
+        for (std::size_t sample = 0; sample < rows[key].size(); ++sample)
+          for (std::size_t n = 0; n < rows[key][sample].size(); ++n, ++i)
+            std::copy_n(whole.gradient_blocks()[key].row(static_cast<std::int64_t>(sample)), whole.gradient_blocks()[key].columns(),
+                        single.gradient_blocks()[key].row(i));
+      }
+      forward(exec, pooled, whole, of_pooled);
+      backward(exec, pooled, whole, of_pooled);
+      forward(exec, apart, single, of_apart);
+      auto const batch = single.view().sparse;
+      tessera::vector_view<float const> const scales{batch.weights + batch.first_value(), batch.size()};
+      auto const e = tessera_tests::error_of(
+          [&] { apart.begin_scaled_backward(exec, of_apart, single.gradients(), scales.slice(0, batch.size() - 1)); });
+      CHECK(e.code() == tessera::errc::shape_mismatch);
+      CHECK(e.value("scales") == std::to_string(batch.size() - 1));
+      CHECK(tessera_tests::error_of([&] { apart.finish_backward(exec, of_apart); }).code() == tessera::errc::invalid_argument);
+      apart.begin_scaled_backward(exec, of_apart, single.gradients(), scales);
+      apart.finish_backward(exec, of_apart);
+      CHECK(same_bits(all_rows(exec, bags, pooled), all_rows(exec, sequences, apart)));
+    }
+  });
 }

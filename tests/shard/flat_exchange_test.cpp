@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -140,6 +141,66 @@ TEST_CASE("flat_exchange: a step sends one message a pair of ranks and direction
       CHECK(of["ids to their tables"].bytes == ids);
       CHECK(of["vectors to their samples"].bytes == (ranks - 1) * vectors_of(r));
       CHECK(of["gradients to their tables"].bytes == gradients);
+    }
+  }
+}
+
+TEST_CASE("flat_exchange: blocks of a key that is cut by rows get their own ids, without lengths where nobody asks") {
+  constexpr int ranks = 3;
+  constexpr std::int64_t samples = 30, width = 8;
+  // Ids 0 … 99, of which rank 1 has the first 40, rank 2 the others; rank 0 has none. Means, so that scales travel.
+  for (bool const keeps_rows : {false, true}) {
+    CAPTURE(keeps_rows);
+    std::vector<tessera::exchanged_key> const keys{
+        {.sequence = true, .id_bound = 100, .keeps_rows = keeps_rows, .pooled = tessera::pooling::mean}};
+    std::vector<std::vector<tessera::exchanged_block>> const blocks{{}, {{0, 0, width, 0, 40}}, {{0, 0, width, 40, 60}}};
+    std::vector<counting_communicator::counts> sent(ranks);
+    std::vector<tessera_tests::serial_host> hosts(ranks);
+    tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+      auto const rank = static_cast<std::size_t>(comm.rank());
+      auto const exec = hosts[rank].exec();
+      tessera::flat_exchange const exchange(counting_communicator(comm, sent[rank]), keys, blocks);
+      // Two ids a sample: one of the first 40, one of the others. The last sample has an id that nobody has.
+      std::vector<std::vector<std::int64_t>> ids(samples);
+      for (std::int64_t s = 0; s < samples; ++s) ids[static_cast<std::size_t>(s)] = {s, 99 - s};
+      ids.back().push_back(100);
+      auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"ids", ids}});
+      tessera::flat_exchange_state state;
+      exchange.begin_ids(exec, batch.view(), state);
+      auto const all = exchange.finish_ids(exec, state, ranks);
+      bool right = true;
+      for (std::int64_t key = 0; key < all.keys; ++key) {
+        auto const bags = all.key(key);
+        right &= bags.rows == samples && bags.size() == samples;
+        for (std::int64_t i = 0; i < bags.size(); ++i) {
+          right &= bags.all_values()[i] == (comm.rank() == 1 ? i : 59 - i);
+          right &= state.scales()[bags.offsets[0] + i] == (i + 1 < samples ? 0.5F : 1.0F / 3);
+          std::fill_n(state.out()[static_cast<std::size_t>(key)].row(i), width, static_cast<float>(comm.rank() * 1000 + i));
+        }
+      }
+      exchange.begin_vectors(exec, state);
+      std::vector<float> vectors((2 * samples + 1) * width, 7.0F);
+      std::vector<tessera::matrix_view<float>> const out{{vectors.data(), 2 * samples + 1, width}};
+      exchange.finish_vectors(exec, state, out);
+      for (std::int64_t s = 0; s < samples; ++s)
+        right &= out[0](2 * s, 1) == static_cast<float>(1000 + s) && out[0](2 * s + 1, 1) == static_cast<float>(2000 + s);
+      right &= out[0](2 * samples, 0) == 0.0F;
+      exchange.begin_gradients(exec, state, std::vector<tessera::matrix_view<float const>>(out.begin(), out.end()));
+      exchange.finish_gradients(exec, state);
+      for (std::int64_t key = 0; key < all.keys; ++key)
+        for (std::int64_t i = 0; i < samples; ++i)
+          right &= state.gradients()[static_cast<std::size_t>(key)](i, width - 1) == static_cast<float>(comm.rank() * 1000 + i);
+      CHECK(right);
+      CHECK(state.bytes() > 0);
+    });
+    for (int r = 0; r < ranks; ++r) {
+      auto& of = sent[static_cast<std::size_t>(r)];
+      auto const holders = r == 0 ? 2 : 1;  // among the others
+      constexpr std::int64_t header = 16, key = 32 + 4 * samples + 4 * samples;
+      CHECK(of["ids to their tables"].bytes == (ranks - 1) * header + holders * key);
+      CHECK(of["vectors to their samples"].bytes == (r == 0 ? 0 : (ranks - 1) * whole_lines(4 * samples * width)));
+      CHECK(of["gradients to their tables"].bytes == holders * whole_lines(4 * samples * width));
+      for (auto const& [operation, count] : of) CHECK(count.messages == ranks - 1);
     }
   }
 }

@@ -42,8 +42,8 @@ std::vector<std::byte> written(sent_ids const& ids, std::vector<id_message_key>&
   bool const weighted = view.weighted();
   keys.clear();
   for (std::size_t k = 0; k < ids.rows.size(); ++k)
-    keys.push_back(tessera::detail::measure_key(view.key(static_cast<std::int64_t>(k)), ids.bounds[k]));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(tessera::detail::id_message_size(keys, weighted)));
+    keys.push_back(tessera::detail::measure_key(view.key(static_cast<std::int64_t>(k)), ids.bounds[k], weighted));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tessera::detail::id_message_size(keys)));
   tessera::detail::write_id_message(
       keys, weighted, [&](std::size_t k) { return view.key(static_cast<std::int64_t>(k)); },
       [&](std::size_t k) { return view.weights + view.key(static_cast<std::int64_t>(k)).offsets[0]; },

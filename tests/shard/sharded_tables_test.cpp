@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -29,6 +30,7 @@ using namespace embed_tests;
 using tessera::any_communicator;
 using tessera::host_exec;
 using tessera::sharded_tables;
+using tessera::sharding_plan;
 
 // Which tables are hashed.
 using hashed_tables = std::vector<bool>;
@@ -63,16 +65,42 @@ struct one_rank_maker {
   }
 };
 
-// Tables in turn, or cut by columns where they are wide enough: each block to another rank.
-tessera::sharding_plan plan_of(source_problem const& problem, int ranks, bool by_columns, std::mt19937_64& random) {
-  tessera::sharding_plan plan;
+enum class cuts { none, columns, rows, any };
+
+// `pieces` numbers of sum `all`, each a multiple of `unit` but for the last.
+std::vector<std::int64_t> cut_randomly(std::int64_t all, std::int64_t pieces, std::int64_t unit, std::mt19937_64& random) {
+  std::vector<std::int64_t> bounds;
+  for (auto bound = unit; bound < all; bound += unit) bounds.push_back(bound);
+  std::shuffle(bounds.begin(), bounds.end(), random);
+  bounds.resize(static_cast<std::size_t>(pieces - 1));
+  bounds.push_back(all);
+  std::sort(bounds.begin(), bounds.end());
+  for (auto i = bounds.size() - 1; i > 0; --i) bounds[i] -= bounds[i - 1];
+  return bounds;
+}
+
+// Tables as they are, or cut by columns, dense ones by rows or both: each block of columns at rows of its own. Each shard is on another rank.
+sharding_plan plan_of(source_problem const& problem, hashed_tables const& hashed, int ranks, cuts cut, std::mt19937_64& random) {
+  sharding_plan plan;
+  std::vector<int> places(static_cast<std::size_t>(ranks));
+  std::iota(places.begin(), places.end(), 0);
   for (std::size_t t = 0; t < problem.tables.size(); ++t) {
     auto const& table = problem.tables[t];
-    auto const first = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
-    std::int64_t const blocks = by_columns ? std::min<std::int64_t>(ranks, (table.dim + 3) / 4) : 1;
-    for (std::int64_t b = 0, column = 0; b < blocks; ++b) {
-      auto const columns = b + 1 == blocks ? table.dim - column : std::max<std::int64_t>(table.dim / blocks / 4 * 4, 4);
-      plan.shards.push_back({static_cast<std::int64_t>(t), (first + static_cast<int>(b)) % ranks, 0, table.rows, column, columns});
+    auto const draw = [&](std::int64_t most) { return 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most)); };
+    auto const most = std::min<std::int64_t>(ranks, (table.dim + 3) / 4);
+    auto const blocks = cut == cuts::columns ? most : cut == cuts::any ? draw(most) : 1;
+    std::int64_t left = ranks - blocks, column = 0;
+    std::shuffle(places.begin(), places.end(), random);
+    auto place = places.begin();
+    for (auto const columns : cut_randomly(table.dim, blocks, 4, random)) {
+      auto const more = std::min(left, table.rows - 1);
+      auto const extra = hashed[t] ? 0 : cut == cuts::rows ? more : cut == cuts::any ? draw(more + 1) - 1 : 0;
+      std::int64_t row = 0;
+      for (auto const rows : cut_randomly(table.rows, extra + 1, 1, random)) {
+        plan.shards.push_back({static_cast<std::int64_t>(t), *place++, row, rows, column, columns});
+        row += rows;
+      }
+      left -= extra;
       column += columns;
     }
   }
@@ -135,6 +163,67 @@ std::vector<float> travelled(tessera::codec with, std::vector<float> vector) {
   return vector;
 }
 
+// Checks that ranks with parts of random batches get what one process has of the whole ones, and have its rows afterwards, bit for bit.
+// `draw_rows(random, samples)`.
+template <class DrawRows>
+void check_as_one_process(source_problem const& problem, std::vector<tessera::table_spec> const& specs, sharding_plan const& plan,
+                          int ranks, bool weighted, tessera::sharded_tables_options const& options, std::mt19937_64& random,
+                          DrawRows const& draw_rows) {
+  // Batches, and where each rank's samples begin; ranks without samples among them.
+  struct step_batch {
+    source_rows rows;
+    std::vector<std::int64_t> first;
+  };
+  std::vector<step_batch> steps;
+  for (int step = 0; step < 4; ++step) {
+    auto& one = steps.emplace_back();
+    one.first.push_back(0);
+    for (int r = 0; r < ranks; ++r)
+      one.first.push_back(one.first.back() + static_cast<std::int64_t>(random() % 3 == 0 ? 0 : random() % 20));
+    one.rows = draw_rows(random, static_cast<std::size_t>(one.first.back()));
+  }
+
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  tessera::table_list list;
+  for (auto const& spec : specs) spec.add(exec, spec.table, list);
+  tessera::local_tables local(std::move(list), problem.features, {.lookup = {.out_of_range = options.out_of_range}});
+  std::deque<source_batch<host_exec>> wholes;
+  tessera::local_tables_saved saved;
+  std::normal_distribution<float> draw;
+  for (auto const& step : steps) {
+    auto& batch = wholes.emplace_back(exec, problem, step.rows, false, weighted);
+    batch.fill_gradients([&] { return draw(random); });
+    forward(exec, local, batch, saved);
+    backward(exec, local, batch, saved);
+  }
+  auto const expected = all_rows(exec, problem, local);
+
+  std::vector<tessera_tests::serial_host> hosts(static_cast<std::size_t>(ranks));
+  tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+    auto const rank = static_cast<std::size_t>(comm.rank());
+    auto const here = hosts[rank].exec();
+    sharded_tables source(here, any_communicator(comm), specs, problem.features, plan, options);
+    tessera::sharded_saved own;
+    tessera::row_gradients sum;
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      auto const first = steps[s].first[rank], last = steps[s].first[rank + 1];
+      source_batch const batch(here, problem, part_of(steps[s].rows, first, last), false, weighted);
+      take_gradients(problem, wholes[s], batch, first);
+      forward(here, source, batch, own);
+      CHECK(gives_part(problem, wholes[s], batch, first, [](auto vector) { return vector; }));
+      if (s % 2 == 0) {
+        backward(here, source, batch, own);
+      } else {  // the same step of gradients that are handed out
+        source.begin_backward(here, own, batch.gradients());
+        source.gradients(here, own, sum);
+        source.apply(here, sum);
+      }
+    }
+    CHECK(same_bits(all_rows(here, problem, source), expected));
+  });
+}
+
 }  // namespace
 
 TESSERA_EMBEDDING_SOURCE_TESTS("sharded_tables of one rank", one_rank_maker)
@@ -143,64 +232,62 @@ TEST_CASE("sharded_tables: ranks with parts of every batch give and learn what o
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   for (int const ranks : {1, 2, 3, 4, 8})
-    for (bool const by_columns : {false, true})
+    for (auto const cut : {cuts::none, cuts::columns, cuts::rows, cuts::any})
       for (bool const weighted : {false, true}) {
         CAPTURE(ranks);
-        CAPTURE(by_columns);
+        CAPTURE(static_cast<int>(cut));
         CAPTURE(weighted);
         std::mt19937_64 random(seed + static_cast<std::uint64_t>(ranks));
         auto problem = usual_problem();
         if (weighted) problem.features[2].pooling = tessera::pooling::sum;  // a maximum is of an unweighted batch
         hashed_tables hashed(problem.tables.size());
         for (std::size_t t = 0; t < hashed.size(); ++t) hashed[t] = random() % 2 == 0;
-        auto const plan = plan_of(problem, ranks, by_columns, random);
-        // Batches, and where each rank's samples begin; ranks without samples among them.
-        struct step_batch {
-          source_rows rows;
-          std::vector<std::int64_t> first;
-        };
-        std::vector<step_batch> steps;
-        for (int step = 0; step < 4; ++step) {
-          auto& one = steps.emplace_back();
-          one.first.push_back(0);
-          for (int r = 0; r < ranks; ++r)
-            one.first.push_back(one.first.back() + static_cast<std::int64_t>(random() % 3 == 0 ? 0 : random() % 20));
-          one.rows = draw_source_rows(random, static_cast<std::size_t>(one.first.back()));
-        }
-
-        // One process.
-        tessera_tests::serial_host host;
-        auto const exec = host.exec();
-        auto local = local_of(exec, problem, hashed);
-        std::deque<source_batch<host_exec>> wholes;
-        tessera::local_tables_saved saved;
-        std::normal_distribution<float> draw;
-        for (auto const& step : steps) {
-          auto& batch = wholes.emplace_back(exec, problem, step.rows, false, weighted);
-          batch.fill_gradients([&] { return draw(random); });
-          forward(exec, local, batch, saved);
-          backward(exec, local, batch, saved);
-        }
-        auto const expected = all_rows(exec, problem, local);
-
-        std::vector<tessera_tests::serial_host> hosts(static_cast<std::size_t>(ranks));
-        tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
-          auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
-          sharded_tables source(here, any_communicator(comm), specs_of(problem, hashed), problem.features, plan);
-          tessera::sharded_saved own;
-          for (std::size_t s = 0; s < steps.size(); ++s) {
-            auto const first = steps[s].first[static_cast<std::size_t>(comm.rank())],
-                       last = steps[s].first[static_cast<std::size_t>(comm.rank()) + 1];
-            auto const part = part_of(steps[s].rows, first, last);
-            source_batch const batch(here, problem, part, false, weighted);
-            take_gradients(problem, wholes[s], batch, first);
-            forward(here, source, batch, own);
-            CHECK(gives_part(problem, wholes[s], batch, first, [](auto vector) { return vector; }));
-            backward(here, source, batch, own);
-          }
-          CHECK(same_bits(all_rows(here, problem, source), expected));
-        });
+        auto const plan = plan_of(problem, hashed, ranks, cut, random);
+        check_as_one_process(problem, specs_of(problem, hashed), plan, ranks, weighted, {}, random, draw_source_rows);
       }
+}
+
+TEST_CASE("sharded_tables: ids that no shard has read as zeros and learn nothing, also of tables with fewer rows than ranks") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto problem = usual_problem();
+  for (std::size_t t = 0; t < problem.tables.size(); ++t) problem.tables[t].rows = std::vector<std::int64_t>{5, 3, 30, 1, 7}[t];
+  auto const draw_any = [](std::mt19937_64& from, std::size_t samples) {
+    auto rows = draw_source_rows(from, samples);
+    for (auto& key : rows)
+      for (auto& bag : key)
+        for (auto& id : bag)
+          if (from() % 8 == 0) id = std::vector<std::int64_t>{-1, largest_id, smallest_id}[from() % 3];
+    return rows;
+  };
+  for (int const ranks : {2, 8})
+    for (auto const cut : {cuts::none, cuts::rows, cuts::any}) {
+      CAPTURE(ranks);
+      CAPTURE(static_cast<int>(cut));
+      hashed_tables const hashed(problem.tables.size(), false);
+      auto const plan = plan_of(problem, hashed, ranks, cut, random);
+      check_as_one_process(problem, specs_of(problem, hashed), plan, ranks, false, {.out_of_range = tessera::out_of_range_ids::zero},
+                           random, draw_any);
+    }
+}
+
+TEST_CASE("sharded_tables: rows of other formats and optimizers, cut by rows, have the bits of one process") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  constexpr int ranks = 4;
+  auto const problem = usual_problem();
+  hashed_tables const hashed(problem.tables.size(), false);
+  auto const plan = plan_of(problem, hashed, ranks, cuts::rows, random);
+  tessera::rowwise_adagrad const by_row{.learning_rate = 0.1F};
+  std::vector<tessera::table_spec> rounded, scaled;
+  for (auto const& table : problem.tables) {
+    rounded.push_back(tessera::spec_of<tessera::dense_table<tessera::bfloat16>>(table, tessera::adam{.learning_rate = 0.1F}));
+    scaled.push_back(tessera::spec_of<tessera::dense_table<tessera::scaled_int8>>(table, by_row));
+  }
+  check_as_one_process(problem, rounded, plan, ranks, false, {}, random, draw_source_rows);
+  check_as_one_process(problem, scaled, plan, ranks, false, {}, random, draw_source_rows);
 }
 
 TEST_CASE("sharded_tables: batches with groups give and learn what the definition says") {
@@ -210,8 +297,8 @@ TEST_CASE("sharded_tables: batches with groups give and learn what the definitio
   auto const problem = usual_problem();
   constexpr int ranks = 3;
   auto const rows = draw_source_rows(random, 60);
-  auto const plan = plan_of(problem, ranks, true, random);
   hashed_tables const hashed{false, true, false, true, false};
+  auto const plan = plan_of(problem, hashed, ranks, cuts::any, random);
   std::vector<tessera_tests::serial_host> hosts(ranks);
   // Each rank's batch, with gradients, made here: all of them together are one step.
   std::deque<source_batch<host_exec>> batches;
@@ -271,7 +358,7 @@ TEST_CASE("sharded_tables: with codecs, ranks give and learn what one process do
     source_batch const probe(exec, problem, rows, false);
     local.predict(exec, probe.view(), probe.out());
     for (int plan_number = 0; plan_number < 2; ++plan_number) {
-      auto const plan = plan_of(problem, ranks, false, random);
+      auto const plan = plan_of(problem, hashed, ranks, cuts::none, random);
       std::vector<tessera_tests::serial_host> hosts(ranks);
       tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
         auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
@@ -291,13 +378,75 @@ TEST_CASE("sharded_tables: with codecs, ranks give and learn what one process do
   }
 }
 
+TEST_CASE("sharded_tables: with codecs, tables cut by rows give what one process pools of rows that have travelled, bit for bit") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> draw;
+  auto problem = usual_problem();
+  problem.features[2].pooling = tessera::pooling::sum;  // a maximum's gradient has zeros when it travels
+  constexpr int ranks = 3;
+  auto const rows = draw_source_rows(random, 45);
+  hashed_tables const hashed(problem.tables.size(), false);
+  auto const plan = plan_of(problem, hashed, ranks, cuts::rows, random);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  using tessera::codec;
+  for (auto const codecs : {tessera::exchange_codecs{codec::fp16, codec::bf16}, tessera::exchange_codecs{codec::int8, codec::fp32},
+                            tessera::exchange_codecs{codec::fp32, codec::int8}}) {
+    CAPTURE(static_cast<int>(codecs.forward));
+    auto local = local_of(exec, problem, hashed), there = local_of(exec, problem, hashed);
+    // One process that reads what the rows are after they have travelled.
+    auto const send_rows = [&] {
+      for (std::int64_t t = 0; t < local.table_count(); ++t) {
+        auto const from = local.store<tessera::dense_table<>>(t).weights();
+        auto const to = there.store<tessera::dense_table<>>(t).weights();
+        for (std::int64_t row = 0; row < from.rows(); ++row) {
+          auto const vector = travelled(codecs.forward, std::vector<float>(from.row(row), from.row(row) + from.columns()));
+          std::copy(vector.begin(), vector.end(), to.row(row));
+        }
+      }
+    };
+    source_batch const whole(exec, problem, rows, false), arrived(exec, problem, rows, false), after(exec, problem, rows, false);
+    whole.fill_gradients([&] { return draw(random); });
+    for (std::size_t key = 0; key < problem.features.size(); ++key)
+      for (std::int64_t row = 0; row < whole.gradient_blocks()[key].rows(); ++row) {
+        auto const& from = whole.gradient_blocks()[key];
+        auto const vector = travelled(codecs.backward, std::vector<float>(from.row(row), from.row(row) + from.columns()));
+        std::copy(vector.begin(), vector.end(), arrived.gradient_blocks()[key].row(row));
+      }
+    tessera::local_tables_saved saved;
+    send_rows();
+    there.predict(exec, whole.view(), whole.out());
+    forward(exec, local, arrived, saved);
+    backward(exec, local, arrived, saved);
+    send_rows();
+    there.predict(exec, after.view(), after.out());
+    std::vector<tessera_tests::serial_host> hosts(ranks);
+    tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+      auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
+      sharded_tables source(here, any_communicator(comm), specs_of(problem, hashed), problem.features, plan, {.codecs = codecs});
+      tessera::sharded_saved own;
+      auto const first = comm.rank() * std::int64_t{15};
+      source_batch const batch(here, problem, part_of(rows, first, first + 15), false);
+      take_gradients(problem, whole, batch, first);
+      auto const as_it_is = [](std::vector<float> vector) { return vector; };
+      forward(here, source, batch, own);
+      CHECK(gives_part(problem, whole, batch, first, as_it_is));
+      backward(here, source, batch, own);
+      source.predict(here, batch.view(), batch.out());
+      CHECK(gives_part(problem, after, batch, first, as_it_is));
+    });
+  }
+}
+
 TEST_CASE("sharded_tables: what one rank's data cannot have is thrown on all, and changes nothing") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   auto const problem = usual_problem();
   constexpr int ranks = 3;
-  auto const plan = plan_of(problem, ranks, false, random);
+  auto const plan = plan_of(problem, hashed_tables(5, false), ranks, cuts::any, random);
   auto const rows = draw_source_rows(random, 8);
   std::vector<tessera_tests::serial_host> hosts(ranks);
   tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
@@ -356,7 +505,7 @@ TEST_CASE("sharded_tables: a bad batch behind one in flight is refused on all ra
   std::mt19937_64 random(seed);
   auto const problem = usual_problem();
   constexpr int ranks = 3;
-  auto const plan = plan_of(problem, ranks, false, random);
+  auto const plan = plan_of(problem, hashed_tables(5, false), ranks, cuts::any, random);
   auto const rows = draw_source_rows(random, 8);
   auto wrong = rows;
   wrong[4][5].push_back(source_ids);
@@ -413,9 +562,10 @@ TEST_CASE("sharded_tables: ten thousand uneven batches in a row, and no rank wai
   constexpr int ranks = 3, batches = tessera_tests::under_asan || tessera_tests::under_tsan ? 1000 : 10000;
   auto const problem = usual_problem();
   std::vector<tessera_tests::serial_host> hosts(ranks);
-  auto const specs = specs_of(problem, {false, true, false, true, false});
+  hashed_tables const hashed{false, true, false, true, false};
+  auto const specs = specs_of(problem, hashed);
   std::mt19937_64 random(seed);
-  auto const plan = plan_of(problem, ranks, true, random);
+  auto const plan = plan_of(problem, hashed, ranks, cuts::any, random);
   auto const first_seed = random();
   tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
     auto const exec = hosts[static_cast<std::size_t>(comm.rank())].exec();
@@ -477,13 +627,14 @@ TEST_CASE("sharded_tables: ranks that disagree, and plans that cannot be execute
   refused([](auto&, auto&, auto& p) { p.shards.pop_back(); }, errc::invalid_argument, "not covered", true);
   refused([](auto&, auto& f, auto&) { f[0].table = 5; }, errc::out_of_range, "no such table (feature 0, table 5", true);
   refused(
-      [](auto&, auto&, auto& p) {
+      [](auto& s, auto&, auto& p) {
         auto half = p.shards[3];
         half.rows -= 10;
-        p.shards.push_back({3, 0, half.rows, 10, 0, half.columns});
+        p.shards.push_back({3, 1, half.rows, 10, 0, half.columns});
+        s[3] = tessera::spec_of<tessera::hash_table<>>(s[3].table, tessera::sgd{});
         p.shards[3] = half;
       },
-      errc::invalid_argument, "not all rows of its table", true);
+      errc::invalid_argument, "not all rows of its hashed table (table 3", true);
   refused(
       [](auto&, auto&, auto& p) {
         auto half = p.shards[3];

@@ -62,6 +62,22 @@ TEST_CASE("sharding_plan: tables are dealt out by turn, by bytes and by lookups"
     CHECK(has(refusal(plan), "ranks 0"));
 }
 
+TEST_CASE("sharding_plan: a table is cut by rows as evenly as can be, into no more parts than it has rows") {
+  auto tables = three_tables();
+  tables[1].rows = 3;
+  tessera::sharding_plan plan;
+  for (std::int64_t t = 0; t < 3; ++t)
+    for (auto const& shard : tessera::row_wise(tables, t, 7)) plan.shards.push_back(shard);
+  tessera::check_plan(plan, tables, 7);
+  CHECK(plan.shards.size() == 7 + 3 + 7);
+  CHECK(plan.shards[0] == tessera::table_shard{0, 0, 0, 15, 0, 8});  // 100 rows: two shards of 15, then five of 14
+  CHECK(plan.shards[1] == tessera::table_shard{0, 1, 15, 15, 0, 8});
+  CHECK(plan.shards[6] == tessera::table_shard{0, 6, 86, 14, 0, 8});
+  CHECK(plan.shards[9] == tessera::table_shard{1, 2, 2, 1, 0, 8});
+  CHECK(tessera::row_wise(tables, 2, 1) == std::vector<tessera::table_shard>{tessera::whole_table(tables, 2, 0)});
+  CHECK(has(refusal([&] { tessera::row_wise(tables, 0, 0); }), "ranks 0"));
+}
+
 TEST_CASE("sharding_plan: what no tables and ranks can have is refused by name") {
   auto const tables = three_tables();
   tessera::sharding_plan const good{

@@ -627,6 +627,24 @@ TEST_CASE("a torn or altered checkpoint of ranks is refused by the file's name, 
   check_refusal("tables.rank-1.safetensors");
 }
 
+TEST_CASE("a plan that cuts a table by rows is refused a checkpoint on all ranks, and none is left behind") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  temporary_folder const folder;
+  auto plan = plan_of_three();
+  std::erase_if(plan.shards, [](auto const& s) { return s.table == by_element; });
+  for (auto const& shard : row_wise(options_of(all_specs()), by_element, 3)) plan.shards.push_back(shard);
+  on_ranks(3, [&](host_exec const& exec, any_communicator const& comm) {
+    auto const run = make_run(exec, comm, seed, plan);
+    run->train(exec, 0, 2);
+    auto const e = tessera_tests::error_of([&] { run->save(exec, folder.path(), 2, 1); });
+    CHECK(e.code() == errc::invalid_argument);
+    CHECK(e.value("table") == std::to_string(by_element));
+    run->train(exec, 2, 3);  // which goes on
+  });
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
 TEST_CASE("shards that leave a gap, overlap or are of no table are refused, naming table and column") {
   auto const seed = draw_seed();
   CAPTURE(seed);

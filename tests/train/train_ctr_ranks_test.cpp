@@ -125,6 +125,27 @@ TEST_CASE("every rank's samples are tested and predicted once, and the first ran
   CHECK(tests == 3);
 }
 
+TEST_CASE("a plan that cuts tables by rows predicts to the bits what one of whole tables does, and is refused with checkpoints") {
+  small_data const data;
+  auto const plan = data.folder.file("plan.json"), whole = data.folder.file("whole.csv"), cut = data.folder.file("cut.csv");
+  // A table has a row more than --hash-size, for what is empty.
+  nlohmann::json shards = nlohmann::json::array();
+  for (int t = 0; t < 13; ++t)
+    for (int r = 0; r < 3; ++r) {
+      constexpr int first[]{0, 30, 31, 65};
+      shards.push_back({{"table", t}, {"rank", (t + r) % 3}, {"first_row", first[r]}, {"rows", first[r + 1] - first[r]}});
+    }
+  write_file(plan, nlohmann::json{{"shards", shards}}.dump());
+  arguments const usual{"--hash-size", "64", "--batch-size", "100", "--ranks", "threads:3"};
+  CHECK(data.run(with(usual, {"--predict", whole})).status == 0);
+  auto const result = data.run(with(usual, {"--predict", cut, "--plan", plan}));
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(contents(whole) == contents(cut));
+  check_refused(data.run(with(usual, {"--plan", plan, "--checkpoint", data.folder.file("checkpoints")})),
+                {"--plan", "tables that are cut by rows have no checkpoints (table 0, rank 0)"});
+}
+
 TEST_CASE("what ranks cannot do is refused by name, once") {
   small_data const data;
   auto const plan = data.folder.file("plan.json");

@@ -165,13 +165,14 @@ class featured_tables {
     shared.expand(exec, batch.samples, out);
   }
 
+  /// `scales`: as for `contribute`.
   template <class F>
   void with_contributions(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch, std::int64_t const* slots,
                           pooled_argmax const& argmax, row_order const& prepared, vector_view<matrix_view<float const> const> gradients,
-                          F const& f) const {
+                          float const* scales, F const& f) const {
     buffer<float> maxima;
     buffer<row_contribution> contributions(exec, batch.size());
-    contribute(exec, features_of_keys(), batch, argmax, gradients, maxima, contributions.view());
+    contribute(exec, features_of_keys(), batch, argmax, gradients, maxima, contributions.view(), scales);
     row_order own;
     if (!prepared.ready()) sort(exec, batch, slots, own);
     batch_contributions const all{contributions.data(), batch.values + first_value(batch), argmax.size() > 0};

@@ -53,6 +53,7 @@ struct local_tables_saved {
   row_order order;                                        ///< where it was prepared
   detail::pooled_argmax argmax;                           ///< of features that pool by maximum
   vector_view<matrix_view<float const> const> gradients;  ///< the caller's
+  vector_view<float const> scales;                        ///< likewise, of sequences' gradients; empty: all are 1
   bool is_begun = false, is_finished = false, has_gradients = false;
 
   std::size_t bytes() const noexcept { return slots.capacity_bytes() + order.bytes() + argmax.bytes(); }
@@ -63,6 +64,7 @@ struct local_tables_saved {
     order.clear();
     argmax.clear();
     gradients = {};
+    scales = {};
     is_begun = is_finished = has_gradients = false;
   }
 };
@@ -175,7 +177,21 @@ class local_tables {
     tables_.check_outputs(call, saved.batch, gradients, sums_expanded(saved.batch));
     tables_.check_rows(exec, call, saved.batch.distinct, saved.slots);
     saved.gradients = gradients;
+    saved.scales = {};
     saved.has_gradients = true;
+  }
+  /// As above. The gradient of value p of a sequence counts scales[p] times, as that of a weighted bag counts for its values: with the bits
+  /// of that bag. `scales` (values of the batch,) are from its first value on. @throws tessera::error shape_mismatch for another number.
+  void begin_scaled_backward(host_exec const& exec, local_tables_saved& saved, vector_view<matrix_view<float const> const> gradients,
+                             vector_view<float const> scales) const {
+    begin_backward(exec, saved, gradients);
+    if (scales.size() == saved.batch.distinct.size() && !sums_expanded(saved.batch)) {
+      saved.scales = scales;
+      return;
+    }
+    saved.has_gradients = false;
+    throw error(errc::shape_mismatch, "local_tables::begin_scaled_backward: one scale a value, of gradients that are summed merged",
+                {{"values", saved.batch.distinct.size()}, {"scales", scales.size()}});
   }
 
   /// Updates the rows: one step of every table, also of a table that the batch does not name.
@@ -242,7 +258,7 @@ class local_tables {
       auto& of_samples = expanded.get();
       detail::expand_argmax(exec, tables_.features_of_keys(), batch, saved.argmax, dim_of, of_samples.batch, of_samples.argmax);
       return tables_.with_contributions(exec, of_samples.batch, of_samples.slots.data(), of_samples.argmax, of_samples.order,
-                                        saved.gradients, f);
+                                        saved.gradients, nullptr, f);
     }
     detail::shared_bags<host_exec> const shared(exec, batch, tables_.features_of_keys(),
                                                 [&](std::int64_t key) { return saved.gradients[key].columns(); });
@@ -250,7 +266,8 @@ class local_tables {
     for (std::int64_t key = 0; key < batch.keys(); ++key) of_rows[key] = saved.gradients[key];
     shared.merge(exec, batch.samples, saved.gradients);
     shared.put_into(of_rows.view());
-    tables_.with_contributions(exec, batch.distinct, saved.slots.data(), saved.argmax, saved.order, of_rows.view(), f);
+    tables_.with_contributions(exec, batch.distinct, saved.slots.data(), saved.argmax, saved.order, of_rows.view(),
+                               saved.scales.empty() ? nullptr : saved.scales.data(), f);
   }
 
   detail::featured_tables tables_;

@@ -37,8 +37,9 @@ template <class Feature>
 class contribution_writer {
  public:
   contribution_writer(vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch, pooled_argmax const& argmax,
-                      vector_view<matrix_view<float const> const> gradients, float* maxima, vector_view<row_contribution> out) noexcept
-      : features_(features), batch_(batch), argmax_(argmax), gradients_(gradients), maxima_(maxima), out_(out) {}
+                      vector_view<matrix_view<float const> const> gradients, float* maxima, vector_view<row_contribution> out,
+                      float const* scales) noexcept
+      : features_(features), batch_(batch), argmax_(argmax), gradients_(gradients), maxima_(maxima), out_(out), scales_(scales) {}
 
   void write(host_exec const& exec) const {
     for_each_piece_of(
@@ -62,7 +63,7 @@ class contribution_writer {
 
   void write_values(std::int64_t key, std::int64_t first, std::int64_t last) const {
     auto const before = batch_.key(key).offsets[0] - first_value(batch_);
-    for (auto i = first; i < last; ++i) out_[before + i] = {gradients_[key].row(i), 1.0F, -1};
+    for (auto i = first; i < last; ++i) out_[before + i] = {gradients_[key].row(i), scales_ == nullptr ? 1.0F : scales_[before + i], -1};
   }
   void write_maxima(std::int64_t key, std::int64_t first, std::int64_t last) const {
     auto const bags = batch_.key(key);
@@ -94,16 +95,18 @@ class contribution_writer {
   vector_view<matrix_view<float const> const> gradients_;
   float* maxima_;  // (2, dim) a bag of a maximum
   vector_view<row_contribution> out_;
+  float const* scales_;
 };
 
 /// Writes what each position of the batch, its first value first, adds to its row's gradient. `gradients` (keys,): of bags, or of the ids
 /// of sequences. `maxima` gets the gradient of each bag of a maximum, then the rows that have won; it must outlive the contributions.
+/// `scales` (values,), where given, multiply the gradients of sequences' values, as weights do those of bags.
 template <class Feature>
 void contribute(host_exec const& exec, vector_view<Feature const> features, keyed_jagged_view<std::int64_t const> batch,
                 pooled_argmax const& argmax, vector_view<matrix_view<float const> const> gradients, buffer<float>& maxima,
-                vector_view<row_contribution> out) {
+                vector_view<row_contribution> out, float const* scales = nullptr) {
   maxima.resize(exec, 2 * argmax.size());
-  contribution_writer<Feature>(features, batch, argmax, gradients, maxima.data(), out).write(exec);
+  contribution_writer<Feature>(features, batch, argmax, gradients, maxima.data(), out, scales).write(exec);
 }
 
 }  // namespace detail

@@ -19,6 +19,7 @@
 #include <tessera/embed/deduplicated_lookup_backward.hpp>
 #include <tessera/embed/lookup_options.hpp>
 #include <tessera/embed/table_list.hpp>
+#include <tessera/shard/flat_exchange_state.hpp>
 #include <tessera/shard/sharding_plan.hpp>
 #include <tessera/shard/table_spec.hpp>
 
@@ -87,8 +88,8 @@ inline std::vector<std::vector<table_shard>> agreed_shards(host_exec const& exec
     for (auto const& shard : plan.shards) {
       auto& there = of_rank[static_cast<std::size_t>(shard.rank)];
       auto const& table = tables[static_cast<std::size_t>(shard.table)];
-      if (shard.rows != table.rows)
-        throw error(errc::invalid_argument, "sharded_tables: a shard has not all rows of its table",
+      if (!specs[static_cast<std::size_t>(shard.table)].slots_are_ids && shard.rows != table.rows)
+        throw error(errc::invalid_argument, "sharded_tables: a shard has not all rows of its hashed table",
                     {{"table", shard.table}, {"rank", shard.rank}, {"rows", shard.rows}, {"rows of the table", table.rows}});
       if (std::any_of(there.begin(), there.end(), [&](auto const& other) { return other.table == shard.table; }))
         throw error(errc::invalid_argument, "sharded_tables: a rank has two shards of one table",
@@ -100,6 +101,49 @@ inline std::vector<std::vector<table_shard>> agreed_shards(host_exec const& exec
   }
   check_same_tables(exec, comm, specs, features, plan, options, failure);
   return of_rank;
+}
+
+// Which tables have shards that lack rows.
+inline std::vector<bool> tables_cut_by_rows(std::vector<table_spec> const& specs, std::vector<std::vector<table_shard>> const& of_rank) {
+  std::vector<bool> are_cut(specs.size(), false);
+  for (auto const& shards : of_rank)
+    for (auto const& shard : shards) {
+      auto const t = static_cast<std::size_t>(shard.table);
+      are_cut[t] = are_cut[t] || shard.rows != specs[t].table.rows;
+    }
+  return are_cut;
+}
+
+// What an exchange does with the key of each feature. Of a table that is cut by rows, the vectors of single ids travel.
+inline std::vector<exchanged_key> exchanged_keys(std::vector<table_spec> const& specs, std::vector<table_feature> const& features,
+                                                 std::vector<bool> const& are_cut) {
+  std::vector<exchanged_key> keys;
+  std::vector<std::int64_t> readers(specs.size(), 0);
+  for (auto const& feature : features) ++readers[static_cast<std::size_t>(feature.table)];
+  for (auto const& feature : features) {
+    auto const t = static_cast<std::size_t>(feature.table);
+    auto& key = keys.emplace_back(exchanged_key{feature.sequence, specs[t].slots_are_ids ? specs[t].table.rows : 0});
+    if (!are_cut[t]) continue;
+    key.sequence = true;
+    if (!feature.sequence) key.pooled = feature.pooling;
+    // A row's gradients are summed by sample, then by key. Where one key reads the table, the order of its ids says as much.
+    key.keeps_rows = readers[t] > 1;
+  }
+  return keys;
+}
+
+// What each rank makes of these keys: a block for each shard of a key's table, by key.
+inline std::vector<std::vector<exchanged_block>> exchanged_blocks(std::vector<table_feature> const& features,
+                                                                  std::vector<std::vector<table_shard>> const& of_rank,
+                                                                  std::vector<bool> const& are_cut) {
+  std::vector<std::vector<exchanged_block>> blocks(of_rank.size());
+  for (std::size_t r = 0; r < of_rank.size(); ++r)
+    for (std::size_t f = 0; f < features.size(); ++f)
+      for (auto const& shard : of_rank[r])
+        if (shard.table == features[f].table)
+          blocks[r].push_back({static_cast<std::int64_t>(f), shard.first_column, shard.columns, shard.first_row,
+                               are_cut[static_cast<std::size_t>(shard.table)] ? shard.rows : 0});
+  return blocks;
 }
 
 }  // namespace detail

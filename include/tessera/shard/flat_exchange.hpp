@@ -15,55 +15,14 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/pooling.hpp>
+#include <tessera/shard/flat_exchange_state.hpp>
 #include <tessera/shard/id_message.hpp>
+#include <tessera/shard/row_split.hpp>
 #include <tessera/tensor/keyed_jagged.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
-
-/// What an exchange does with a key of a batch.
-struct exchanged_key {
-  bool sequence = false;      ///< a vector for each id; else one for each row
-  std::int64_t id_bound = 0;  ///< ids are below it, or name no row; 0: they have no bound
-};
-
-/// A block of vectors that a rank makes of a key: columns [first_column, first_column + columns) of the key's vectors.
-struct exchanged_block {
-  std::int64_t key = 0, first_column = 0, columns = 0;
-};
-
-/// What a `flat_exchange` keeps of a batch. Its memory is kept from batch to batch.
-class flat_exchange_state {
- public:
-  /// Without what the communicator holds.
-  std::size_t bytes() const noexcept {
-    auto sum = values_.capacity_bytes() + offsets_.capacity_bytes() + weights_.capacity_bytes();
-    for (auto const* all : {&ids_, &wire_})
-      for (auto const& message : *all) sum += message.capacity_bytes();
-    for (auto const* all : {&vectors_, &gradients_})
-      for (auto const& message : *all) sum += message.capacity_bytes();
-    return sum;
-  }
-  /// Where the vectors of the keys of all ranks go, or their gradients are: of key i of rank r, [r * blocks + i].
-  std::vector<matrix_view<float>> const& out() const noexcept { return out_; }
-  /// The gradients of these vectors, after `finish_gradients`.
-  std::vector<matrix_view<float const>> const& gradients() const noexcept { return gradients_here_; }
-
- private:
-  friend class flat_exchange;
-
-  std::vector<buffer<std::byte>> ids_;   // to each rank
-  std::vector<std::int64_t> rows_;       // of each key of this rank's batch: vectors that come back
-  std::vector<std::int64_t> first_row_;  // what all ranks sent, as one batch
-  buffer<std::int64_t> values_, offsets_;
-  buffer<float> weights_;
-  std::vector<buffer<float>> vectors_;    // for each rank, as they are looked up
-  std::vector<buffer<float>> gradients_;  // of each rank, as they are decoded
-  std::vector<buffer<std::byte>> wire_;   // to each rank: encoded vectors, then encoded gradients; of this rank what it has itself
-  std::vector<matrix_view<float>> out_;
-  std::vector<matrix_view<float const>> gradients_here_;
-  any_pending pending_;  // of ids, of vectors, then of gradients; it ends before what it sends
-};
 
 /// Takes ids to the ranks that hold their rows, and vectors back, in one wave of messages a direction: a message from each rank to each.
 ///
@@ -75,18 +34,27 @@ class flat_exchange_state {
 ///     exchange.begin_vectors(exec, state);
 ///     exchange.finish_vectors(exec, state, out);
 ///     exchange.begin_gradients(exec, state, gradients);
-///     exchange.finish_gradients(exec, state);                 // update with state.gradients()
+///     exchange.finish_gradients(exec, state);                 // update with state.gradients() and state.scales()
 ///
 /// All ranks make the same calls. A `begin` takes a failure of this rank in place of what it would send. Then `finish` throws on all ranks.
 /// Vectors and gradients travel as the codecs say, also those that a rank has itself: results do not depend on who holds what.
 /// Ids of keys with a bound below 2^32 - 1 travel in 4 bytes. The length of each row travels in as few bytes as hold the longest, and in
 /// none where each row has one id.
+///
+/// Of a key that is cut by rows, each block gets its own ids in their order, and their vectors go to their places. An id that no block has
+/// gets zeros, and its gradient goes nowhere.
 class flat_exchange {
  public:
   /// `blocks_of_rank` lists what each rank makes. All ranks give the same.
   flat_exchange(any_communicator comm, std::vector<exchanged_key> keys, std::vector<std::vector<exchanged_block>> blocks_of_rank,
                 exchange_codecs const& codecs = {})
-      : comm_(std::move(comm)), keys_(std::move(keys)), blocks_(std::move(blocks_of_rank)), codecs_(codecs) {}
+      : comm_(std::move(comm)), keys_(std::move(keys)), blocks_(std::move(blocks_of_rank)), codecs_(codecs), splits_(keys_.size()) {
+    for (auto const& blocks : blocks_) {
+      auto& ranges = ranges_.emplace_back();
+      for (auto const& block : blocks)
+        ranges.push_back(block.rows > 0 ? splits_[static_cast<std::size_t>(block.key)].add({block.first_row, block.rows}) : 0);
+    }
+  }
 
   /// The ranks that exchange.
   any_communicator const& comm() const noexcept { return comm_; }
@@ -126,16 +94,31 @@ class flat_exchange {
   void finish_gradients(host_exec const& exec, flat_exchange_state& state) const;
 
  private:
-  // Calls f(block, rows, first byte) for what travels between this rank's batch and rank r; returns all bytes.
+  // Calls f(block, rows, part, first byte) for what travels between this rank's batch and rank r; returns all bytes. `part`: of `part_of`.
   template <class F>
-  std::int64_t for_each_block(codec with, std::size_t r, std::vector<std::int64_t> const& rows_of_key, F const& f) const {
+  std::int64_t for_each_block(codec with, std::size_t r, flat_exchange_state const& state, F const& f) const {
     std::int64_t first = 0;
-    for (auto const& block : blocks_[r]) {
-      auto const rows = rows_of_key[static_cast<std::size_t>(block.key)];
-      f(block, rows, first);
+    for (std::size_t i = 0; i < blocks_[r].size(); ++i) {
+      auto const& block = blocks_[r][i];
+      auto const rows = state.rows_[r][i];
+      f(block, rows, part_of(state, r, i), first);
       first += room_of(with, rows, block.columns);
     }
     return first;
+  }
+  // The ids of a block of a key that is cut by rows; else nullptr.
+  detail::ids_of_range const* part_of(flat_exchange_state const& state, std::size_t r, std::size_t i) const {
+    auto const& block = blocks_[r][i];
+    return block.rows > 0 ? &state.split_[static_cast<std::size_t>(block.key)].parts[ranges_[r][i]] : nullptr;
+  }
+  // The floats of all blocks that are cut by rows.
+  std::int64_t floats_apart(flat_exchange_state const& state) const {
+    std::int64_t floats = 0;
+    for (std::size_t r = 0; r < ranks(); ++r)
+      for_each_block(codec::fp32, r, state, [&](exchanged_block const& block, std::int64_t rows, auto const* part, std::int64_t) {
+        if (part != nullptr) floats += rows * block.columns;
+      });
+    return floats;
   }
   // Each begins on a cache line, so that floats lie on the wire as in memory.
   static std::int64_t room_of(codec with, std::int64_t rows, std::int64_t columns) {
@@ -193,21 +176,12 @@ class flat_exchange {
     return all;
   }
 
-  struct copy_task {
-    matrix_view<float const> from;
-    matrix_view<float> to;
-  };
-  static void copy_all(host_exec const& exec, std::vector<copy_task> const& tasks) {
-    exec.run(static_cast<std::int64_t>(tasks.size()), [&](std::int64_t number) {
-      auto const& task = tasks[static_cast<std::size_t>(number)];
-      for (std::int64_t row = 0; row < task.from.rows(); ++row) std::copy_n(task.from.row(row), task.from.columns(), task.to.row(row));
-    });
-  }
-
   any_communicator comm_;
   std::vector<exchanged_key> keys_;
   std::vector<std::vector<exchanged_block>> blocks_;  // of each rank
   exchange_codecs codecs_;
+  std::vector<detail::row_split> splits_;         // of each key; empty where it is not cut by rows
+  std::vector<std::vector<std::size_t>> ranges_;  // of each rank's blocks: which part of such a key it gets
 };
 
 inline void flat_exchange::begin_ids(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch, flat_exchange_state& state) const {
@@ -215,25 +189,46 @@ inline void flat_exchange::begin_ids(host_exec const& exec, keyed_jagged_view<st
   try {
     bool const weighted = batch.weighted();
     std::vector<detail::id_message_key> of_key(keys_.size());
-    state.rows_.resize(keys_.size());
     exec.run(batch.keys, [&](std::int64_t number) {
       auto const key = static_cast<std::size_t>(number);
-      of_key[key] = detail::measure_key(batch.key(number), keys_[key].id_bound);
-      state.rows_[key] = keys_[key].sequence ? of_key[key].values : of_key[key].rows;
+      if (splits_[key].empty()) of_key[key] = detail::measure_key(batch.key(number), keys_[key].id_bound, weighted && !keys_[key].sequence);
     });
+    detail::split_keys(
+        exec, batch, splits_,
+        [&](std::size_t key) {
+          auto const& of = keys_[key];
+          bool const scaled = of.pooled == pooling::mean || (of.pooled == pooling::sum && weighted);
+          return detail::split_options{of.keeps_rows, scaled, of.pooled.value_or(pooling::sum)};
+        },
+        state.split_);
     state.ids_.resize(ranks());
+    state.rows_.resize(ranks());
     std::vector<std::vector<detail::id_message_key>> to_rank(ranks());
     for (std::size_t r = 0; r < ranks(); ++r) {
-      for (auto const& block : blocks_[r]) to_rank[r].push_back(of_key[static_cast<std::size_t>(block.key)]);
-      state.ids_[r].resize(exec, detail::id_message_size(to_rank[r], weighted));
+      state.rows_[r].clear();
+      for (std::size_t i = 0; i < blocks_[r].size(); ++i) {
+        auto const key = static_cast<std::size_t>(blocks_[r][i].key);
+        auto const* const part = part_of(state, r, i);
+        auto const& measured = to_rank[r].emplace_back(part == nullptr ? of_key[key] : part->measured);
+        state.rows_[r].push_back(keys_[key].sequence ? measured.values : measured.rows);
+      }
+      state.ids_[r].resize(exec, detail::id_message_size(to_rank[r]));
     }
     exec.run(comm_.size(), [&](std::int64_t to) {
       auto const r = static_cast<std::size_t>(to);
       auto const key = [&](std::size_t i) { return blocks_[r][i].key; };
       detail::write_id_message(
-          to_rank[r], weighted, [&](std::size_t i) { return batch.key(key(i)); },
-          [&](std::size_t i) { return batch.weights + batch.key(key(i)).offsets[0]; },
-          [&](std::size_t i) { return keys_[static_cast<std::size_t>(key(i))].id_bound; }, state.ids_[r].data());
+          to_rank[r], weighted,
+          [&](std::size_t i) {
+            auto const* const part = part_of(state, r, i);
+            return part == nullptr ? batch.key(key(i)) : part->rows();
+          },
+          [&](std::size_t i) {
+            auto const* const part = part_of(state, r, i);
+            return part == nullptr ? batch.weights + batch.key(key(i)).offsets[0] : part->scales.data();
+          },
+          [&](std::size_t i) { return blocks_[r][i].rows > 0 ? blocks_[r][i].rows : keys_[static_cast<std::size_t>(key(i))].id_bound; },
+          state.ids_[r].data());
     });
   } catch (...) {
     failure = std::current_exception();
@@ -249,6 +244,7 @@ inline keyed_jagged_view<std::int64_t const> flat_exchange::finish_ids(host_exec
   std::vector<detail::id_message> messages;
   for (std::size_t r = 0; r < ranks(); ++r) messages.emplace_back(received[r], static_cast<std::int64_t>(here.size()), static_cast<int>(r));
   bool const weighted = std::any_of(messages.begin(), messages.end(), [](auto const& message) { return message.weighted(); });
+  bool const has_weights = std::any_of(messages.begin(), messages.end(), [](auto const& message) { return message.has_weights(); });
   auto const keys = here.size() * static_cast<std::size_t>(ranks_of_keys);
   state.first_row_.assign(keys + 1, 0);
   std::vector<std::int64_t> first_value(keys + 1, 0);
@@ -259,12 +255,12 @@ inline keyed_jagged_view<std::int64_t const> flat_exchange::finish_ids(host_exec
   }
   state.offsets_.resize(exec, state.first_row_[keys] + 1);
   state.values_.resize(exec, first_value[keys]);
-  state.weights_.resize(exec, weighted ? first_value[keys] : 0);
+  state.weights_.resize(exec, has_weights ? first_value[keys] : 0);
   state.offsets_[0] = 0;
   exec.run(static_cast<std::int64_t>(ranks() * here.size()), [&](std::int64_t number) {
     auto const k = static_cast<std::size_t>(number), r = k / here.size();
     messages[r].read(k % here.size(), static_cast<int>(r), first_value[k], state.offsets_.data() + state.first_row_[k] + 1,
-                     state.values_.data() + first_value[k], weighted ? state.weights_.data() + first_value[k] : nullptr);
+                     state.values_.data() + first_value[k], has_weights ? state.weights_.data() + first_value[k] : nullptr);
   });
 
   state.vectors_.resize(ranks());
@@ -283,7 +279,7 @@ inline keyed_jagged_view<std::int64_t const> flat_exchange::finish_ids(host_exec
     }
   }
   for (auto k = ranks() * here.size(); k < keys; ++k) state.out_.push_back({nullptr, 0, here[k % here.size()].columns});
-  return {state.values_.data(), weighted ? state.weights_.data() : nullptr, state.offsets_.data(), state.first_row_.data(),
+  return {state.values_.data(), weighted && has_weights ? state.weights_.data() : nullptr, state.offsets_.data(), state.first_row_.data(),
           static_cast<std::int64_t>(keys)};
 }
 
@@ -305,24 +301,29 @@ inline void flat_exchange::begin_vectors(host_exec const& exec, flat_exchange_st
     }
   begin_exchange(
       exec, state.pending_, "vectors to their samples", [&](std::size_t r) { return message_to(state, with, r); },
-      [&](std::size_t r) { return for_each_block(with, r, state.rows_, [](auto...) {}); }, std::move(failure));
+      [&](std::size_t r) { return for_each_block(with, r, state, [](auto...) {}); }, std::move(failure));
 }
 
 inline void flat_exchange::finish_vectors(host_exec const& exec, flat_exchange_state& state,
                                           vector_view<matrix_view<float> const> out) const {
   auto const with = codecs_.forward;
   auto const received = finish_exchange(exec, state.pending_, message_to(state, with, rank()));
-  std::vector<copy_task> tasks;
+  std::vector<detail::rows_to_copy> tasks;
+  state.apart_.resize(exec, with == codec::fp32 ? 0 : floats_apart(state));
+  auto* apart = state.apart_.data();
   for (std::size_t r = 0; r < ranks(); ++r)
-    for_each_block(with, r, state.rows_, [&](exchanged_block const& block, std::int64_t rows, std::int64_t first) {
+    for_each_block(with, r, state, [&](exchanged_block const& block, std::int64_t rows, auto const* part, std::int64_t first) {
       auto const to = out[block.key].columns_from(block.first_column, block.columns);
       auto const bytes = received[r].slice(first, encoded_bytes(with, rows, block.columns));
-      if (with == codec::fp32)
-        tasks.push_back({{message_values<float>(bytes).data(), rows, block.columns}, to});
-      else
-        decode(exec, with, bytes, to);
+      if (with != codec::fp32 && part == nullptr) return decode(exec, with, bytes, to);
+      auto* const decoded = with == codec::fp32 ? nullptr : std::exchange(apart, apart + rows * block.columns);
+      if (with != codec::fp32) decode(exec, with, bytes, {decoded, rows, block.columns});
+      auto const* const from = with == codec::fp32 ? message_values<float>(bytes).data() : decoded;
+      tasks.push_back({{from, rows, block.columns}, to, nullptr, detail::positions_of(part)});
     });
-  copy_all(exec, tasks);
+  detail::copy_rows(exec, tasks);
+  for (std::size_t key = 0; key < keys_.size(); ++key)
+    if (!splits_[key].empty()) state.split_[key].clear_absent(out[static_cast<std::int64_t>(key)]);
 }
 
 inline void flat_exchange::begin_gradients(host_exec const& exec, flat_exchange_state& state,
@@ -331,19 +332,27 @@ inline void flat_exchange::begin_gradients(host_exec const& exec, flat_exchange_
   std::exception_ptr failure;
   try {
     state.wire_.resize(ranks());
-    std::vector<copy_task> tasks;
+    // Of a key that is cut by rows, what is to be encoded is gathered first.
+    std::vector<detail::rows_to_copy> tasks;
+    std::vector<std::pair<matrix_view<float const>, vector_view<std::byte>>> encoded;
+    state.apart_.resize(exec, with == codec::fp32 ? 0 : floats_apart(state));
+    auto* apart = state.apart_.data();
     for (std::size_t r = 0; r < ranks(); ++r) {
       auto& wire = state.wire_[r];
-      wire.resize(exec, for_each_block(with, r, state.rows_, [](auto...) {}));
-      for_each_block(with, r, state.rows_, [&](exchanged_block const& block, std::int64_t rows, std::int64_t first) {
-        auto const from = gradients[block.key].columns_from(block.first_column, block.columns);
-        if (with == codec::fp32)
-          tasks.push_back({from, {reinterpret_cast<float*>(wire.data() + first), rows, block.columns}});
-        else
-          encode(exec, with, from, wire.view().slice(first, encoded_bytes(with, rows, block.columns)));
+      wire.resize(exec, for_each_block(with, r, state, [](auto...) {}));
+      for_each_block(with, r, state, [&](exchanged_block const& block, std::int64_t rows, auto const* part, std::int64_t first) {
+        matrix_view<float const> from = gradients[block.key].columns_from(block.first_column, block.columns);
+        if (with == codec::fp32 || part != nullptr) {
+          auto* const to =
+              with == codec::fp32 ? reinterpret_cast<float*>(wire.data() + first) : std::exchange(apart, apart + rows * block.columns);
+          matrix_view<float> const copied{to, rows, block.columns};
+          tasks.push_back({std::exchange(from, copied), copied, detail::positions_of(part), nullptr});
+        }
+        if (with != codec::fp32) encoded.emplace_back(from, wire.view().slice(first, encoded_bytes(with, rows, block.columns)));
       });
     }
-    copy_all(exec, tasks);
+    detail::copy_rows(exec, tasks);
+    for (auto const& [from, to] : encoded) encode(exec, with, from, to);
   } catch (...) {
     failure = std::current_exception();
   }

@@ -23,8 +23,8 @@ namespace detail {
 
 // The ids of some keys, as a rank sends them to the one that holds their tables:
 //
-//   header       int64 keys, int64 weighted (0 or 1)
-//   of each key  int64 rows, int64 values, int64 bytes of a length (0: each row has one value), int64 bytes of an id
+//   header       int64 keys, int64 weighted (0 or 1): whether the batch is
+//   of each key  int64 rows, int64 values, int32 bytes of a length (0: each row has one value), int32 bytes of an id, int64 weighted (0 or 1)
 //   of each key  lengths, ids, weights, each to the next multiple of 8 bytes
 //
 // An id of 4 bytes whose bits are all set stands for one that its table has no row for.
@@ -33,19 +33,22 @@ inline constexpr std::uint32_t no_id = std::numeric_limits<std::uint32_t>::max()
 
 struct id_message_key {
   std::int64_t rows = 0, values = 0;
-  std::int64_t length_bytes = 0, id_bytes = 8;
+  std::int32_t length_bytes = 0, id_bytes = 8;
+  std::int64_t weighted = 0;  // 0 or 1
 
   static constexpr std::int64_t padded(std::int64_t bytes) noexcept { return divide_up(bytes, 8) * 8; }
   constexpr std::int64_t lengths_size() const noexcept { return padded(rows * length_bytes); }
   constexpr std::int64_t ids_size() const noexcept { return padded(values * id_bytes); }
-  constexpr std::int64_t weights_size(bool weighted) const noexcept { return weighted ? padded(values * 4) : 0; }
-  constexpr std::int64_t size(bool weighted) const noexcept { return lengths_size() + ids_size() + weights_size(weighted); }
+  constexpr std::int64_t weights_size() const noexcept { return weighted != 0 ? padded(values * 4) : 0; }
+  constexpr std::int64_t size() const noexcept { return lengths_size() + ids_size() + weights_size(); }
 };
 static_assert(sizeof(id_message_key) == 32);
 
+inline std::int32_t id_bytes_below(std::int64_t bound) noexcept { return bound > 0 && bound < std::int64_t{no_id} ? 4 : 8; }
+
 // What a key's rows take. `table_rows`: ids are below it; 0: there is no bound.
-inline id_message_key measure_key(jagged_view<std::int64_t const> bags, std::int64_t table_rows) {
-  id_message_key key{bags.rows, bags.size()};
+inline id_message_key measure_key(jagged_view<std::int64_t const> bags, std::int64_t table_rows, bool weighted) {
+  id_message_key key{.rows = bags.rows, .values = bags.size(), .id_bytes = id_bytes_below(table_rows), .weighted = weighted ? 1 : 0};
   std::int64_t longest = 0, shortest = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t row = 0; row < bags.rows; ++row) {
     longest = std::max(longest, bags.length(row));
@@ -53,7 +56,6 @@ inline id_message_key measure_key(jagged_view<std::int64_t const> bags, std::int
   }
   bool const all_one = longest == 1 && shortest == 1;
   key.length_bytes = all_one || bags.rows == 0 ? 0 : longest < 256 ? 1 : longest < 65'536 ? 2 : longest < (std::int64_t{1} << 32) ? 4 : 8;
-  key.id_bytes = table_rows > 0 && table_rows < std::int64_t{no_id} ? 4 : 8;
   return key;
 }
 
@@ -67,13 +69,14 @@ void with_unsigned(std::int64_t bytes, F const& f) {
   }
 }
 
-inline std::int64_t id_message_size(std::vector<id_message_key> const& keys, bool weighted) {
+inline std::int64_t id_message_size(std::vector<id_message_key> const& keys) {
   auto size = static_cast<std::int64_t>(16 + keys.size() * sizeof(id_message_key));
-  for (auto const& key : keys) size += key.size(weighted);
+  for (auto const& key : keys) size += key.size();
   return size;
 }
 
-// Writes a message of `id_message_size`. `rows_of(i)`: the rows of key i, `weights_of(i)`: their weights, `bound(i)`: its table's rows, or 0.
+// Writes a message of `id_message_size`. `rows_of(i)`: the rows of key i; `weights_of(i)`: its weights, where the key is weighted; `bound(i)`:
+// its table's rows, or 0.
 template <class RowsOf, class WeightsOf, class Bound>
 void write_id_message(std::vector<id_message_key> const& keys, bool weighted, RowsOf const& rows_of, WeightsOf const& weights_of,
                       Bound const& bound, std::byte* to) {
@@ -101,8 +104,8 @@ void write_id_message(std::vector<id_message_key> const& keys, bool weighted, Ro
       std::memcpy(to, ids, static_cast<std::size_t>(key.values) * sizeof *ids);
     }
     to += key.ids_size();
-    if (weighted && key.values > 0) std::memcpy(to, weights_of(i), static_cast<std::size_t>(key.values) * sizeof(float));
-    to += key.weights_size(weighted);
+    if (key.weighted != 0 && key.values > 0) std::memcpy(to, weights_of(i), static_cast<std::size_t>(key.values) * sizeof(float));
+    to += key.weights_size();
   }
 }
 
@@ -129,15 +132,19 @@ class id_message {
       bool const is_size =
           key.length_bytes == 0 || key.length_bytes == 1 || key.length_bytes == 2 || key.length_bytes == 4 || key.length_bytes == 8;
       if (key.rows < 0 || key.rows > most || key.values < 0 || key.values > most || !is_size || (key.id_bytes != 4 && key.id_bytes != 8) ||
-          key.size(weighted_) > left || (key.length_bytes == 0 && key.values != key.rows))
+          (key.weighted != 0 && key.weighted != 1) || key.size() > left || (key.length_bytes == 0 && key.values != key.rows))
         refuse();
-      left -= key.size(weighted_);
-      first_.push_back(first_.back() + key.size(weighted_));
+      left -= key.size();
+      first_.push_back(first_.back() + key.size());
     }
     if (left != 0) refuse();
   }
 
+  // Whether the batch that was sent is weighted.
   bool weighted() const noexcept { return weighted_; }
+  bool has_weights() const noexcept {
+    return std::any_of(keys_.begin(), keys_.end(), [](auto const& key) { return key.weighted != 0; });
+  }
   std::int64_t rows(std::size_t key) const noexcept { return keys_[key].rows; }
   std::int64_t values(std::size_t key) const noexcept { return keys_[key].values; }
 
@@ -168,7 +175,7 @@ class id_message {
     }
     at += key.ids_size();
     if (weights == nullptr) return;
-    if (weighted_ && key.values > 0)
+    if (key.weighted != 0 && key.values > 0)
       std::memcpy(weights, at, static_cast<std::size_t>(key.values) * sizeof *weights);
     else
       std::fill_n(weights, key.values, 1.0F);

@@ -30,6 +30,7 @@
 #include <tessera/embed/table_places.hpp>
 #include <tessera/shard/agreed_shards.hpp>
 #include <tessera/shard/flat_exchange.hpp>
+#include <tessera/shard/pooled_ids.hpp>
 #include <tessera/shard/sharding_plan.hpp>
 #include <tessera/shard/table_spec.hpp>
 #include <tessera/tensor/batch.hpp>
@@ -43,7 +44,7 @@ inline namespace TESSERA_ABI {
 class sharded_saved {
  public:
   /// Without what the communicator holds.
-  std::size_t bytes() const noexcept { return exchanged_.bytes() + inner_.bytes(); }
+  std::size_t bytes() const noexcept { return exchanged_.bytes() + inner_.bytes() + pooled_.bytes(); }
 
  private:
   friend class sharded_tables;
@@ -56,6 +57,7 @@ class sharded_saved {
   mutable stage at_ = stage::none;
   mutable flat_exchange_state exchanged_;
   mutable local_tables_saved inner_;
+  mutable detail::pooled_ids pooled_;  // of keys that are cut by rows
 };
 
 /// An embedding source whose tables lie on several ranks, each of which has a part of every batch. All ranks use it at the same time, like
@@ -67,8 +69,9 @@ class sharded_saved {
 ///
 /// Ids go to the ranks that hold their tables, one message a pair of ranks, and the vectors come back; gradients go the same way. Each row's
 /// gradients are summed in the order of (source rank, sample, key, position). So rows have the bits of one process whose batch is that of all
-/// ranks, rank 0's samples first. A shard is a whole table or a block of its columns; then row-wise state and clipping are those of the
-/// block. Of a batch with groups, distinct rows travel, and gradients are summed by the inverse before they leave.
+/// ranks, rank 0's samples first. A shard is a whole table, or a block of its columns: then row-wise state and clipping are those of the
+/// block. A dense table may also be cut by rows, or both ways. Then vectors of single ids come back, and the rank that asked pools them. Of
+/// a batch with groups, distinct rows travel, and gradients are summed by the inverse before they leave.
 ///
 /// A rank that is alone and has no codecs sends nothing: its calls are those of `local_tables`, and take as long. So one program serves any
 /// number of ranks.
@@ -86,16 +89,18 @@ class sharded_tables {
   /// Makes this rank's shards. All ranks call it with the same tables, features and plan, and the same optimizers in the specs, of which the
   /// names are compared.
   /// @throws tessera::error as `check_plan` and `local_tables`. incompatible where ranks disagree, naming the first difference.
-  /// invalid_argument, naming the table, where a shard lacks rows of its table, and for two shards of one table on one rank. Where one rank
-  /// throws, all throw.
+  /// invalid_argument, naming the table, where a shard lacks rows of a hashed table, and for two shards of one table on one rank. Where one
+  /// rank throws, all throw.
   sharded_tables(host_exec const& exec, any_communicator comm, std::vector<table_spec> const& specs, std::vector<table_feature> features,
                  sharding_plan const& plan, sharded_tables_options const& options = {})
       : specs_(specs),
         features_(std::move(features)),
         options_(options),
         shards_(detail::agreed_shards(exec, comm, specs_, features_, plan, options_)),
+        are_cut_(detail::tables_cut_by_rows(specs_, shards_)),
         is_alone_(comm.size() == 1 && options_.codecs == exchange_codecs{}),
-        exchange_(make_exchange(std::move(comm))),
+        exchange_(std::move(comm), detail::exchanged_keys(specs_, features_, are_cut_),
+                  detail::exchanged_blocks(features_, shards_, are_cut_), options_.codecs),
         inner_(make_inner(exec)) {
     for (std::size_t f = 0; f < features_.size(); ++f) {
       auto const key = static_cast<std::int64_t>(f);
@@ -109,9 +114,13 @@ class sharded_tables {
   std::vector<table_feature> const& features() const noexcept { return features_; }
   /// The shards that lie here, as tables of their own.
   table_parts parts() { return inner_.parts(); }
-  /// The tables of all ranks, and where in them the shards lie.
+  /// The tables of all ranks, and where in them the shards lie. @throws tessera::error invalid_argument, on all ranks, naming a table that is
+  /// cut by rows: checkpoints know blocks of columns alone.
   table_places places() const {
     table_places all{options_of(specs_), {}};
+    for (std::size_t t = 0; t < specs_.size(); ++t)
+      if (are_cut_[t])
+        throw error(errc::invalid_argument, "sharded_tables: a table that is cut by rows has no checkpoints", {{"table", t}});
     for (auto const& shard : shards_here()) all.parts.push_back({shard.table, shard.first_column, shard.columns});
     return all;
   }
@@ -187,9 +196,11 @@ class sharded_tables {
   table_options const& table_of(std::int64_t key) const noexcept { return specs_[at(features_[at(key)].table)].table; }
   bool is_dense(std::int64_t key) const noexcept { return specs_[at(features_[at(key)].table)].slots_are_ids; }
   bool is_sequence(std::int64_t key) const noexcept { return features_[at(key)].sequence; }
+  // Whether vectors of the key's single ids come, of ranges of rows; and whether they are pooled here.
+  bool is_cut(std::int64_t key) const noexcept { return are_cut_[at(features_[at(key)].table)]; }
+  bool is_pooled_here(std::int64_t key) const noexcept { return is_cut(key) && !is_sequence(key); }
   static std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
 
-  flat_exchange make_exchange(any_communicator comm) const;
   local_tables make_inner(host_exec const& exec) const;
 
   void check_batch(host_exec const& exec, batch_view const& batch) const;
@@ -215,25 +226,12 @@ class sharded_tables {
   std::vector<table_feature> features_;
   sharded_tables_options options_;
   std::vector<std::vector<table_shard>> shards_;  // of each rank
+  std::vector<bool> are_cut_;                     // by rows, of each table
   bool is_alone_;
   flat_exchange exchange_;
   local_tables inner_;  // this rank's shards; feature r * K + i is block i of the exchange, as rank r has it
   std::vector<embedding_output> outputs_;
 };
-
-inline flat_exchange sharded_tables::make_exchange(any_communicator comm) const {
-  std::vector<exchanged_key> keys;
-  for (std::size_t f = 0; f < features_.size(); ++f) {
-    auto const key = static_cast<std::int64_t>(f);
-    keys.push_back({is_sequence(key), is_dense(key) ? table_of(key).rows : 0});
-  }
-  std::vector<std::vector<exchanged_block>> blocks(shards_.size());
-  for (std::size_t r = 0; r < shards_.size(); ++r)
-    for (std::size_t f = 0; f < features_.size(); ++f)
-      for (auto const& shard : shards_[r])
-        if (shard.table == features_[f].table) blocks[r].push_back({static_cast<std::int64_t>(f), shard.first_column, shard.columns});
-  return {std::move(comm), std::move(keys), std::move(blocks), options_.codecs};
-}
 
 inline local_tables sharded_tables::make_inner(host_exec const& exec) const {
   auto comm = exchange_.comm();
@@ -247,6 +245,8 @@ inline local_tables sharded_tables::make_inner(host_exec const& exec) const {
       auto const& spec = specs_[at(shard.table)];
       auto part = spec.table;
       part.dim = shard.columns;
+      part.rows = shard.rows;
+      part.first_row = shard.first_row;
       part.first_column = shard.first_column;
       number[at(shard.table)] = list.size();
       spec.add(exec, part, list);
@@ -256,6 +256,7 @@ inline local_tables sharded_tables::make_inner(host_exec const& exec) const {
       for (auto const& block : exchange_.blocks_here()) {
         auto& feature = features.emplace_back(features_[at(block.key)]);
         feature.table = number[at(feature.table)];
+        feature.sequence |= is_cut(block.key);
       }
     made.emplace(std::move(list), std::move(features),
                  local_tables_options{.sums = options_.sums, .lookup = {.out_of_range = options_.out_of_range, .source_ranks = ranks}});
@@ -335,7 +336,14 @@ void sharded_tables::read_rows(host_exec const& exec, sharded_saved& saved, vect
   buffer<matrix_view<float>> to(exec, outputs().size());
   for (std::int64_t key = 0; key < to.size() && failure == nullptr; ++key) to[key] = out[key];
   shared.put_into(to.view());
-  exchange_.finish_vectors(exec, saved.exchanged_, to.view());
+  buffer<matrix_view<float>> arriving(exec, to.size());
+  std::copy(to.begin(), to.end(), arriving.begin());
+  saved.pooled_.resize(
+      exec, saved.batch_.distinct, vector_view<table_feature const>(features_), [&](std::int64_t key) { return is_pooled_here(key); },
+      [&](std::int64_t key) { return table_of(key).dim; });
+  saved.pooled_.put_into(arriving.view());
+  exchange_.finish_vectors(exec, saved.exchanged_, arriving.view());
+  saved.pooled_.pool(exec, saved.batch_.distinct, to.view());
   shared.expand(exec, saved.batch_.samples, out);
   saved.at_ = stage::finished;
 }
@@ -363,6 +371,8 @@ inline void sharded_tables::begin_backward(host_exec const& exec, sharded_saved&
   std::copy(gradients.begin(), gradients.end(), of_rows.begin());
   shared.merge(exec, saved.batch_.samples, gradients);
   shared.put_into(of_rows.view());
+  saved.pooled_.spread(exec, saved.batch_.distinct, std::as_const(of_rows).view());
+  saved.pooled_.put_into(of_rows.view());
   exchange_.begin_gradients(exec, saved.exchanged_, std::as_const(of_rows).view());
   saved.at_ = stage::gradients_sent;
 }
@@ -372,7 +382,9 @@ inline void sharded_tables::receive_gradients(host_exec const& exec, char const*
   if (saved.at_ != stage::gradients_sent) throw error(errc::invalid_argument, std::string(call) + ": the backward has not begun");
   saved.at_ = stage::finished;  // what throws is not tried again
   exchange_.finish_gradients(exec, saved.exchanged_);
-  inner_.begin_backward(exec, saved.inner_, saved.exchanged_.gradients());
+  auto const scales = saved.exchanged_.scales();
+  scales.empty() ? inner_.begin_backward(exec, saved.inner_, saved.exchanged_.gradients())
+                 : inner_.begin_scaled_backward(exec, saved.inner_, saved.exchanged_.gradients(), scales);
   saved.at_ = stage::gradients_here;
 }
 

@@ -40,6 +40,10 @@ inline table_shard whole_table(vector_view<table_options const> tables, std::int
   return {table, rank, 0, of.rows, 0, of.dim};
 }
 
+/// Shards of all columns of a table, cut by rows as evenly as can be: one a rank, or as many as it has rows.
+/// @throws tessera::error invalid_argument for less than one rank.
+inline std::vector<table_shard> row_wise(vector_view<table_options const> tables, std::int64_t table, int ranks);
+
 /// Deals out whole tables in turn. @throws tessera::error invalid_argument for less than one rank.
 inline sharding_plan plan_round_robin(vector_view<table_options const> tables, int ranks);
 
@@ -86,6 +90,18 @@ sharding_plan deal_out(vector_view<table_options const> tables, vector_view<Cost
 }
 
 }  // namespace detail
+
+inline std::vector<table_shard> row_wise(vector_view<table_options const> tables, std::int64_t table, int ranks) {
+  if (ranks < 1) throw error(errc::invalid_argument, "sharding plan: ranks", {{"ranks", ranks}});
+  auto const& of = tables[table];
+  auto const parts = std::min<std::int64_t>(ranks, of.rows), each = of.rows / parts, more = of.rows % parts;
+  std::vector<table_shard> shards;
+  for (std::int64_t i = 0, first = 0; i < parts; ++i) {
+    shards.push_back({table, static_cast<int>(i), first, each + (i < more ? 1 : 0), 0, of.dim});
+    first += shards.back().rows;
+  }
+  return shards;
+}
 
 inline sharding_plan plan_round_robin(vector_view<table_options const> tables, int ranks) {
   if (ranks < 1) throw error(errc::invalid_argument, "sharding plan: ranks", {{"ranks", ranks}});
