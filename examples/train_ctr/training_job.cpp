@@ -147,12 +147,7 @@ void training_job::open_training_data() {
 tessera::sharding_plan training_job::make_plan(std::vector<tessera::table_spec> const& specs) const {
   if (s.plan == "bytes") return tessera::plan_by_bytes(specs, comm.size());
   if (s.plan == "round-robin") return tessera::plan_round_robin(tessera::options_of(specs), comm.size());
-  auto plan = tessera::read_plan(s.plan, tessera::options_of(specs), comm.size());
-  if (!s.checkpoint.empty())  // before hours of training, not behind them
-    for (auto const& shard : plan.shards)
-      if (shard.rows != specs[static_cast<std::size_t>(shard.table)].table.rows)
-        detail::refuse_option("--plan", "tables that are cut by rows have no checkpoints", {{"table", shard.table}, {"rank", shard.rank}});
-  return plan;
+  return tessera::read_plan(s.plan, tessera::options_of(specs), comm.size());
 }
 
 tessera::sample_order training_job::training_order() const {

@@ -99,6 +99,39 @@ sharding_plan plan_of_one() {
   return plan;
 }
 
+// The plan with other shards of a table.
+sharding_plan with_shards(sharding_plan plan, std::int64_t table, std::vector<table_shard> const& shards) {
+  std::erase_if(plan.shards, [&](auto const& s) { return s.table == table; });
+  plan.shards.insert(plan.shards.end(), shards.begin(), shards.end());
+  return plan;
+}
+sharding_plan by_rows(sharding_plan plan, std::int64_t table, int ranks) {
+  return with_shards(std::move(plan), table, row_wise(options_of(all_specs()), table, ranks));
+}
+// Dense tables cut by rows alone; the others whole.
+sharding_plan rows_of_four() { return by_rows(by_rows(plan_of_one(), by_element, 4), by_row, 4); }
+sharding_plan rows_of_three() {
+  return by_rows(with_shards(plan_of_one(), by_row, {{by_row, 1, 30, 20, 0, 16}, {by_row, 2, 0, 30, 0, 16}}), by_element, 3);
+}
+// Of two by two rectangles.
+sharding_plan grid_of_four() {
+  std::vector<table_shard> shards;
+  for (auto const table : {by_element, by_row})
+    for (int r = 0; r < 4; ++r) shards.push_back({table, r, r < 2 ? 0 : 20, r < 2 ? 20 : 30, r % 2 == 0 ? 0 : 4, r % 2 == 0 ? 4 : 12});
+  auto plan = with_shards(plan_of_four(), by_element, {shards.begin(), shards.begin() + 4});
+  return with_shards(std::move(plan), by_row, {shards.begin() + 4, shards.end()});
+}
+// Rectangles that no lines from edge to edge make, one of them with all rows.
+sharding_plan mixed_of_four() {
+  auto plan = with_shards(plan_of_four(), by_row,
+                          {{by_row, 2, 0, ids, 0, 4}, {by_row, 0, 0, 7, 4, 12}, {by_row, 3, 7, 43, 4, 8}, {by_row, 1, 7, 43, 12, 4}});
+  return by_rows(std::move(plan), by_element, 3);
+}
+sharding_plan mixed_of_three() {
+  return with_shards(by_rows(plan_of_three(), by_row, 3), by_element,
+                     {{by_element, 1, 0, 31, 0, 8}, {by_element, 2, 31, 19, 0, 8}, {by_element, 0, 0, ids, 8, 8}});
+}
+
 struct click_samples {
   keyed_jagged<> keys;
   std::vector<float> dense, labels;
@@ -235,10 +268,11 @@ bool same(std::vector<float> const& a, std::vector<float> const& b) {
 using numbers_list = std::vector<std::int64_t>;
 
 // A checkpoint of four ranks after `steps` steps, and what they predict.
-std::vector<float> save_four(std::string const& directory, std::uint64_t seed, std::int64_t steps, std::int64_t keep = 1) {
+std::vector<float> save_four(std::string const& directory, std::uint64_t seed, std::int64_t steps, std::int64_t keep = 1,
+                             sharding_plan const& plan = plan_of_four()) {
   std::vector<float> predicted;
   on_ranks(4, [&](host_exec const& exec, any_communicator const& comm) {
-    auto const run = make_run(exec, comm, seed, plan_of_four());
+    auto const run = make_run(exec, comm, seed, plan);
     run->train(exec, 0, steps);
     run->save(exec, directory, steps, keep);
     auto const here = run->predict(exec);
@@ -322,6 +356,80 @@ TEST_CASE("a checkpoint of four ranks is resumed on three under another plan, th
   CHECK_FALSE(same(further[0], trained[0]));
 }
 
+TEST_CASE("tables that are cut by rows go on under other cuts, on one rank and without ranks") {
+  auto const seed = draw_seed();
+  CAPTURE(seed);
+  serial_host host;
+  auto const exec = host.exec();
+  struct kind {
+    sharding_plan of_four, of_three;
+    numbers_list averaged, further_averaged;
+  };
+  for (auto const& plans :
+       {kind{rows_of_four(), rows_of_three(), {}, {}}, kind{rows_of_four(), mixed_of_three(), {lru}, {lru}},
+        kind{grid_of_four(), rows_of_three(), {by_row, lru}, {}}, kind{mixed_of_four(), mixed_of_three(), {by_row, lru}, {lru}},
+        kind{plan_of_four(), mixed_of_three(), {lru}, {lru}}, kind{mixed_of_four(), plan_of_three(), {by_row, lru}, {by_row, lru}}}) {
+    temporary_folder folder, merged;
+    auto const of_four = save_four(folder.path(), seed, 4, 1, plans.of_four);
+    std::vector<std::vector<float>> loaded(3), trained(3);
+    std::vector<numbers_list> averaged(3);
+    on_ranks(3, [&](host_exec const& here, any_communicator const& comm) {
+      auto const r = static_cast<std::size_t>(comm.rank());
+      auto const run = make_run(here, comm, seed, plans.of_three);
+      averaged[r] = load_trainer(here, open_newest_checkpoint(here, comm, folder.path()), run->run).averaged_tables;
+      loaded[r] = run->predict(here);
+      run->train(here, 4, 6);
+      run->save(here, folder.path(), 6);
+      trained[r] = run->predict(here);
+    });
+    for (std::size_t r = 0; r < 3; ++r) {
+      CHECK(averaged[r] == plans.averaged);
+      CHECK(same(loaded[r], of_four));
+      CHECK(same(trained[r], trained[0]));
+    }
+    CHECK_FALSE(same(trained[0], of_four));
+    CHECK(merge_checkpoint(exec, folder.path(), merged.path()).averaged_tables == plans.further_averaged);
+    std::vector<std::vector<float>> further;
+    auto const goes_on = [&](auto& run, std::string const& directory, numbers_list const& expected) {
+      CHECK(load_trainer(exec, open_newest_checkpoint(directory), run.run).averaged_tables == expected);
+      CHECK(same(run.predict(exec), trained[0]));
+      run.train(exec, 6, 8);
+      further.push_back(run.predict(exec));
+    };
+    goes_on(*make_run(exec, self_communicator(), seed, plan_of_one()), folder.path(), plans.further_averaged);
+    goes_on(*make_run(exec, seed), folder.path(), plans.further_averaged);
+    goes_on(*make_run(exec, seed), merged.path(), {});
+    for (auto const& predicted : further) CHECK(same(predicted, further[0]));
+  }
+}
+
+TEST_CASE("states of rows are kept bit for bit, however the rows are cut") {
+  auto const seed = draw_seed();
+  CAPTURE(seed);
+  temporary_folder of_four, of_three, merged, again, alone;
+  save_four(of_four.path(), seed, 5, 1, rows_of_four());
+  on_ranks(3, [&](host_exec const& exec, any_communicator const& comm) {
+    auto const run = make_run(exec, comm, seed, rows_of_three());
+    CHECK(load_trainer(exec, open_newest_checkpoint(exec, comm, of_four.path()), run->run).averaged_tables.empty());
+    run->save(exec, of_three.path(), 5);
+  });
+  serial_host host;
+  auto const exec = host.exec();
+  CHECK(merge_checkpoint(exec, of_four.path(), merged.path()).averaged_tables.empty());
+  CHECK(merge_checkpoint(exec, of_three.path(), again.path()).averaged_tables.empty());
+  auto const run = make_run(exec, seed);
+  load_trainer(exec, open_newest_checkpoint(of_four.path()), run->run);
+  run->save(exec, alone.path(), 5);
+  for (std::string const name : {"dense.safetensors", "tables.safetensors", "more.bin"}) {
+    CAPTURE(name);
+    auto const expected = contents(step_path(alone.path(), 5) + "/" + name);
+    CHECK(contents(step_path(merged.path(), 5) + "/" + name) == expected);
+    CHECK(contents(step_path(again.path(), 5) + "/" + name) == expected);
+  }
+  CHECK(read_manifest(step_path(merged.path(), 5), "tessera.checkpoint", 3).state ==
+        read_manifest(step_path(alone.path(), 5), "tessera.checkpoint", 3).state);
+}
+
 TEST_CASE("a model alone is loaded on ranks, and from ranks") {
   auto const seed = draw_seed();
   CAPTURE(seed);
@@ -343,24 +451,26 @@ TEST_CASE("a model alone is loaded on ranks, and from ranks") {
 TEST_CASE("training that is resumed on as many ranks under the same plan has the bits of training that never stopped") {
   auto const seed = draw_seed();
   CAPTURE(seed);
-  temporary_folder whole, cut;
-  save_four(whole.path(), seed, 7);
-  save_four(cut.path(), seed, 4);
-  std::vector<numbers_list> averaged(4);
-  on_ranks(4, [&](host_exec const& exec, any_communicator const& comm) {
-    auto const run = make_run(exec, comm, seed, plan_of_four());
-    averaged[static_cast<std::size_t>(comm.rank())] =
-        load_trainer(exec, open_newest_checkpoint(exec, comm, cut.path()), run->run).averaged_tables;
-    run->train(exec, 4, 7);
-    run->save(exec, cut.path(), 7);
-  });
-  for (auto const& of_rank : averaged) CHECK(of_rank.empty());
-  auto const expected = step_path(whole.path(), 7), found = step_path(cut.path(), 7);
-  auto const names = names_in(expected);
-  CHECK(names_in(found) == names);
-  for (auto const& name : names) {
-    CAPTURE(name);
-    CHECK(contents(found + "/" + name) == contents(expected + "/" + name));
+  for (auto const& plan : {plan_of_four(), rows_of_four(), grid_of_four(), mixed_of_four()}) {
+    temporary_folder whole, cut;
+    save_four(whole.path(), seed, 7, 1, plan);
+    save_four(cut.path(), seed, 4, 1, plan);
+    std::vector<numbers_list> averaged(4);
+    on_ranks(4, [&](host_exec const& exec, any_communicator const& comm) {
+      auto const run = make_run(exec, comm, seed, plan);
+      averaged[static_cast<std::size_t>(comm.rank())] =
+          load_trainer(exec, open_newest_checkpoint(exec, comm, cut.path()), run->run).averaged_tables;
+      run->train(exec, 4, 7);
+      run->save(exec, cut.path(), 7);
+    });
+    for (auto const& of_rank : averaged) CHECK(of_rank.empty());
+    auto const expected = step_path(whole.path(), 7), found = step_path(cut.path(), 7);
+    auto const names = names_in(expected);
+    CHECK(names_in(found) == names);
+    for (auto const& name : names) {
+      CAPTURE(name);
+      CHECK(contents(found + "/" + name) == contents(expected + "/" + name));
+    }
   }
 }
 
@@ -392,7 +502,8 @@ TEST_CASE("a checkpoint of one process goes through ranks of any plan and comes 
     sharding_plan plan;
   };
   // Of four ranks under the plan of three, one has no tables.
-  for (auto const& of : {kind{4, plan_of_four()}, kind{3, plan_of_three()}, kind{4, plan_of_three()}, kind{1, plan_of_one()}}) {
+  for (auto const& of : {kind{4, plan_of_four()}, kind{3, plan_of_three()}, kind{4, plan_of_three()}, kind{1, plan_of_one()},
+                         kind{4, rows_of_four()}, kind{4, grid_of_four()}, kind{4, mixed_of_four()}, kind{3, mixed_of_three()}}) {
     auto const ranks = of.ranks;
     CAPTURE(ranks);
     temporary_folder of_ranks, back;
@@ -627,22 +738,110 @@ TEST_CASE("a torn or altered checkpoint of ranks is refused by the file's name, 
   check_refusal("tables.rank-1.safetensors");
 }
 
-TEST_CASE("a plan that cuts a table by rows is refused a checkpoint on all ranks, and none is left behind") {
-  auto const seed = tessera_tests::draw_seed();
+TEST_CASE("shards of rows that leave a gap, overlap or reach past their table are refused, naming table, row and column") {
+  auto const seed = draw_seed();
   CAPTURE(seed);
-  temporary_folder const folder;
-  auto plan = plan_of_three();
-  std::erase_if(plan.shards, [](auto const& s) { return s.table == by_element; });
-  for (auto const& shard : row_wise(options_of(all_specs()), by_element, 3)) plan.shards.push_back(shard);
-  on_ranks(3, [&](host_exec const& exec, any_communicator const& comm) {
-    auto const run = make_run(exec, comm, seed, plan);
-    run->train(exec, 0, 2);
-    auto const e = tessera_tests::error_of([&] { run->save(exec, folder.path(), 2, 1); });
-    CHECK(e.code() == errc::invalid_argument);
-    CHECK(e.value("table") == std::to_string(by_element));
-    run->train(exec, 2, 3);  // which goes on
+  temporary_folder folder;
+  auto const predicted = save_four(folder.path(), seed, 1, 1, mixed_of_four());
+  auto const path = step_path(folder.path(), 1);
+  auto const sound = contents(path + "/manifest.json");
+  // Edits the shard of a table that begins there.
+  auto const refused = [&](std::int64_t table, std::int64_t first_row, std::int64_t first_column, auto const& edit) {
+    edit_manifest(path, [&](manifest& content) {
+      auto& shards = content.state["shards"];
+      auto const shard = std::find_if(shards.begin(), shards.end(), [&](auto const& s) {
+        return s["table"] == table && s["first_column"] == first_column && s.value("first_row", std::int64_t{0}) == first_row;
+      });
+      REQUIRE(shard != shards.end());
+      edit(content.state, shard);
+    });
+    auto const e = error_of([&] { open_newest_checkpoint(folder.path()); });
+    write_file(path + "/manifest.json", sound);
+    return e;
+  };
+  auto const check_place = [](error const& e, std::int64_t table, char const* row, char const* column) {
+    CHECK(e.code() == errc::corrupt_file);
+    CHECK(e.value("table") == std::to_string(table));
+    CHECK(e.value("row") == row);
+    CHECK(e.value("column") == column);
+  };
+  auto const erase = [](auto& state, auto shard) { state["shards"].erase(shard); };
+  auto const set = [](char const* field, std::int64_t value) { return [field, value](auto&, auto shard) { (*shard)[field] = value; }; };
+  check_place(refused(by_element, 17, 0, erase), by_element, "17", "0");
+  check_place(refused(by_element, 34, 0, erase), by_element, "34", "0");
+  check_place(refused(by_element, 17, 0, set("rows", 16)), by_element, "33", "0");
+  check_place(refused(by_element, 17, 0, set("rows", 18)), by_element, "34", "0");
+  check_place(refused(by_element, 34, 0, set("rows", 17)), by_element, "50", "0");
+  check_place(refused(by_element, 34, 0, set("rows", 0)), by_element, "34", "0");
+  check_place(refused(by_row, 7, 12, erase), by_row, "7", "12");
+  check_place(refused(by_row, 0, 4, set("rows", 6)), by_row, "6", "4");
+  check_place(refused(by_row, 7, 4, set("columns", 4)), by_row, "7", "8");
+  CHECK(refused(by_row, 7, 4, set("rows", -1)).value("field") == "rows");
+  CHECK(refused(by_row, 7, 4, [](auto&, auto shard) { (*shard).erase("rows"); }).value("field") == "rows");
+  CHECK(refused(by_row, 7, 4, [](auto& state, auto) { state.erase("table_rows"); }).value("field") == "table_rows");
+  CHECK(refused(by_row, 7, 4, [](auto& state, auto) { state["table_rows"].erase(0); }).value("field") == "table_rows");
+
+  // Shards that the manifest gives to each other's rows are found by their files.
+  edit_manifest(path, [](manifest& content) {
+    for (auto& shard : content.state["shards"])
+      if (shard["table"] == by_element && shard["rows"] == 16)
+        shard["first_row"] = 33, shard["rows"] = 17;
+      else if (shard["table"] == by_element && shard["first_row"] == 17)
+        shard["rows"] = 16;
   });
-  CHECK(std::filesystem::is_empty(folder.path()));
+  serial_host host;
+  auto const run = make_run(host.exec(), seed);
+  auto const e = error_of([&] { load_trainer(host.exec(), open_newest_checkpoint(folder.path()), run->run); });
+  CHECK(e.code() == errc::corrupt_file);
+  CHECK(e.value("table") == std::to_string(by_element));
+  CHECK(e.value("rows") == "17");
+  // A shard with all rows of a table need not say so.
+  write_file(path + "/manifest.json", sound);
+  edit_manifest(path, [](manifest& content) {
+    for (auto& shard : content.state["shards"])
+      if (shard["table"] == by_row && shard["rows"] == ids) shard.erase("rows"), shard.erase("first_row");
+  });
+  load_trainer(host.exec(), open_newest_checkpoint(folder.path()), run->run);
+  CHECK(same(run->predict(host.exec()), predicted));
+}
+
+TEST_CASE("tables of other numbers of rows are refused, whoever is cut by rows") {
+  auto const seed = draw_seed();
+  CAPTURE(seed);
+  temporary_folder cut, whole;
+  save_four(cut.path(), seed, 1, 1, rows_of_four());
+  save_four(whole.path(), seed, 1);
+  auto specs = all_specs();
+  specs[by_element].table.rows = 60;
+  auto const loads = [&](std::string const& directory, int ranks, sharding_plan const& plan, int finds) {
+    errors_of_ranks errors(ranks);
+    on_ranks(ranks, [&](host_exec const& exec, any_communicator const& comm) {
+      auto const run = make_run(exec, comm, seed, plan, specs);
+      errors.note(comm, [&] { load_trainer(exec, open_newest_checkpoint(exec, comm, directory), run->run); });
+    });
+    auto const e = errors.check_from(finds);
+    CHECK(e.code() == errc::incompatible);
+    CHECK(e.value("table") == std::to_string(by_element));
+    CHECK(e.value("rows") == "50");
+    CHECK(e.value("expected") == "60");
+  };
+  table_shard const all{by_element, 1, 0, 60, 0, dim}, first{by_element, 0, 0, 50, 0, dim}, last{by_element, 2, 50, 10, 0, dim};
+  for (auto const& directory : {cut.path(), whole.path()}) loads(directory, 3, with_shards(plan_of_three(), by_element, {all}), 1);
+  for (auto const& directory : {cut.path(), whole.path()}) {
+    errors_of_ranks errors(3);
+    on_ranks(3, [&](host_exec const& exec, any_communicator const& comm) {
+      auto const run = make_run(exec, comm, seed, with_shards(plan_of_three(), by_element, {first, last}), specs);
+      errors.note(comm, [&] { load_trainer(exec, open_newest_checkpoint(exec, comm, directory), run->run); });
+    });
+    for (int const r : {0, 2}) {
+      REQUIRE(errors.of(r).has_value());
+      CHECK(errors.of(r)->code() == errc::incompatible);
+      CHECK(errors.of(r)->value("table") == std::to_string(by_element));
+      CHECK(errors.of(r)->value("expected") == "60");
+    }
+    REQUIRE(errors.of(1).has_value());
+    CHECK(errors.of(1)->code() == errc::rank_failed);
+  }
 }
 
 TEST_CASE("shards that leave a gap, overlap or are of no table are refused, naming table and column") {

@@ -125,7 +125,7 @@ TEST_CASE("every rank's samples are tested and predicted once, and the first ran
   CHECK(tests == 3);
 }
 
-TEST_CASE("a plan that cuts tables by rows predicts to the bits what one of whole tables does, and is refused with checkpoints") {
+TEST_CASE("a plan that cuts tables by rows predicts to the bits what one of whole tables does, and goes on under others") {
   small_data const data;
   auto const plan = data.folder.file("plan.json"), whole = data.folder.file("whole.csv"), cut = data.folder.file("cut.csv");
   // A table has a row more than --hash-size, for what is empty.
@@ -142,8 +142,21 @@ TEST_CASE("a plan that cuts tables by rows predicts to the bits what one of whol
   CAPTURE(result.output);
   CHECK(result.status == 0);
   CHECK(contents(whole) == contents(cut));
-  check_refused(data.run(with(usual, {"--plan", plan, "--checkpoint", data.folder.file("checkpoints")})),
-                {"--plan", "tables that are cut by rows have no checkpoints (table 0, rank 0)"});
+
+  auto const checkpoints = data.folder.file("checkpoints"), resumed = data.folder.file("resumed.csv");
+  CHECK(data.run(with(usual, {"--plan", plan, "--checkpoint", checkpoints, "--epochs", "1"})).status == 0);
+  auto const goes_on = [&](arguments const& more) {
+    return data.run(with({"--hash-size", "64", "--batch-size", "100", "--checkpoint", checkpoints, "--resume"}, more));
+  };
+  for (arguments const& more : {arguments{"--ranks", "threads:3", "--plan", "round-robin", "--predict", resumed},
+                                {"--ranks", "threads:3", "--plan", plan, "--epochs", "4"},
+                                {"--epochs", "5"}}) {
+    auto const of = goes_on(more);
+    CAPTURE(of.output);
+    CHECK(of.status == 0);
+    CHECK(of.says("resumed from " + checkpoints + "/step-"));
+  }
+  CHECK(contents(resumed) == contents(whole));
 }
 
 TEST_CASE("what ranks cannot do is refused by name, once") {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,6 +21,7 @@
 #include <tessera/embed/eviction.hpp>
 #include <tessera/embed/stored_table_file.hpp>
 #include <tessera/embed/table_part.hpp>
+#include <tessera/embed/table_places.hpp>
 #include <tessera/files/file_digest.hpp>
 #include <tessera/files/safetensors.hpp>
 
@@ -49,7 +51,7 @@ enum class table_content : std::uint8_t {
 ///     table_file_reader(path, parts, table_content::all).read(exec);
 ///
 /// A dense table reads what a hashed one wrote, and the other way, where no policy admits or evicts rows. Step counts are not in the file.
-/// A part of a table, or a table of other parts, reads the columns that it has from the files of all parts.
+/// A part of a table, or a table of other parts, reads the rows and columns that it has from the files of all parts.
 class table_file_reader {
  public:
   /// Opens the file and checks it. It refers to the tables, which do not change.
@@ -73,6 +75,8 @@ class table_file_reader {
   static table_clock read_clock(stored_table const& from, table_part const& table);
   static void read_sightings(host_exec const& exec, stored_table const& from, table_part& table);
   void read_rows(host_exec const& exec, stored_table const& from, table_part& table) const;
+  void read_planes(host_exec const& exec, stored_table const& from, std::int64_t first, std::int64_t count,
+                   vector_view<std::int64_t const> kept, vector_view<std::int64_t const> slots, table_part& table) const;
   template <class F>
   static void restore_from(stored_table const& from, std::string_view tensor, F const& f);
 
@@ -180,7 +184,8 @@ inline std::vector<stored_table> stored_tables(std::string const& path, table_pa
   for (auto const& table : tables) {
     auto const number = static_cast<std::int64_t>(stored.size());
     auto const columns = table->shape(row_plane::weights).width;
-    stored.emplace_back(number, std::vector<stored_block>{{in, number, 0, columns}}, 0, columns, table->state_layout());
+    stored.emplace_back(part_place{.table = number, .columns = columns}, std::vector<stored_block>{{in, number, 0, columns}},
+                        table->state_layout());
   }
   return stored;
 }
@@ -278,19 +283,38 @@ inline void table_file_reader::read_sightings(host_exec const& exec, stored_tabl
   restore_from(from, tensor, [&] { table.restore_sightings(exec, {words.data(), rows, width}); });
 }
 
-// Row r of the file goes to the row of its id, so either kind of store reads what either wrote.
+namespace detail {
+
+// Compacts the ids to those whose rows are asked for, as the table counts them, and lists which of the rows read have them.
+inline std::int64_t keep_rows(stored_table const& from, vector_view<std::int64_t> ids, vector_view<std::int64_t> kept) {
+  bool const selects = from.has("ids") && from.lacks_rows();
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < ids.size(); ++i) {
+    auto const id = ids[i];
+    if (selects && (id < 0 || id >= from.table_rows()))
+      throw error(errc::incompatible, "table file: the table has no row for an id",
+                  {{"file", from.path()}, {"table", from.number()}, {"id", id}, {"rows", from.table_rows()}});
+    if (selects && (id < from.first_row() || id - from.first_row() >= from.asked_rows())) continue;
+    ids[count] = selects ? id - from.first_row() : id;
+    kept[count++] = i;
+  }
+  return count;
+}
+
+}  // namespace detail
+
+// Row r of what is read goes to the row of its id, so either kind of store reads what either wrote.
 inline void table_file_reader::read_rows(host_exec const& exec, stored_table const& from, table_part& table) const {
   auto const t = from.number(), rows = from.rows();
   bool const has_ids = from.has("ids");
   auto const most = std::min(rows, detail::table_rows_per_piece);
-  buffer<std::int64_t> ids(exec, most), slots(exec, most);
-  buffer<char> bytes;
+  buffer<std::int64_t> ids(exec, most), slots(exec, most), kept(exec, most);
   std::vector<bool> is_read;  // by slot
   for (std::int64_t first = 0; first < rows; first += detail::table_rows_per_piece) {
-    auto const count = std::min(rows - first, detail::table_rows_per_piece);
-    auto const here = std::as_const(slots).view().slice(0, count);
-    for (std::int64_t i = 0; i < count; ++i) ids[i] = first + i;
-    if (has_ids) from.read(exec, "ids", first, count, as_writable_bytes(ids.view().slice(0, count)));
+    auto const read = std::min(rows - first, detail::table_rows_per_piece);
+    for (std::int64_t i = 0; i < read; ++i) ids[i] = first + i;
+    if (has_ids) from.read(exec, "ids", first, read, as_writable_bytes(ids.view().slice(0, read)));
+    auto const count = detail::keep_rows(from, ids.view().slice(0, read), kept.view().slice(0, read));
     table.place_rows(exec, std::as_const(ids).view().slice(0, count), slots.view().slice(0, count));
     for (std::int64_t i = 0; i < count; ++i) {
       if (slots[i] < 0)
@@ -301,18 +325,33 @@ inline void table_file_reader::read_rows(host_exec const& exec, stored_table con
       if (slot >= is_read.size()) is_read.resize(slot + 1);
       if (is_read[slot])
         throw error(errc::corrupt_file, "table file: an id twice",
-                    {{"file", from.path()}, {"tensor", from.name("ids")}, {"table", t}, {"id", ids[i]}});
+                    {{"file", from.path()},
+                     {"tensor", from.name("ids")},
+                     {"table", t},
+                     {"id", ids[i] + (from.lacks_rows() ? from.first_row() : 0)}});
       is_read[slot] = true;
     }
-    for (auto const plane : detail::row_planes) {
-      auto const shape = table.shape(plane);
-      bool const predicts = plane == row_plane::weights || plane == row_plane::step;
-      if (shape.width == 0 || (!predicts && content_ == table_content::weights)) continue;
-      auto const tensor = detail::plane_name(plane, table);
-      bytes.resize(exec, count * shape.width * size_of(shape.type));
-      from.read(exec, tensor, first, count, bytes.view());
-      restore_from(from, tensor, [&] { table.copy_in(exec, plane, here, bytes.data()); });
-    }
+    if (count > 0)
+      read_planes(exec, from, first, read, std::as_const(kept).view().slice(0, count), std::as_const(slots).view().slice(0, count), table);
+  }
+}
+
+// Reads rows [first, first + count), and copies those that are kept to their slots.
+inline void table_file_reader::read_planes(host_exec const& exec, stored_table const& from, std::int64_t first, std::int64_t count,
+                                           vector_view<std::int64_t const> kept, vector_view<std::int64_t const> slots,
+                                           table_part& table) const {
+  buffer<char> bytes;
+  for (auto const plane : detail::row_planes) {
+    auto const shape = table.shape(plane);
+    bool const predicts = plane == row_plane::weights || plane == row_plane::step;
+    if (shape.width == 0 || (!predicts && content_ == table_content::weights)) continue;
+    auto const tensor = detail::plane_name(plane, table);
+    auto const row_bytes = shape.width * size_of(shape.type);
+    bytes.resize(exec, count * row_bytes);
+    from.read(exec, tensor, first, count, bytes.view());
+    for (std::int64_t k = 0; k < kept.size(); ++k)
+      if (kept[k] != k) std::memcpy(bytes.data() + k * row_bytes, bytes.data() + kept[k] * row_bytes, static_cast<std::size_t>(row_bytes));
+    restore_from(from, tensor, [&] { table.copy_in(exec, plane, slots, bytes.data()); });
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include <tessera/core/config.hpp>
@@ -13,10 +14,14 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// Where a part lies in its table: columns [first_column, first_column + columns) of all rows.
+/// Where a part lies in its table: columns [first_column, first_column + columns) of rows [first_row, first_row + rows).
 struct part_place {
+  /// All rows of the table, however many they are. Parts of hashed tables have no others.
+  static constexpr std::int64_t all_rows = std::numeric_limits<std::int64_t>::max();
+
   std::int64_t table = 0;  ///< number of the table
   std::int64_t first_column = 0, columns = 0;
+  std::int64_t first_row = 0, rows = all_rows;  ///< 0 and `all_rows`, or a part of a dense table's
 };
 
 /// The whole tables of a source, also those that lie on other ranks, and where in them its parts lie.
@@ -25,7 +30,7 @@ struct table_places {
   std::vector<part_place> parts;      ///< of each of the source's `parts()`
 };
 
-/// A source whose parts may be blocks of columns of tables. `places()` says of which.
+/// A source whose parts may be rectangles of tables. `places()` says of which.
 template <class S>
 concept places_parts = requires(S const& source) {
   { source.places() } -> std::same_as<table_places>;
@@ -39,7 +44,7 @@ table_places places_of(Source const& source, table_parts const& parts) {
   } else {
     table_places all;
     for (auto const& part : parts) {
-      all.parts.push_back({static_cast<std::int64_t>(all.tables.size()), 0, part->options().dim});
+      all.parts.push_back({.table = static_cast<std::int64_t>(all.tables.size()), .columns = part->options().dim});
       all.tables.push_back(part->options());
     }
     return all;

@@ -114,14 +114,13 @@ class sharded_tables {
   std::vector<table_feature> const& features() const noexcept { return features_; }
   /// The shards that lie here, as tables of their own.
   table_parts parts() { return inner_.parts(); }
-  /// The tables of all ranks, and where in them the shards lie. @throws tessera::error invalid_argument, on all ranks, naming a table that is
-  /// cut by rows: checkpoints know blocks of columns alone.
+  /// The tables of all ranks, and where in them the shards lie.
   table_places places() const {
     table_places all{options_of(specs_), {}};
-    for (std::size_t t = 0; t < specs_.size(); ++t)
-      if (are_cut_[t])
-        throw error(errc::invalid_argument, "sharded_tables: a table that is cut by rows has no checkpoints", {{"table", t}});
-    for (auto const& shard : shards_here()) all.parts.push_back({shard.table, shard.first_column, shard.columns});
+    for (auto const& shard : shards_here())
+      all.parts.push_back(are_cut_[at(shard.table)]
+                              ? part_place{shard.table, shard.first_column, shard.columns, shard.first_row, shard.rows}
+                              : part_place{.table = shard.table, .first_column = shard.first_column, .columns = shard.columns});
     return all;
   }
   /// The ranks that hold the tables.

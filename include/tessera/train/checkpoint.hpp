@@ -34,7 +34,7 @@ inline namespace TESSERA_ABI {
 ///
 /// Ranks that train together all call it, with a directory that they share (`check_shared_folder`). Its name may differ from rank to rank.
 /// - `tables.rank-<r>.safetensors` then holds the parts of rank r in the place of `tables.safetensors`, n being the number of the part.
-/// - `manifest.json` says of each part which columns of which table it is, in "shards". What it says of tables is of whole ones.
+/// - `manifest.json` says of each part which rows and columns of which table it is, in "shards". What it says of tables is of whole ones.
 /// - Rank 0 writes all else and alone calls `extra`. Its options and position are those that count.
 /// - The manifest is written last, once all ranks have written their files. Where one rank throws, all throw, and nothing is committed.
 ///
@@ -63,7 +63,7 @@ void save_checkpoint(host_exec const& exec, std::string const& directory, Traine
 
 /// What could not be read as it was saved.
 struct load_report {
-  /// Numbers of the tables whose row-wise states are of other columns than those that were saved. A plan that cuts a table otherwise makes
+  /// Numbers of the tables whose row-wise states are of other columns than those that were saved. A plan that cuts columns otherwise makes
   /// such ones. The state of a row is then the mean over the saved blocks, by how many of its columns lie in each.
   std::vector<std::int64_t> averaged_tables;
 };
@@ -77,7 +77,7 @@ struct load_report {
 /// @pre The files are as `open_newest_checkpoint` found them.
 /// @post The model predicts what the saved model predicted.
 /// @throws tessera::error incompatible naming the tensor or field that does not fit, or a table that may hold fewer rows.
-/// incompatible also, naming the table, where blocks of int8 rows with scales of their own would have to be joined.
+/// incompatible also, naming the table, where blocks of columns of int8 rows with scales of their own would have to be joined.
 /// invalid_argument for a hashed table that has rows already. Nothing has changed then, on any rank.
 /// The model may be half read where a file cannot be read, where an id comes twice, or where a dense table lacks the id.
 template <class Model>

@@ -94,7 +94,11 @@ inline void commit_checkpoint(staged_folder& staged, std::string const& director
 // All parts of one process, which has each whole table, in the order of tables.
 inline table_parts in_table_order(table_parts parts, table_places const& places) {
   table_parts ordered(places.tables.size());
-  for (std::size_t p = 0; p < parts.size(); ++p) ordered[static_cast<std::size_t>(places.parts[p].table)] = std::move(parts[p]);
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    auto const& place = places.parts[p];
+    auto const t = static_cast<std::size_t>(place.table);
+    if (place.rows == part_place::all_rows || place.rows == places.tables[t].rows) ordered[t] = std::move(parts[p]);
+  }
   for (std::size_t t = 0; t < ordered.size(); ++t)
     if (ordered[t] == nullptr || ordered[t]->shape(row_plane::weights).width != places.tables[t].dim)
       throw error(errc::invalid_argument, "checkpoint: a table that does not lie here, and no communicator of those who have it",
@@ -133,8 +137,8 @@ inline std::string write_rank_file(host_exec const& exec, std::string const& fol
   auto shards = nlohmann::json::array(), kinds = nlohmann::json::array(), steps = nlohmann::json::array();
   for (std::size_t p = 0; p < parts.size(); ++p) {
     auto const& place = places.parts[p];
-    shards.push_back(
-        shard_json({name, static_cast<std::int64_t>(p), place.table, place.first_column, place.columns, parts[p]->state_layout()}));
+    shards.push_back(shard_json({name, static_cast<std::int64_t>(p), place.table, place.first_column, place.columns,
+                                 parts[p]->state_layout(), place.first_row, place.rows}));
     kinds.push_back(describe_kind(*parts[p]));
     steps.push_back(parts[p]->steps().value);
   }
@@ -151,7 +155,7 @@ inline std::string write_rank_file(host_exec const& exec, std::string const& fol
 struct files_of_ranks {
   std::vector<manifest_section> sections;
   nlohmann::json shards = nlohmann::json::array(), kinds = nlohmann::json::array(), steps = nlohmann::json::array(),
-                 columns = nlohmann::json::array();
+                 columns = nlohmann::json::array(), rows;  // rows of tables that are cut by rows; null without such
 
   files_of_ranks(std::string const& folder, std::vector<std::string> const& messages, table_places const& places) {
     for (auto const& table : places.tables) {
@@ -162,6 +166,12 @@ struct files_of_ranks {
     for (std::size_t r = 0; r < messages.size(); ++r) {
       auto const said = nlohmann::json::parse(messages[r]);
       if (said.contains("file")) add(folder, r, said);
+    }
+    for (auto const& shard : shards) {
+      if (!shard.contains("rows")) continue;
+      if (rows.is_null()) rows = nlohmann::json(places.tables.size(), nlohmann::json());
+      auto const table = shard["table"].get<std::size_t>();
+      rows[table] = places.tables[table].rows;
     }
   }
 
@@ -234,6 +244,7 @@ void save_on_ranks(host_exec const& exec, any_communicator comm, std::string con
     content.state = state_json(run, places, state, std::move(files.kinds), std::move(files.steps));
     content.state["shards"] = std::move(files.shards);
     content.state["table_columns"] = std::move(files.columns);
+    if (!files.rows.is_null()) content.state["table_rows"] = std::move(files.rows);
     shards_of(content, folder + "/manifest.json", errc::invalid_argument);
     commit_checkpoint(*staged, directory, content, state.step, keep);
   });

@@ -34,10 +34,11 @@ inline namespace TESSERA_ABI {
 /// Writes a checkpoint of several ranks as one process would have, into `directory`, and keeps the newest `keep` there. `from` is the folder
 /// of the checkpoint, or a directory of which the newest is taken. No model is needed, and never more than some rows are in memory.
 ///
-/// Blocks of columns are joined. Row-wise states of a table in several blocks are averaged by width, and the report names such tables.
+/// Blocks of rows and columns are joined. Row-wise states of rows in several blocks are averaged by width, and the report names the tables
+/// of such rows.
 /// Files of the caller's are copied. Into the directory that it is in, the checkpoint that was merged is replaced.
 /// @throws tessera::error as `open_newest_checkpoint` and `save_checkpoint`. invalid_argument for a checkpoint that one process has written.
-/// incompatible, naming the table, for blocks of int8 rows, which have scales of their own.
+/// incompatible, naming the table, for blocks of columns of int8 rows, which have scales of their own.
 inline load_report merge_checkpoint(host_exec const& exec, std::string const& from, std::string const& directory, std::int64_t keep = 1);
 
 namespace detail {
@@ -52,6 +53,7 @@ inline std::vector<stored_tensor> tensors_of(stored_table const& table, std::int
   std::vector<stored_tensor> all;
   for (auto const& [name, entry] : table.tensors()) {
     safetensors_tensor whole{table_tensor(static_cast<std::size_t>(table.number()), name), entry.dtype, entry.shape};
+    if (name == "step") whole.shape = {table.rows()};
     if (name == "weight") whole.shape = {table.rows(), columns};
     if (name == "state") whole.shape = {table.rows(), layout.width(columns)};
     table.expect(name, whole.dtype, whole.shape);
@@ -108,13 +110,13 @@ inline load_report merge_checkpoint(host_exec const& exec, std::string const& fr
     auto const number = static_cast<std::int64_t>(t);
     auto const columns = shards.table_columns[t];
     auto const layout = std::find_if(shards.shards.begin(), shards.shards.end(), [&](auto const& s) { return s.table == number; })->layout;
-    tables.push_back(files.table(shards, number, 0, columns, layout));
+    tables.push_back(files.table(shards, {.table = number, .columns = columns}, layout));
     tensors.push_back(detail::tensors_of(tables.back(), columns, layout));
     if (tables.back().averages_states()) report.averaged_tables.push_back(number);
   }
   staged_folder staged(directory, step_folder_name(step_count{found.state.step}));
   manifest content{detail::checkpoint_format, detail::one_process_version, {}, found.content.state};
-  for (char const* const field : {"shards", "table_columns"}) content.state.erase(field);
+  for (char const* const field : {"shards", "table_columns", "table_rows"}) content.state.erase(field);
   for (auto const& section : found.content.sections)
     if (std::none_of(shards.shards.begin(), shards.shards.end(), [&](auto const& s) { return s.file == section.file; })) {
       detail::copy_section(found.folder, staged.path(), section);
