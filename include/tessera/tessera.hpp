@@ -131,6 +131,7 @@
 #include <tessera/embed/pooled_lookup_backward.hpp>
 #include <tessera/embed/pooling.hpp>
 #include <tessera/embed/prepare_backward.hpp>
+#include <tessera/embed/row_bands.hpp>
 #include <tessera/embed/row_cache.hpp>
 #include <tessera/embed/row_contributions.hpp>
 #include <tessera/embed/row_gradients.hpp>

@@ -430,6 +430,31 @@ TEST_CASE("states of rows are kept bit for bit, however the rows are cut") {
         read_manifest(step_path(alone.path(), 5), "tessera.checkpoint", 3).state);
 }
 
+TEST_CASE("a hashed table goes on as a dense one that is cut by rows, and that as a hashed one") {
+  auto const seed = draw_seed();
+  CAPTURE(seed);
+  temporary_folder hashes, rows;
+  auto const of_four = save_four(hashes.path(), seed, 4);
+  auto specs = all_specs();
+  specs[hashed] = spec_of<dense_table<>>(options_of_table(hashed), adam{.learning_rate = 0.05F});
+  // Of columns as they were, and others.
+  auto const cut = with_shards(plan_of_three(), hashed, {{hashed, 0, 0, 20, 0, 16}, {hashed, 1, 20, 30, 0, 8}, {hashed, 2, 20, 30, 8, 8}});
+  std::vector<std::vector<float>> loaded(3);
+  on_ranks(3, [&](host_exec const& exec, any_communicator const& comm) {
+    auto const run = make_run(exec, comm, seed, cut, specs);
+    load_trainer(exec, open_newest_checkpoint(exec, comm, hashes.path()), run->run);
+    loaded[static_cast<std::size_t>(comm.rank())] = run->predict(exec);
+    run->save(exec, rows.path(), 4);
+  });
+  on_ranks(3, [&](host_exec const& exec, any_communicator const& comm) {
+    auto const run = make_run(exec, comm, seed, plan_of_three());
+    load_trainer(exec, open_newest_checkpoint(exec, comm, rows.path()), run->run);
+    auto const predicted = run->predict(exec);
+    if (comm.rank() == 1) loaded.push_back(predicted);
+  });
+  for (auto const& predicted : loaded) CHECK(same(predicted, of_four));
+}
+
 TEST_CASE("a model alone is loaded on ranks, and from ranks") {
   auto const seed = draw_seed();
   CAPTURE(seed);

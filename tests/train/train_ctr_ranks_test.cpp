@@ -148,7 +148,7 @@ TEST_CASE("a plan that cuts tables by rows predicts to the bits what one of whol
   auto const goes_on = [&](arguments const& more) {
     return data.run(with({"--hash-size", "64", "--batch-size", "100", "--checkpoint", checkpoints, "--resume"}, more));
   };
-  for (arguments const& more : {arguments{"--ranks", "threads:3", "--plan", "round-robin", "--predict", resumed},
+  for (arguments const& more : {arguments{"--ranks", "threads:3", "--plan", "round-robin", "--epochs", "3", "--predict", resumed},
                                 {"--ranks", "threads:3", "--plan", plan, "--epochs", "4"},
                                 {"--epochs", "5"}}) {
     auto const of = goes_on(more);

@@ -311,10 +311,10 @@ inline void table_file_reader::read_rows(host_exec const& exec, stored_table con
   buffer<std::int64_t> ids(exec, most), slots(exec, most), kept(exec, most);
   std::vector<bool> is_read;  // by slot
   for (std::int64_t first = 0; first < rows; first += detail::table_rows_per_piece) {
-    auto const read = std::min(rows - first, detail::table_rows_per_piece);
-    for (std::int64_t i = 0; i < read; ++i) ids[i] = first + i;
-    if (has_ids) from.read(exec, "ids", first, read, as_writable_bytes(ids.view().slice(0, read)));
-    auto const count = detail::keep_rows(from, ids.view().slice(0, read), kept.view().slice(0, read));
+    auto const piece = std::min(rows - first, detail::table_rows_per_piece);
+    for (std::int64_t i = 0; i < piece; ++i) ids[i] = first + i;
+    if (has_ids) from.read(exec, "ids", first, piece, as_writable_bytes(ids.view().slice(0, piece)));
+    auto const count = detail::keep_rows(from, ids.view().slice(0, piece), kept.view().slice(0, piece));
     table.place_rows(exec, std::as_const(ids).view().slice(0, count), slots.view().slice(0, count));
     for (std::int64_t i = 0; i < count; ++i) {
       if (slots[i] < 0)
@@ -332,7 +332,7 @@ inline void table_file_reader::read_rows(host_exec const& exec, stored_table con
       is_read[slot] = true;
     }
     if (count > 0)
-      read_planes(exec, from, first, read, std::as_const(kept).view().slice(0, count), std::as_const(slots).view().slice(0, count), table);
+      read_planes(exec, from, first, piece, std::as_const(kept).view().slice(0, count), std::as_const(slots).view().slice(0, count), table);
   }
 }
 
