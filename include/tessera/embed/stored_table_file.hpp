@@ -52,7 +52,8 @@ struct stored_block {
 class stored_table {
  public:
   /// The rows and columns of a place. Blocks of others may be among `blocks`. `table_rows` are the rows of the whole table, where ids are rows.
-  /// @throws tessera::error corrupt_file, naming table, row and column, where blocks overlap or leave a gap; also for other rows than said.
+  /// @throws tessera::error corrupt_file, naming table, row and column, where blocks overlap or leave a gap.
+  /// corrupt_file also, naming file and table, for a block with another number of rows than is said of it.
   /// incompatible, naming the table, for one of another size, for several blocks whose rows have scales of their own, and for a file without
   /// the block.
   stored_table(part_place const& place, std::vector<stored_block> blocks, row_state_layout layout,
@@ -173,7 +174,8 @@ class stored_table {
       if ((find(block, "ids") != nullptr) != lists_ids)
         refuse_block(block, errc::corrupt_file, "blocks of a table differ in whether they list ids");
       if (lists_ids && !is_whole) refuse_block(block, errc::corrupt_file, "a block of some rows lists ids");
-      if (is_whole ? of_whole >= 0 && rows != of_whole : rows != block.rows)
+      if (!is_whole && rows != block.rows) refuse_block(block, errc::corrupt_file, "a block has another number of rows than is said of it");
+      if (is_whole && of_whole >= 0 && rows != of_whole)
         refuse_block(block, errc::corrupt_file, "blocks of a table differ in their numbers of rows");
       if (is_whole && !lists_ids && lacks_rows() && rows != table_rows_)
         throw error(errc::incompatible, "table file: a table of another size",

@@ -315,6 +315,7 @@ inline void table_file_reader::read_rows(host_exec const& exec, stored_table con
     for (std::int64_t i = 0; i < piece; ++i) ids[i] = first + i;
     if (has_ids) from.read(exec, "ids", first, piece, as_writable_bytes(ids.view().slice(0, piece)));
     auto const count = detail::keep_rows(from, ids.view().slice(0, piece), kept.view().slice(0, piece));
+    if (count == 0) continue;
     table.place_rows(exec, std::as_const(ids).view().slice(0, count), slots.view().slice(0, count));
     for (std::int64_t i = 0; i < count; ++i) {
       if (slots[i] < 0)
@@ -331,8 +332,7 @@ inline void table_file_reader::read_rows(host_exec const& exec, stored_table con
                      {"id", ids[i] + (from.lacks_rows() ? from.first_row() : 0)}});
       is_read[slot] = true;
     }
-    if (count > 0)
-      read_planes(exec, from, first, piece, std::as_const(kept).view().slice(0, count), std::as_const(slots).view().slice(0, count), table);
+    read_planes(exec, from, first, piece, std::as_const(kept).view().slice(0, count), std::as_const(slots).view().slice(0, count), table);
   }
 }
 
