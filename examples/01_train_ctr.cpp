@@ -87,7 +87,7 @@ void check_sense(CLI::App& app, settings& s) {
 
 void run(CLI::App& app, settings& s) {
   check_paths(app, s);
-  rank_group ranks(s.ranks);
+  rank_group ranks(s.ranks, s.time_limit);
   s.speaks = ranks.has_first();
   if (app.get_option("--threads")->count() == 0) s.threads = std::max(1, s.threads / ranks.here());
   std::optional<folder_lock> lock;

@@ -265,6 +265,9 @@ inline void declare_ranks(CLI::App& app, settings& s) {
          "has it, which may cut tables by rows and columns")
       ->type_name("bytes|round-robin|FILE.json")
       ->capture_default_str();
+  app.add_option("--time-limit", s.time_limit, "Seconds that ranks wait for one that reads, writes or trains longer, before all end")
+      ->transform(integer(std::int64_t{1}, std::int64_t{1} << 20))
+      ->capture_default_str();
   app.add_option("--codec", s.codec,
                  "How vectors and gradients of rows travel: fp32, fp16, bf16, int8, fp8_e4m3, fp8_e5m2; or one for each")
       ->type_name("CODEC[,CODEC]")

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,7 +16,7 @@ namespace examples {
 class rank_group {
  public:
   /// Begins with MPI where it is wanted. @throws tessera::error where this build has no MPI, or MPI has not started the process.
-  explicit rank_group(std::string const& ranks);
+  rank_group(std::string const& ranks, std::int64_t time_limit_seconds);
   rank_group(rank_group const&) = delete;
   ~rank_group();
 
@@ -31,6 +32,7 @@ class rank_group {
  private:
   struct mpi_state;
 
+  std::int64_t limit_ms_;
   int threads_ = 0, here_ = 1;
   bool has_first_ = true;
   std::unique_ptr<mpi_state> mpi_;

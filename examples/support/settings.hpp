@@ -113,6 +113,7 @@ struct settings : table_settings {
   std::string ranks = "auto";
   std::string plan = "bytes";
   std::string codec = "fp32";
+  std::int64_t time_limit = 3600;
 
   bool speaks = true;                                // not one of the processes that leave it to another
   std::map<std::string, table_settings> own_tables;  // what `tables` says, by feature

@@ -121,6 +121,8 @@ class training_job : public any_job {
   tessera::sample_order training_order() const;
   tessera::sample_reader_options reader_options(std::int64_t batch_size, tessera::sample_order order) const;
   void choose_groups();
+  /// @throws tessera::error on all ranks where some have other data or options.
+  void check_same_job() const;
   std::vector<column_list> recommended_groups(sample_log const& log) const;
   tessera::sample_columns some_samples(sample_log const& log) const;
   double samples_per_session(sample_log const& log) const;

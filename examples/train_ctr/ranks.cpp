@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../support/ranks.hpp"
 
-#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <initializer_list>
@@ -40,6 +39,13 @@ int launched_rank() { return launched({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX
 
 #ifdef TESSERA_TRAIN_MPI
 struct rank_group::mpi_state {
+  explicit mpi_state(std::int64_t limit_ms) : comm(session.world(), {{.timeout_ms = limit_ms}}) {
+    MPI_Comm same_host = MPI_COMM_NULL;
+    MPI_Comm_split_type(session.world(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &same_host);
+    MPI_Comm_size(same_host, &here);
+    MPI_Comm_free(&same_host);
+  }
+
   // MPI takes its own options from the environment.
   static tessera::mpi_session begin() {
     static int argc = 0;
@@ -48,21 +54,22 @@ struct rank_group::mpi_state {
   }
 
   tessera::mpi_session session = begin();
-  tessera::mpi_communicator comm{session.world()};
+  tessera::mpi_communicator comm;
+  int here = 1;
 };
 #else
 struct rank_group::mpi_state {};
 #endif
 
-rank_group::rank_group(std::string const& ranks) {
+rank_group::rank_group(std::string const& ranks, std::int64_t time_limit_seconds) : limit_ms_(1000 * time_limit_seconds) {
   if (ranks.starts_with("threads:")) {
     parse_number(ranks.substr(8), threads_);
     here_ = threads_;
   } else if (ranks == "mpi" || (ranks == "auto" && launched_rank() >= 0)) {
 #ifdef TESSERA_TRAIN_MPI
-    mpi_ = std::make_unique<mpi_state>();
+    mpi_ = std::make_unique<mpi_state>(limit_ms_);
     has_first_ = mpi_->comm.rank() == 0;
-    here_ = std::max(1, launched({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}));
+    here_ = mpi_->here;
 #else
     throw tessera::error(tessera::errc::incompatible, "option --ranks: this build has no MPI", {{"ranks", ranks}});
 #endif
@@ -87,7 +94,7 @@ void rank_group::run(std::function<void(tessera::any_communicator)> const& prepa
 #endif
   prepare(tessera::self_communicator());
   if (threads_ > 0)
-    tessera::run_thread_ranks(threads_, [&](tessera::thread_communicator& comm) { train(comm); });
+    tessera::run_thread_ranks(threads_, [&](tessera::thread_communicator& comm) { train(comm); }, {.timeout_ms = limit_ms_});
   else
     train(tessera::self_communicator());
 }

@@ -45,6 +45,25 @@ training_job::training_job(any_job base)
     if (auto const& owner = plan_.owner(column); std::find(tables_.begin(), tables_.end(), owner) == tables_.end())
       tables_.push_back(owner);
   choose_groups();
+  if (comm.size() > 1) check_same_job();
+}
+
+// Files of one name may differ from host to host, and options from process to process.
+void training_job::check_same_job() const {
+  std::string mine;
+  auto const add = [&](char const* name, auto const& value) { mine += std::string(name) + " " + shown(json(value)) + "\n"; };
+  add("test: samples", test_rows());
+  add("test: fingerprint", test_->fingerprint());
+  if (train_) {
+    add("train: samples", train_rows());
+    add("train: fingerprint", train_fingerprint());
+  }
+  for_each_kept(s, [&](char const* name, auto const& value, bool) { add(name, json(value)); });
+  add("metrics are written", !s.metrics.empty());
+  add("checkpoints are written", !s.checkpoint.empty());
+  add("checkpoint-every", s.checkpoint_every);
+  auto ranks = comm;
+  tessera::check_same_text(exec, ranks, mine, "train_ctr: the same data and options");
 }
 
 tessera::data_description training_job::description() const {

@@ -249,6 +249,31 @@ TEST_CASE("a process that is killed ends all, which go on from their last checkp
 #endif
 }
 
+TEST_CASE("processes with other data or options are refused") {
+#ifndef TESSERA_MPIEXEC
+  skip("this build has no MPI");
+#else
+  small_data const data;
+  auto const other = data.folder.file("other.tsv");
+  auto lines = contents(data.train);
+  lines[0] = lines[0] == '0' ? '1' : '0';  // the label of the first sample
+  write_file(other, lines);
+  arguments const hashed{"--hash-size", "50"};
+  auto const beside = [&](arguments const& second) {
+    return run_program(with(with(launch(1, command_of(data.train, data.test, hashed)), {":", "-n", "1"}), second));
+  };
+  auto const other_data = beside(command_of(other, data.test, hashed));
+  CAPTURE(other_data.output);
+  CHECK(other_data.status != 0);
+  CHECK(other_data.says("train: fingerprint"));
+  auto const other_size = beside(command_of(data.train, data.test, with(hashed, {"--batch-size", "64"})));
+  CAPTURE(other_size.output);
+  CHECK(other_size.status != 0);
+  CHECK(other_size.says("batch-size 64"));
+  CHECK(other_size.says("batch-size 128"));
+#endif
+}
+
 TEST_CASE("a process whose data are bad ends all, and is named") {
 #ifndef TESSERA_MPIEXEC
   skip("this build has no MPI");

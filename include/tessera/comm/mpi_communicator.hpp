@@ -44,7 +44,8 @@ class mpi_communicator {
   using execution_type = host_exec;
   using pending_type = mpi_pending;
 
-  /// Joins the ranks of `of`, all of which call it. `progress`, where there is one, moves its messages between calls. The communicator has messages of its own: those of `of` never meet them.
+  /// Joins the ranks of `of`, all of which call it. The communicator has messages of its own: those of `of` never meet them. `progress`,
+  /// unless nullptr, moves this communicator's messages between calls.
   /// @pre MPI is initialised with at least MPI_THREAD_SERIALIZED, and finalised after the communicator's end.
   /// @throws tessera::error invalid_argument for options out of their range.
   explicit mpi_communicator(MPI_Comm of, mpi_options const& options = {}, mpi_progress_thread* progress = nullptr) {

@@ -48,7 +48,7 @@ struct mpi_turns {
 /// `comm_mpi_overlap_bench` measures it.
 class mpi_progress_thread {
  public:
-  /// Starts the thread, which pauses so long between calls of MPI. @throws tessera::error out_of_memory where the system refuses a thread.
+  /// Starts the thread. It sleeps `pause` between calls of MPI; 0: it calls all the time. @throws tessera::error out_of_memory where the system refuses a thread.
   explicit mpi_progress_thread(std::chrono::microseconds pause = std::chrono::microseconds(20))
       : turns_(std::make_shared<detail::mpi_turns>()) {
     try {

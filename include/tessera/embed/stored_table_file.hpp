@@ -40,7 +40,7 @@ struct stored_block {
   std::int64_t first_row = 0, rows = part_place::all_rows;
 };
 
-/// Rows and columns of a table, as blocks in files make them up. Tensors are named by what follows `table.<n>.`, for instance "weight".
+/// A rectangle of a table, read from the blocks in files that cover it. Tensors are named by what follows `table.<n>.`, for instance "weight".
 ///
 /// - Of "weight", a row has the columns that are asked for.
 /// - Of "state", a row has the floats of the row, then those of the same columns. The floats of the row are those of its block, if that has the
@@ -54,8 +54,8 @@ class stored_table {
   /// The rows and columns of a place. Blocks of others may be among `blocks`. `table_rows` are the rows of the whole table, where ids are rows.
   /// @throws tessera::error corrupt_file, naming table, row and column, where blocks overlap or leave a gap.
   /// corrupt_file also, naming file and table, for a block with another number of rows than is said of it.
-  /// incompatible, naming the table, for one of another size, for several blocks whose rows have scales of their own, and for a file without
-  /// the block.
+  /// incompatible, naming the table, for one of another size, for several blocks of columns whose rows have scales of their own, and for a
+  /// file without the block.
   stored_table(part_place const& place, std::vector<stored_block> blocks, row_state_layout layout,
                std::int64_t table_rows = part_place::all_rows)
       : place_(place), table_rows_(table_rows), layout_(layout), blocks_(std::move(blocks)) {

@@ -21,7 +21,7 @@ struct part_place {
 
   std::int64_t table = 0;  ///< number of the table
   std::int64_t first_column = 0, columns = 0;
-  std::int64_t first_row = 0, rows = all_rows;  ///< 0 and `all_rows`, or a part of a dense table's
+  std::int64_t first_row = 0, rows = all_rows;  ///< 0 and `all_rows`, or a range of a dense table's rows
 };
 
 /// The whole tables of a source, also those that lie on other ranks, and where in them its parts lie.

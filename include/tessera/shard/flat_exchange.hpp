@@ -74,9 +74,16 @@ class flat_exchange {
     begin_ids_exchange(exec, state, std::move(failure));
   }
 
-  /// Waits for the ids that this rank's blocks need, and makes room for their vectors. The batch lives in `state`. It has the keys of
-  /// `ranks` ranks, at least as many as there are; those of more ranks have no rows.
-  keyed_jagged_view<std::int64_t const> finish_ids(host_exec const& exec, flat_exchange_state& state, std::int64_t ranks) const;
+  /// Waits for the ids that this rank's blocks need.
+  void receive_ids(host_exec const& exec, flat_exchange_state& state) const;
+  /// Makes a batch of what came, and room for its vectors. The batch lives in `state`. It has the keys of `ranks_of_keys` ranks, at least as
+  /// many as there are; those of more ranks have no rows. What this throws is of this rank alone.
+  keyed_jagged_view<std::int64_t const> received_ids(host_exec const& exec, flat_exchange_state& state, std::int64_t ranks_of_keys) const;
+  /// Both.
+  keyed_jagged_view<std::int64_t const> finish_ids(host_exec const& exec, flat_exchange_state& state, std::int64_t ranks_of_keys) const {
+    receive_ids(exec, state);
+    return received_ids(exec, state, ranks_of_keys);
+  }
 
   /// Sends the vectors in `state.out()`.
   void begin_vectors(host_exec const& exec, flat_exchange_state& state, std::exception_ptr failure = nullptr) const;
@@ -128,7 +135,7 @@ class flat_exchange {
   static float* floats_at(buffer<float>& floats, std::int64_t byte) noexcept { return floats.data() + byte / std::int64_t{sizeof(float)}; }
   // Nothing where a failure is sent in its place.
   static vector_view<std::byte const> message_to(flat_exchange_state const& state, codec with, std::size_t r) noexcept {
-    if (with == codec::fp32) return message_bytes(state.vectors_[r].view());
+    if (with == codec::fp32) return r < state.vectors_.size() ? message_bytes(state.vectors_[r].view()) : vector_view<std::byte const>();
     return r < state.wire_.size() ? state.wire_[r].view() : vector_view<std::byte const>();
   }
 
@@ -236,10 +243,14 @@ inline void flat_exchange::begin_ids(host_exec const& exec, keyed_jagged_view<st
   begin_ids_exchange(exec, state, failure);
 }
 
-inline keyed_jagged_view<std::int64_t const> flat_exchange::finish_ids(host_exec const& exec, flat_exchange_state& state,
-                                                                       std::int64_t ranks_of_keys) const {
-  auto const received =
+inline void flat_exchange::receive_ids(host_exec const& exec, flat_exchange_state& state) const {
+  state.received_ =
       finish_exchange(exec, state.pending_, state.ids_.empty() ? vector_view<std::byte const>() : std::as_const(state.ids_[rank()]).view());
+}
+
+inline keyed_jagged_view<std::int64_t const> flat_exchange::received_ids(host_exec const& exec, flat_exchange_state& state,
+                                                                         std::int64_t ranks_of_keys) const {
+  auto const& received = state.received_;
   auto const& here = blocks_here();
   std::vector<detail::id_message> messages;
   for (std::size_t r = 0; r < ranks(); ++r) messages.emplace_back(received[r], static_cast<std::int64_t>(here.size()), static_cast<int>(r));

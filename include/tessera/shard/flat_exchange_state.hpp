@@ -68,7 +68,8 @@ class flat_exchange_state {
   std::vector<buffer<std::byte>> wire_;   // to each rank: encoded vectors, then encoded gradients; of this rank what it has itself
   std::vector<matrix_view<float>> out_;
   std::vector<matrix_view<float const>> gradients_here_;
-  any_pending pending_;  // of ids, of vectors, then of gradients; it ends before what it sends
+  std::vector<vector_view<std::byte const>> received_;  // ids of each rank, in the communicator's memory
+  any_pending pending_;                                 // of ids, of vectors, then of gradients; it ends before what it sends
 };
 
 }  // namespace TESSERA_ABI

@@ -318,13 +318,14 @@ void sharded_tables::read_rows(host_exec const& exec, sharded_saved& saved, vect
                                Read const& read) const {
   if (saved.at_ != stage::begun && saved.at_ != stage::ids_here)
     throw error(errc::invalid_argument, "sharded_tables::finish: nothing is saved: no begin went before, or it threw");
-  if (std::exchange(saved.at_, stage::none) == stage::begun)
-    saved.all_ = exchange_.finish_ids(exec, saved.exchanged_, source_ranks(exchange_.comm()));
-  saved.at_ = stage::ids_here;  // from where all ranks may try again
+  bool const are_new = std::exchange(saved.at_, stage::none) == stage::begun;
+  if (are_new) exchange_.receive_ids(exec, saved.exchanged_);
   batch_view all;
-  all.sparse = saved.all_;
   std::exception_ptr failure;
   try {
+    if (are_new) saved.all_ = exchange_.received_ids(exec, saved.exchanged_, source_ranks(exchange_.comm()));
+    saved.at_ = stage::ids_here;  // from where all ranks may try again
+    all.sparse = saved.all_;
     check_blocks("sharded_tables::finish", saved.batch_, out);
     read(all);
   } catch (...) {

@@ -96,6 +96,7 @@ inline void check_shards(checkpoint_shards const& all, std::string const& file, 
   for (std::size_t t = 0; t < of_table.size(); ++t) {
     auto const& shards = of_table[t];
     auto const rows = all.table_rows[t], columns = all.table_columns[t];
+    if (shards.empty()) refuse("leave a gap", t, 0, 0);
     for (auto const& shard : shards) {
       if (shard.columns < 1 || shard.rows < 1) refuse("are empty", t, shard.first_row, shard.first_column, shard.file);
       if (shard.first_row > rows || shard.rows > rows - shard.first_row) refuse("reach past it", t, rows, shard.first_column, shard.file);

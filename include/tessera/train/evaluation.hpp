@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <utility>
 
 #include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/collectives.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/nn/auc.hpp>
@@ -60,16 +62,22 @@ evaluation evaluate(host_exec const& exec, Model const& model, Reader& reader, S
 }
 /// Predicts and evaluates one epoch on several ranks, whose readers give a slice of every batch each. All ranks call it, and all have the
 /// result, which has the bits of one process with whole batches. `seen` is called with the labels, ids and logits of all ranks' samples.
-/// @throws as above, on all ranks: tessera::error rank_failed where it was another rank that threw.
+/// @throws as above. A rank that throws leaves by `fail`; then the others throw tessera::error rank_failed.
 template <class Model, class Reader, class Seen>
 evaluation evaluate(host_exec const& exec, any_communicator& comm, Model const& model, Reader& reader, Seen const& seen) {
   evaluation result;
   typename Model::saved_type saved;
   gathered_predictions all;
-  for (batch_view batch; reader.next(exec, batch);) {
-    all.gather(exec, comm, batch, model.predict(exec, batch, saved));
-    seen(all.batch(), all.logits());
-    result.add(exec, all.logits(), all.batch().labels);
+  try {
+    for (batch_view batch; reader.next(exec, batch);) {
+      all.gather(exec, comm, batch, model.predict(exec, batch, saved));
+      seen(all.batch(), all.logits());
+      result.add(exec, all.logits(), all.batch().labels);
+    }
+    barrier(exec, comm, "evaluation of all batches");  // so that none goes on where the last batch was another's end
+  } catch (std::exception const& e) {
+    comm.fail(e.what());
+    throw;
   }
   return result;
 }

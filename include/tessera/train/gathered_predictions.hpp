@@ -37,8 +37,7 @@ class gathered_predictions {
     logits_.clear();
     labels_.clear();
     ids_.clear();
-    any_pending pending;
-    for (auto const& of_rank : all_gather<sample>(exec, comm, own_, pending, "predictions of a batch", failure))
+    for (auto const& of_rank : all_gather<sample>(exec, comm, own_, pending_, "predictions of a batch", failure))
       for (auto const& one : of_rank) {
         ids_.push_back(one.id);
         labels_.push_back(one.label);
@@ -65,6 +64,7 @@ class gathered_predictions {
   std::vector<sample> own_;
   std::vector<float> logits_, labels_;
   std::vector<std::int64_t> ids_;
+  any_pending pending_;
 };
 
 }  // namespace TESSERA_ABI
