@@ -81,7 +81,9 @@ class source_adaptor {
     inner_.prepare(exec, batch, prepared);
   }
   table_parts parts() { return inner_.parts(); }
+  /// Where in the whole tables the parts lie, as the inner source says.
   table_places places() const requires places_parts<Inner> { return inner_.places(); }
+  /// The ranks that share the inner source's tables.
   auto comm() const requires requires(Inner const& inner) { inner.comm(); }
   { return inner_.comm(); }
   std::size_t bytes() const noexcept { return inner_.bytes(); }
