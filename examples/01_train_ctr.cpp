@@ -222,7 +222,10 @@ int main(int argc, char** argv) {
       throw tessera::error(tessera::errc::io_error, "cannot write to the standard output");
     return 0;
   } catch (CLI::Error const& e) {
-    if (launched_rank() > 0) return e.get_exit_code();  // the first says it
+    if (auto const rank = launched_rank(); rank > 0 && e.get_exit_code() != 0) {
+      std::fprintf(stderr, "train_ctr: rank %d: %s\n", rank, e.what());
+      return e.get_exit_code();
+    }
     return app.exit(e);
   } catch (std::exception const& e) {
     std::fflush(stdout);

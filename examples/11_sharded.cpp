@@ -58,7 +58,8 @@ int main() {
     std::vector<tessera::table_spec> const specs{
         tessera::spec_of<tessera::dense_table<>>({.id = tessera::table_id{0}, .dim = 16, .rows = users, .init_bound = 0.1F}, by_row),
         tessera::spec_of<tessera::hash_table<>>({.id = tessera::table_id{1}, .dim = 16, .rows = tags, .init_bound = 0.1F}, by_row)};
-    // Users to ranks 0 and 1, eight columns each; tags, whole, to rank 2. Rank 3 has samples alone.
+    // Users to ranks 0 and 1, eight columns each; tags, whole, to rank 2. Rank 3 has samples alone. A shard is table, rank, first row, rows,
+    // first column, columns.
     tessera::sharding_plan const plan{{{0, 0, 0, users, 0, 8}, {0, 1, 0, users, 8, 8}, {1, 2, 0, tags, 0, 16}}};
     tessera::sharded_tables tables(exec, comm, specs, {{.name = "user", .table = 0}, {.name = "tags", .table = 1}}, plan);
     tessera::dlrm<tessera::sharded_tables, tessera::eigen_gemm> model(

@@ -269,7 +269,7 @@ inline void declare_ranks(CLI::App& app, settings& s) {
       ->transform(integer(std::int64_t{1}, std::int64_t{1} << 20))
       ->capture_default_str();
   app.add_option("--codec", s.codec,
-                 "How vectors and gradients of rows travel: fp32, fp16, bf16, int8, fp8_e4m3, fp8_e5m2; or one for each")
+                 "How vectors and gradients of rows travel, also on one rank: fp32, fp16, bf16, int8, fp8_e4m3, fp8_e5m2; or one for each")
       ->type_name("CODEC[,CODEC]")
       ->capture_default_str();
 }
@@ -300,10 +300,12 @@ inline void declare(CLI::App& app, settings& s) {
   app.add_option("--checkpoint-every", s.checkpoint_every, "Steps from one checkpoint to the next; there is one at the end too")
       ->transform(integer(std::int64_t{1}, tessera::most_counted))
       ->needs(checkpoint);
-  auto* const resume = app.add_flag("--resume", s.resume,
-                                    "Go on from the newest checkpoint with its settings, to the same model as if the run had never "
-                                    "stopped; training AUC and loss count from there")
-                           ->needs(checkpoint);
+  auto* const resume =
+      app.add_flag("--resume", s.resume,
+                   "Go on from the newest checkpoint with its settings, to the same model as if the run had never "
+                   "stopped; training AUC and loss count from there. Ranks, plan and codec are said again: others may change "
+                   "the last bits, or more")
+          ->needs(checkpoint);
   app.add_flag("--eval-only", s.eval_only, "Test the newest checkpoint, train nothing")->needs(checkpoint)->excludes(resume);
   app.add_option("--metrics", s.metrics,
                  "Write metrics there, one JSON object a line; --resume and --eval-only add lines; a named pipe waits for its reader")

@@ -62,6 +62,10 @@ struct rank_group::mpi_state {};
 #endif
 
 rank_group::rank_group(std::string const& ranks, std::int64_t time_limit_seconds) : limit_ms_(1000 * time_limit_seconds) {
+  auto const started = launched({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
+  if (started > 1 && ranks != "auto" && ranks != "mpi")
+    throw tessera::error(tessera::errc::invalid_argument, "option --ranks: MPI's launcher has started several processes: mpi",
+                         {{"ranks", ranks}, {"processes", started}});
   if (ranks.starts_with("threads:")) {
     parse_number(ranks.substr(8), threads_);
     here_ = threads_;
@@ -71,7 +75,10 @@ rank_group::rank_group(std::string const& ranks, std::int64_t time_limit_seconds
     has_first_ = mpi_->comm.rank() == 0;
     here_ = mpi_->here;
 #else
-    throw tessera::error(tessera::errc::incompatible, "option --ranks: this build has no MPI", {{"ranks", ranks}});
+    throw tessera::error(
+        tessera::errc::incompatible,
+        "option --ranks: this build has no MPI: install one (Debian: openmpi-bin, libopenmpi-dev), and configure and build anew",
+        {{"ranks", ranks}});
 #endif
   }
 }

@@ -164,9 +164,18 @@ void training_job::open_training_data() {
 }
 
 tessera::sharding_plan training_job::make_plan(std::vector<tessera::table_spec> const& specs) const {
+  if (comm.size() > 1)
+    for (std::size_t t = 0; t < specs.size(); ++t)
+      say("table %zu: %s, %lld rows of %lld columns\n", t, tables_[t].c_str(), static_cast<long long>(specs[t].table.rows),
+          static_cast<long long>(specs[t].table.dim));
   if (s.plan == "bytes") return tessera::plan_by_bytes(specs, comm.size());
   if (s.plan == "round-robin") return tessera::plan_round_robin(tessera::options_of(specs), comm.size());
-  return tessera::read_plan(s.plan, tessera::options_of(specs), comm.size());
+  try {
+    return tessera::read_plan(s.plan, tessera::options_of(specs), comm.size());
+  } catch (tessera::error const& e) {
+    if (e.code() == tessera::errc::io_error) detail::refuse_option("--plan", "neither bytes nor round-robin, nor a file", e.values());
+    throw;
+  }
 }
 
 tessera::sample_order training_job::training_order() const {
