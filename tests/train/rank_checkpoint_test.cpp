@@ -47,6 +47,8 @@
 #include <tessera/train/merged_checkpoint.hpp>
 #include <tessera/train/trainer.hpp>
 
+namespace rank_checkpoint_tests {
+
 namespace {
 
 using namespace tessera;
@@ -987,3 +989,5 @@ TEST_CASE("where one rank refuses a checkpoint, all do, and nothing has changed"
   CHECK(kind.of(0)->code() == errc::rank_failed);
   CHECK(manifests.check_from(1).code() == errc::incompatible);
 }
+
+}  // namespace rank_checkpoint_tests
