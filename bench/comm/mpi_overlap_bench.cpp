@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   tessera::serial_team team;
   tessera::system_memory memory;
   tessera::host_exec const exec(team, memory);
-  int const rounds = argc > 1 ? std::max(std::atoi(argv[1]), 1) : 9;
+  int const rounds = argc > 1 ? std::max(std::atoi(argv[1]), 1) : 9;  // 1 for Google Benchmark's options
   int size = 1, rank = 0;
   MPI_Comm_size(mpi.world(), &size);
   MPI_Comm_rank(mpi.world(), &rank);
