@@ -25,9 +25,13 @@ struct row_band {
 template <class Block>
 std::vector<row_band> row_bands(std::vector<Block> const& blocks, std::int64_t first_row, std::int64_t end_row) {
   std::vector<std::int64_t> cuts{first_row};
-  for (auto const& block : blocks)
-    for (auto const row : {block.first_row, block.first_row + block.rows})
-      if (row > first_row && row < end_row) cuts.push_back(row);
+  auto const cut_at = [&](std::int64_t row) {
+    if (row > first_row && row < end_row) cuts.push_back(row);
+  };
+  for (auto const& block : blocks) {
+    cut_at(block.first_row);
+    cut_at(block.first_row + block.rows);
+  }
   std::sort(cuts.begin(), cuts.end());
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   std::vector<row_band> bands;
