@@ -139,7 +139,7 @@ void profile(CLI::App& app, settings& s, profile_settings& p) {
   tessera::host_exec const exec(pool, memory);
   if (app.count("--json") > 0 && p.json.empty()) throw CLI::ValidationError("--json", "an empty path");
   check_distinct(as_inputs("FILE", files), {{"--json", p.json}});
-  run_profile(open_any_files(exec, files, describe_columns(s, files[0])), exec, p);
+  run_profile(files, describe_columns(s, files[0]), exec, p);
 }
 
 void declare_profile(CLI::App& app, settings& s, profile_settings& p) {

@@ -22,25 +22,12 @@
 #include <tessera/comm/rank_levels.hpp>
 #include <tessera/comm/rank_sums.hpp>
 #include <tessera/core/execution.hpp>
-#include <tessera/core/stopwatch.hpp>
+
+#include "rank_timing.hpp"
 
 namespace {
 
-double median(std::vector<double> times) {
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
-}
-
-// The slowest rank's seconds.
-template <class F>
-double seconds_of(MPI_Comm world, F const& f) {
-  MPI_Barrier(world);
-  tessera::stopwatch watch;
-  f();
-  double own = watch.lap(), slowest = 0;
-  MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, world);
-  return slowest;
-}
+using tessera_bench::median, tessera_bench::slowest_seconds;
 
 void print(bool shows, char const* what, std::int64_t bytes, std::vector<double> const& ours, std::vector<double> const& theirs) {
   if (shows)
@@ -77,11 +64,11 @@ int main(int argc, char** argv) {
     tessera::mpi_pending pending;
     std::vector<double> ours, theirs;
     for (int round = 0; round <= rounds; ++round) {
-      auto const mine = seconds_of(mpi.world(), [&] {
+      auto const mine = slowest_seconds(mpi.world(), [&] {
         comm.begin(exec, {send, receive}, pending);
         comm.finish(exec, pending);
       });
-      auto const other = seconds_of(mpi.world(), [&] {
+      auto const other = slowest_seconds(mpi.world(), [&] {
         MPI_Alltoallv(from.data(), counts.data(), places.data(), MPI_BYTE, to.data(), counts.data(), places.data(), MPI_BYTE, mpi.world());
       });
       if (round == 0) continue;  // of which memory is new
@@ -98,8 +85,8 @@ int main(int argc, char** argv) {
     tessera::rank_sums<tessera::mpi_communicator> over(levels);
     std::vector<double> ours, theirs;
     for (int round = 0; round <= rounds; ++round) {
-      auto const mine = seconds_of(mpi.world(), [&] { over.all(exec, values, pending); });
-      auto const other = seconds_of(
+      auto const mine = slowest_seconds(mpi.world(), [&] { over.all(exec, values, pending); });
+      auto const other = slowest_seconds(
           mpi.world(), [&] { MPI_Allreduce(values.data(), sums.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM, mpi.world()); });
       if (round == 0) continue;
       ours.push_back(mine);

@@ -19,25 +19,12 @@
 #include <tessera/comm/mpi_communicator.hpp>
 #include <tessera/comm/mpi_progress_thread.hpp>
 #include <tessera/core/execution.hpp>
-#include <tessera/core/stopwatch.hpp>
+
+#include "rank_timing.hpp"
 
 namespace {
 
-double median(std::vector<double> times) {
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
-}
-
-// The slowest rank's seconds.
-template <class F>
-double seconds_of(MPI_Comm world, F const& f) {
-  MPI_Barrier(world);
-  tessera::stopwatch watch;
-  f();
-  double own = watch.lap(), slowest = 0;
-  MPI_Allreduce(&own, &slowest, 1, MPI_DOUBLE, MPI_MAX, world);
-  return slowest;
-}
+using tessera_bench::median, tessera_bench::slowest_seconds;
 
 // Work that calls no MPI. Its result is used, so that it is done.
 float work(std::int64_t steps) {
@@ -82,16 +69,16 @@ int main(int argc, char** argv) {
         comm.finish(exec, pending);
       };
       exchange(0);  // memory is new
-      for (int round = 0; round < rounds; ++round) alone.push_back(seconds_of(mpi.world(), [&] { exchange(0); }));
+      for (int round = 0; round < rounds; ++round) alone.push_back(slowest_seconds(mpi.world(), [&] { exchange(0); }));
       std::int64_t steps = 1 << 16;
       for (int tries = 0; tries < 4; ++tries) {  // ranks may share processors
-        auto const seconds = seconds_of(mpi.world(), [&] { result += work(steps); });
+        auto const seconds = slowest_seconds(mpi.world(), [&] { result += work(steps); });
         steps = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(steps) * median(alone) / seconds));
       }
       MPI_Bcast(&steps, 1, MPI_INT64_T, 0, mpi.world());
       for (int round = 0; round < rounds; ++round) {
-        works.push_back(seconds_of(mpi.world(), [&] { result += work(steps); }));
-        both.push_back(seconds_of(mpi.world(), [&] { exchange(steps); }));
+        works.push_back(slowest_seconds(mpi.world(), [&] { result += work(steps); }));
+        both.push_back(slowest_seconds(mpi.world(), [&] { exchange(steps); }));
       }
       if (shows)
         std::printf("%8lld bytes a pair, %-7s: exchange %8.3f ms, work %8.3f ms, together %8.3f ms: %4.2f\n", static_cast<long long>(bytes),

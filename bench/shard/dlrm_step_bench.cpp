@@ -26,7 +26,11 @@
 #include <tessera/synth/zipf.hpp>
 #include <tessera/tessera.hpp>
 
+#include "../comm/rank_timing.hpp"
+
 namespace {
+
+using tessera_bench::median;
 
 constexpr std::int64_t tables = 26, dim = 64, numbers = 13;
 std::int64_t rows = 100'000;  // of a table; fewer where it is only to be seen that all runs
@@ -119,11 +123,6 @@ tessera::local_tables local(tessera::host_exec const& exec) {
   return {std::move(list), features()};
 }
 
-double median(std::vector<double> times) {
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
-}
-
 constexpr int steps_a_round = 8;
 
 /// Ranks that are threads, each with one of its own, beside one rank with as many.
@@ -168,11 +167,8 @@ void measure_processes(MPI_Comm world, std::int64_t samples, int rounds) {
                                          [&](auto const& exec) { return sharded(exec, tessera::any_communicator(comm)); });
   std::vector<double> times;
   for (int round = -1; round < rounds; ++round) {
-    MPI_Barrier(world);
-    tessera::stopwatch watch;
-    mine.steps(steps_a_round);
-    MPI_Barrier(world);
-    if (auto const seconds = watch.lap(); round >= 0) times.push_back(seconds);
+    auto const seconds = tessera_bench::slowest_seconds(world, [&] { mine.steps(steps_a_round); });
+    if (round >= 0) times.push_back(seconds);
   }
   if (comm.rank() == 0)
     std::printf("%d processes x 1 thread: %8.0f samples/s, %.2f ms a step\n", comm.size(),

@@ -24,7 +24,8 @@ tessera::any_sample_source open_files(tessera::host_exec const& exec, std::vecto
 
 /// Likewise, but labels may be any numbers: what is neither 0 nor 1 is to be looked at, or kept.
 tessera::any_sample_source open_any_files(tessera::host_exec const& exec, std::vector<std::string> const& files,
-                                          tessera::data_description const& data);
+                                          tessera::data_description const& data,
+                                          std::function<void(tessera::sample_columns_view)> const& visit = {});
 
 /// Whether all samples are read and checked when the files are opened: of text files, without derived columns.
 bool reads_while_opening(std::vector<std::string> const& files, tessera::data_description const& data);

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <tessera/core/execution.hpp>
 #include <tessera/data/column_profile.hpp>
-#include <tessera/data/sample_source.hpp>
+#include <tessera/data/columns_file.hpp>
 
 namespace examples {
 
@@ -16,8 +17,9 @@ struct profile_settings {
   tessera::profile_options options{};
 };
 
-/// Reads a data set once and prints what its columns hold; how far it is, where stderr is a terminal. In train_ctr/profile.cpp.
+/// Reads files once and prints what their columns hold; how far it is, where stderr is a terminal. In train_ctr/profile.cpp.
 /// @return the program's exit status. @throws tessera::error as the source, source_profile and the file do.
-int run_profile(tessera::any_sample_source const& source, tessera::host_exec const& exec, profile_settings const& s);
+int run_profile(std::vector<std::string> const& files, tessera::data_description const& data, tessera::host_exec const& exec,
+                profile_settings const& s);
 
 }  // namespace examples

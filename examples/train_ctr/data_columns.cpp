@@ -121,8 +121,9 @@ tessera::any_sample_source examples::open_files(tessera::host_exec const& exec, 
 }
 
 tessera::any_sample_source examples::open_any_files(tessera::host_exec const& exec, std::vector<std::string> const& files,
-                                                    tessera::data_description const& data) {
-  return open(exec, files, data, false, {});
+                                                    tessera::data_description const& data,
+                                                    std::function<void(tessera::sample_columns_view)> const& visit) {
+  return open(exec, files, data, false, visit);
 }
 
 bool examples::reads_while_opening(std::vector<std::string> const& files, tessera::data_description const& data) {

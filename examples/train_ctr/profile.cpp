@@ -13,9 +13,11 @@
 
 #include <tessera/core/stopwatch.hpp>
 #include <tessera/data/column_profile_file.hpp>
+#include <tessera/data/derived_columns.hpp>
 #include <tessera/data/source_profile.hpp>
 #include <tessera/train/progress.hpp>
 
+#include "../support/data_columns.hpp"
 #include "../support/output_files.hpp"
 #include "../support/profile_job.hpp"
 #include "../support/settings.hpp"
@@ -131,19 +133,31 @@ void print_profile(data_profile const& profile) {
 
 }  // namespace
 
-int run_profile(tessera::any_sample_source const& source, tessera::host_exec const& exec, profile_settings const& s) {
+int run_profile(std::vector<std::string> const& files, tessera::data_description const& data, tessera::host_exec const& exec,
+                profile_settings const& s) {
   if (!s.json.empty()) whole_file::check("--json", s.json);  // now, not after all was read
   tessera::stopwatch watch;
-  tessera::source_profile profile(source.schema(), s.options);
+  tessera::source_profile profile(tessera::schema_with(data.schema, data.derived), s.options);
   bool const shows = isatty(STDERR_FILENO) != 0;
-  tessera::progress bar(stderr, shows, source.rows());
-  tessera::sample_columns columns;
-  for (std::int64_t block = 0; block < source.block_count(); ++block) {
-    source.read(exec, block, columns);
-    profile.add(exec, columns.view());
-    if (shows && bar.due()) bar.show(profile.rows(), count(profile.rows()) + " rows");
+  if (reads_while_opening(files, data)) {  // how many rows there are is known only at the end
+    tessera::progress clock(stderr, shows, 0);
+    open_any_files(exec, files, data, [&](tessera::sample_columns_view samples) {
+      profile.add(exec, samples);
+      if (!shows || !clock.due()) return;
+      clock.show(profile.rows(), count(profile.rows()) + " rows");
+    });
+    clock.clear();
+  } else {
+    auto const source = open_any_files(exec, files, data);
+    tessera::progress bar(stderr, shows, source.rows());
+    tessera::sample_columns columns;
+    for (std::int64_t block = 0; block < source.block_count(); ++block) {
+      source.read(exec, block, columns);
+      profile.add(exec, columns.view());
+      if (shows && bar.due()) bar.show(profile.rows(), count(profile.rows()) + " rows");
+    }
+    bar.clear();
   }
-  bar.clear();
   auto const found = profile.result(exec);
   auto const seconds = watch.lap();
   print_profile(found);

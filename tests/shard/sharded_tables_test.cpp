@@ -224,6 +224,15 @@ void check_as_one_process(source_problem const& problem, std::vector<tessera::ta
   });
 }
 
+// Makes `to` what the rows of `from` are after they have travelled.
+template <class From>
+void send(tessera::codec with, From const& from, tessera::matrix_view<float> to) {
+  for (std::int64_t row = 0; row < from.rows(); ++row) {
+    auto const vector = travelled(with, std::vector<float>(from.row(row), from.row(row) + from.columns()));
+    std::copy(vector.begin(), vector.end(), to.row(row));
+  }
+}
+
 }  // namespace
 
 TESSERA_EMBEDDING_SOURCE_TESTS("sharded_tables of one rank", one_rank_maker)
@@ -346,11 +355,7 @@ TEST_CASE("sharded_tables: with codecs, ranks give and learn what one process do
     source_batch const whole(exec, problem, rows, false), arrived(exec, problem, rows, false);
     whole.fill_gradients([&] { return draw(random); });
     for (std::size_t key = 0; key < problem.features.size(); ++key)
-      for (std::int64_t row = 0; row < whole.gradient_blocks()[key].rows(); ++row) {
-        auto const& from = whole.gradient_blocks()[key];
-        auto const vector = travelled(codecs.backward, std::vector<float>(from.row(row), from.row(row) + from.columns()));
-        std::copy(vector.begin(), vector.end(), arrived.gradient_blocks()[key].row(row));
-      }
+      send(codecs.backward, whole.gradient_blocks()[key], arrived.gradient_blocks()[key]);
     tessera::local_tables_saved saved;
     forward(exec, local, whole, saved);
     forward(exec, local, arrived, saved);
@@ -401,20 +406,13 @@ TEST_CASE("sharded_tables: with codecs, tables cut by rows give what one process
       for (std::int64_t t = 0; t < local.table_count(); ++t) {
         auto const from = local.store<tessera::dense_table<>>(t).weights();
         auto const to = there.store<tessera::dense_table<>>(t).weights();
-        for (std::int64_t row = 0; row < from.rows(); ++row) {
-          auto const vector = travelled(codecs.forward, std::vector<float>(from.row(row), from.row(row) + from.columns()));
-          std::copy(vector.begin(), vector.end(), to.row(row));
-        }
+        send(codecs.forward, from, to);
       }
     };
     source_batch const whole(exec, problem, rows, false), arrived(exec, problem, rows, false), after(exec, problem, rows, false);
     whole.fill_gradients([&] { return draw(random); });
     for (std::size_t key = 0; key < problem.features.size(); ++key)
-      for (std::int64_t row = 0; row < whole.gradient_blocks()[key].rows(); ++row) {
-        auto const& from = whole.gradient_blocks()[key];
-        auto const vector = travelled(codecs.backward, std::vector<float>(from.row(row), from.row(row) + from.columns()));
-        std::copy(vector.begin(), vector.end(), arrived.gradient_blocks()[key].row(row));
-      }
+      send(codecs.backward, whole.gradient_blocks()[key], arrived.gradient_blocks()[key]);
     tessera::local_tables_saved saved;
     send_rows();
     there.predict(exec, whole.view(), whole.out());

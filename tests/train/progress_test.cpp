@@ -61,6 +61,19 @@ TEST_CASE("elsewhere than on a terminal, progress is plain lines") {
   CHECK(text.find('\n', second) == text.size() - 1);
 }
 
+TEST_CASE("without a total, progress says what is done, and no share of it") {
+  output out;
+  {
+    progress clock(out.file(), false, 0);
+    clock.show(50, "50 rows");
+  }
+  auto const text = out.text();
+  CHECK(text.starts_with("50 rows  "));
+  CHECK(text.ends_with(" samples/s\n"));
+  CHECK_FALSE(holds(text, "%"));
+  CHECK_FALSE(holds(text, "left"));
+}
+
 TEST_CASE("on a terminal, one line is drawn over itself, and taken away in the end") {
   output out;
   {

@@ -35,8 +35,8 @@ class topology {
  public:
   /// A topology of these levels, the innermost first; there may be none.
   /// @throws tessera::error invalid_argument, naming level, domain and rank. It does so for less than one rank, an empty name, two levels of
-  /// one name, and an empty domain. It also does so for a rank that is none, one that is in no domain of a level or in two, and a domain
-  /// whose ranks are in several domains of the next level.
+  /// one name, and an empty domain. It also does so for a rank that is none, and for one that is in no domain of a
+  /// level or in two. So it does for a domain whose ranks are in several domains of the next level.
   topology(std::int64_t ranks, std::vector<topology_level> levels) : ranks_(ranks) {
     if (ranks < 1) throw error(errc::invalid_argument, "topology: there is at least one rank", {{"ranks", ranks}});
     for (auto& level : levels) add(std::move(level));

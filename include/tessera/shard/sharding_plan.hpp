@@ -60,8 +60,8 @@ inline sharding_plan plan_by_lookups(vector_view<table_options const> tables, ve
 
 /// Refuses a plan that these tables and ranks cannot have.
 /// @throws tessera::error invalid_argument, naming table, rank, rows and columns of the shard. It does so for a table or rank that is not
-/// there, a shard that is empty or reaches past its table, and a first column that is no multiple of 4. It also does so for two shards that
-/// overlap, and for a table that is not covered.
+/// there, and for a shard that is empty or reaches past its table. It also does so for a first column that is no multiple of 4, for two
+/// shards that overlap, and for a table that is not covered.
 inline void check_plan(sharding_plan const& plan, vector_view<table_options const> tables, int ranks);
 
 namespace detail {

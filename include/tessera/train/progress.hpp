@@ -19,7 +19,7 @@ class progress {
   using clock = std::chrono::steady_clock;
 
   /// Starts the clock and draws nothing yet. `out` must stay open while this lives.
-  /// `total` counts the samples of the whole job; `before` of them were done earlier and do not count in the rate.
+  /// `total` counts the samples of the whole job, 0: that is not known; `before` of them were done earlier and do not count in the rate.
   progress(std::FILE* out, bool is_terminal, std::int64_t total, std::int64_t before = 0) noexcept
       : out_(out), is_terminal_(is_terminal), total_(total), before_(before) {}
   progress(progress const&) = delete;
@@ -29,7 +29,8 @@ class progress {
   /// Whether it is time for `show`. Until then the caller can skip what only a person needs.
   bool due() const noexcept { return clock::now() - shown_ >= (is_terminal_ ? std::chrono::milliseconds(100) : std::chrono::seconds(10)); }
 
-  /// Draws `done` samples of the total, the time left, the caller's `figures` and the rate since the start, in samples a second.
+  /// Draws `done` samples of the total, the time left, the caller's `figures` and the rate since the start, in samples a second. Without a
+  /// total it draws the last two.
   void show(std::int64_t done, std::string const& figures) {
     shown_ = clock::now();
     auto const seconds = std::chrono::duration<double>(shown_ - started_).count();
@@ -40,9 +41,11 @@ class progress {
     auto const filled = static_cast<std::size_t>(share * width);
     auto const bar = std::string(filled, '#') + std::string(width - filled, '.');
     // Without wrapping, so that on a narrow terminal the next drawing still replaces all of it; what matters most stands first.
-    std::fprintf(out_, "%s[%s] %3.0f%%  %ld:%02ld left  %s  %.0f samples/s%s", is_terminal_ ? "\r\033[K\033[?7l" : "", bar.c_str(),
-                 std::floor(100 * share), static_cast<long>(left / 60), static_cast<long>(left % 60), figures.c_str(), rate,
-                 is_terminal_ ? "\033[?7h" : "\n");
+    std::fputs(is_terminal_ ? "\r\033[K\033[?7l" : "", out_);
+    if (total_ > 0)
+      std::fprintf(out_, "[%s] %3.0f%%  %ld:%02ld left  ", bar.c_str(), std::floor(100 * share), static_cast<long>(left / 60),
+                   static_cast<long>(left % 60));
+    std::fprintf(out_, "%s  %.0f samples/s%s", figures.c_str(), rate, is_terminal_ ? "\033[?7h" : "\n");
     std::fflush(out_);
     drawn_ = is_terminal_;
   }
