@@ -62,10 +62,10 @@ TEST_CASE("mpi_progress_thread: MPI is called while the ranks do other work, for
     tessera::awaited_message const from_other{other(next), round == 1 ? tessera::awaited_message::unknown : bytes};
     first.begin(exec, {{&to, 1}, {&from, 1}}, a);
     second.begin(exec, {{&to_other, 1}, {&from_other, 1}}, b);
-    auto const before = calls_of_others.load();
+    auto const calls = calls_of_others.load();
     auto const deadline = std::chrono::steady_clock::now() + std::chrono::minutes(5);
-    while (calls_of_others == before && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-    CHECK(calls_of_others > before);
+    while (calls_of_others == calls && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    CHECK(calls_of_others > calls);
     auto moved = std::move(a);  // under way
     CHECK(tessera_tests::same_bytes(first.finish(exec, moved)[0], std::vector<std::byte>(bytes, static_cast<std::byte>(before))));
     CHECK(tessera_tests::same_bytes(second.finish(exec, b)[0], std::vector<std::byte>(bytes, static_cast<std::byte>(next))));
