@@ -4,7 +4,7 @@ cmake_minimum_required(VERSION 3.22)
 
 # cmake -D ROOT=<source folder> -P check_umbrellas.cmake
 # Every public header stands in tessera.hpp, or in tessera_files.hpp, which includes tessera.hpp; but for those of optional back ends, of which those that
-# need tessera::parquet stand in tessera_parquet.hpp. Every .cuh stands in tessera.cuh. Headers of synth/ stand in none, as
+# need tessera::parquet stand in tessera_parquet.hpp. Every .cuh stands in tessera.cuh, but for those of optional back ends. Headers of synth/ stand in none, as
 # check_layers.cmake sees to.
 
 include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
@@ -45,7 +45,11 @@ if(EXISTS "${ROOT}/include/tessera/tessera.cuh")
 endif()
 foreach(header IN LISTS headers)
   string(FIND "${umbrella}" "#include <${header}>" position)
-  if(position EQUAL -1)
+  if(header IN_LIST tessera_optional_headers)
+    if(NOT position EQUAL -1)
+      message(SEND_ERROR "${header} is in tessera.cuh, but needs what a consumer may not have")
+    endif()
+  elseif(position EQUAL -1)
     message(SEND_ERROR "${header} is not in tessera.cuh")
   endif()
 endforeach()

@@ -48,7 +48,7 @@ endif()
 
 if(cuda_units AND TARGET tessera::cuda AND CMAKE_CUDA_COMPILER)
   add_library(tessera_cuda_header_check OBJECT ${cuda_units})
-  target_link_libraries(tessera_cuda_header_check PRIVATE tessera::cuda tessera_dev)
+  target_link_libraries(tessera_cuda_header_check PRIVATE tessera::cuda $<TARGET_NAME_IF_EXISTS:tessera::nccl> tessera_dev)
   # nvcc reads all of it on the way to PTX, in a third of the time that an object takes.
   set_target_properties(tessera_cuda_header_check PROPERTIES CUDA_PTX_COMPILATION ON)
   add_dependencies(tessera_header_check tessera_cuda_header_check)

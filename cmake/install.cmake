@@ -26,6 +26,10 @@ tessera_install_products(blas cblas)
 tessera_install_products(dnnl onednn)
 tessera_install_products(mpi mpilibrary)
 tessera_install_products(cuda cudatoolkit)
+tessera_install_products(nccl nccllibrary)
+if(TARGET tessera_nccl)
+  install(FILES cmake/cudatoolkit.cmake DESTINATION "${tessera_package_dir}")  # which nccllibrary.cmake includes
+endif()
 tessera_install_products(parquet arrow)
 
 configure_package_config_file(cmake/tesseraConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfig.cmake"

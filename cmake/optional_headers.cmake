@@ -7,6 +7,7 @@ set(tessera_optional_headers
     tessera/comm/mpi_pending.hpp tessera::mpi
     tessera/comm/mpi_progress_thread.hpp tessera::mpi
     tessera/comm/mpi_session.hpp tessera::mpi
+    tessera/comm/nccl_communicator.cuh tessera::nccl
     tessera/nn/gemm_blas.hpp tessera::blas
     tessera/nn/gemm_dnnl.hpp tessera::dnnl
     tessera/data/external_sort.hpp tessera::parquet

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -62,6 +63,25 @@ void check_folder(settings const& s) {
                                                    "--resume goes on; where that is damaged, remove that step-... folder");
 }
 
+/// Finds what cannot be meant of towers.
+void check_towers(CLI::App& app, settings const& s) {
+  auto const refuse = [](char const* option, std::string const& why) { throw CLI::ValidationError(option, why); };
+  auto const given = [&](char const* option) { return app.get_option(option)->count() > 0; };
+  if (s.has_modules() && s.model == "deepfm") refuse("--tower-module", s.tower_module + ": of a dlrm or a dcn; a deepfm has none");
+  for (char const* const option : {"--tower-dim", "--tower-p", "--tower-c"})
+    if (!s.has_modules() && given(option)) refuse(option, "of a --tower-module alone");
+  if (s.has_modules() && s.tower_module != "dlrm" && given("--tower-c"))
+    refuse("--tower-c", "of --tower-module dlrm alone, not of " + s.tower_module);
+  if (!s.has_towers() && given("--towers"))
+    refuse("--towers", s.towers + ": of --exchange sptt or a --tower-module; --exchange is " + s.exchange);
+  if (!s.learns_towers() && given("--tower-probe")) refuse("--tower-probe", "of --towers learn alone");
+  if (s.learns_towers() && s.progressive)
+    refuse("--towers", s.towers + ": from samples that --progressive tests before they are trained on: name T or a file");
+  if (s.exchange != "sptt") return;
+  if (s.plan == "round-robin") refuse("--plan", "round-robin: tables of a tower lie on its hosts: bytes, or a file, with --exchange sptt");
+  if (s.dedup_sums == "expanded") refuse("--dedup-sums", "expanded: with --exchange flat and two-hop alone");
+}
+
 /// Finds what cannot be meant, once it is known what a checkpoint says.
 void check_sense(CLI::App& app, settings& s) {
   auto const refuse = [](char const* option, std::string const& why) { throw CLI::ValidationError(option, why); };
@@ -70,8 +90,11 @@ void check_sense(CLI::App& app, settings& s) {
   } catch (tessera::error const& e) {
     refuse("--codec", e.what());
   }
-  for (char const* const option : {"--cross-layers", "--cross-rank"})
-    if (s.model != "dcn" && app.get_option(option)->count() > 0) refuse(option, "only a dcn has cross layers");
+  for (char const* const option : {"--cross-layers", "--cross-rank"}) {
+    bool const of_tower = std::string_view(option) == "--cross-rank" && s.tower_module == "dcn";
+    if (s.model != "dcn" && !of_tower && app.get_option(option)->count() > 0) refuse(option, "only a dcn has cross layers");
+  }
+  check_towers(app, s);
   if (s.lr_schedule != "constant" && s.decay_steps == 0) refuse("--lr-schedule", s.lr_schedule + " needs --decay-steps");
   if (s.lr_schedule == "constant" && (s.decay_start > 0 || s.decay_steps > 0)) refuse("--decay-steps", "needs another --lr-schedule");
   set_own_tables(app, s);
@@ -80,6 +103,10 @@ void check_sense(CLI::App& app, settings& s) {
       std::any_of(s.own_tables.begin(), s.own_tables.end(), [](auto const& own) { return own.second.embedding_optimizer == "ftrl"; });
   if ((s.lr_schedule != "constant" || s.warmup_steps > 0) && any_ftrl)
     refuse(s.warmup_steps > 0 ? "--warmup-steps" : "--lr-schedule", "ftrl computes weights anew from sums made at one rate");
+  if (s.bucket_bytes > 0 && s.chunks() > 0) refuse("--bucket-bytes", "fixed sums begin after the backward: --sums ranks");
+  if (s.bucket_bytes > 0 && s.clip_norm > 0) refuse("--bucket-bytes", "sums of gradients that are clipped begin after the backward");
+  if (s.read == "blocks" && s.chunks() > 0) refuse("--read", "ranks that read blocks run dry, and have no whole chunks: --sums ranks");
+  if (s.read == "blocks" && s.progressive) refuse("--progressive", "samples are tested in the order of the files: --read slices");
   if (!s.progressive) return;
   if (app.get_option("--epochs")->count() == 0) s.epochs = 1;
   if (s.epochs != 1) refuse("--progressive", "after one epoch no batch is new: --epochs 1");
@@ -115,12 +142,12 @@ void run(CLI::App& app, settings& s) {
     check_sense(app, s);
   };
   ranks.run(prepare, [&](tessera::any_communicator comm) {
-    if (comm.size() > 1 && !s.report.empty()) throw CLI::ValidationError("--report", "of one rank alone");
     tessera::thread_pool pool(s.threads);
     tessera::system_memory memory;
     metrics_file nowhere{settings()};
     bool const writes = comm.rank() == 0;
-    run_job(training_job({s, tessera::host_exec(pool, memory), start, writes ? *metrics : nowhere, std::move(comm)}));
+    training_job job({s, tessera::host_exec(pool, memory), start, writes ? *metrics : nowhere, std::move(comm)});
+    run_job(job);
   });
 }
 

@@ -56,6 +56,7 @@ void run(recd::plan const& plan, int threads, std::string const& page) {
   auto const stored = timed("storage", [&] { return recd::store(exec, plan); });
   report.add(stored);
   report.add(timed("readers", [&] { return recd::read(exec, plan, stored); }));
+  if (plan.ranks > 1) report.add(timed("ranks", [&] { return recd::train_on_ranks(exec, plan, stored); }));
   if (plan.trains) train(exec, plan, stored, report);
   report.print();
   if (!page.empty()) report.write_page(page);
@@ -88,7 +89,19 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->delimiter(',')
       ->check(CLI::NonNegativeNumber);
-  app.add_flag("!--no-training", plan.trains, "storage and readers alone");
+  app.add_flag("!--no-training", plan.trains, "storage, readers and ranks alone");
+  app.add_option("--ranks", plan.ranks, "also trains on so many ranks, threads of this process, and counts what they read and send")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--hosts", plan.hosts, "on so many hosts, each of as many ranks: bytes between them are counted apart")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--rank-steps", plan.rank_steps, "steps of each way on ranks; 0: an epoch")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--rank-transformers", plan.rank_transformers, "groups of sequences that a transformer pools there, all others by sum")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--scale", plan.scale, "takes one of so many features only")->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--source-mb-per-second", plan.source_mb_per_second, "what the remote file's source lets through")
       ->capture_default_str()
@@ -100,6 +113,8 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     plan.fitted = log == "fitted";
+    if (plan.ranks % plan.hosts != 0) throw CLI::ValidationError("--hosts", "each has as many ranks");
+    if (plan.ranks > plan.batch) throw CLI::ValidationError("--ranks", "more than a batch has samples");
     if (paper && app.get_option("--rows")->count() == 0) plan.rows = 262'144;
     run(plan, threads, page);
     return 0;

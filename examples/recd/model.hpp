@@ -36,37 +36,53 @@ inline double bytes_of_tables(tessera::session_clicks_options const& options) {
   return rows * (dim + 1) * sizeof(float);
 }
 
+/// What a model is made of, but for where its tables lie.
+struct model_parts {
+  std::vector<tessera::table_spec> tables;  // of each key
+  std::vector<tessera::table_feature> features;
+  std::vector<tessera::sequence_group<tessera::encoder_pooling>> groups;
+  tessera::click_model_options dense;
+};
+
 /// What becomes of the features of a set: the sequences of each of the first `transformers` groups by a transformer together, all others each by
 /// sum; users by sum and maximum in turn, items by sum. `keys`: of its batches. Models of the same keys begin alike.
-template <class Gemm>
-session_dlrm<Gemm> make_model(tessera::host_exec const& exec, tessera::session_clicks_options const& options, std::size_t transformers,
-                              std::vector<std::string> const& keys, tessera::pooled_rows rows) {
-  tessera::table_list tables;
-  std::vector<typename session_dlrm<Gemm>::group_type> groups;
-  std::vector<tessera::table_feature> features;
+inline model_parts parts_of_model(tessera::session_clicks_options const& options, std::size_t transformers,
+                                  std::vector<std::string> const& keys, tessera::pooled_rows rows) {
+  model_parts parts;
   std::int64_t users = 0, last_group = -1;
   for (auto const& key : keys) {
     auto const feature = std::find_if(options.features.begin(), options.features.end(), [&](auto const& f) { return f.name == key; });
+    auto const table = static_cast<std::int64_t>(parts.tables.size());
     tessera::table_options const shape{
-        .id = tessera::table_id(tables.size()), .dim = dim, .rows = feature->ids, .init_bound = 0.05F, .seed = tessera::random_seed(17)};
-    auto const table = tables.add(tessera::dense_table<>(exec, shape, row_optimizer), row_optimizer);
-    bool const is_new_group = groups.empty() || feature->group < 0 || feature->group != last_group;
+        .id = tessera::table_id(table), .dim = dim, .rows = feature->ids, .init_bound = 0.05F, .seed = tessera::random_seed(17)};
+    parts.tables.push_back(tessera::spec_of<tessera::dense_table<>>(shape, row_optimizer));
+    bool const is_new_group = parts.groups.empty() || feature->group < 0 || feature->group != last_group;
     bool const is_sequence =
-        feature->kind == tessera::session_feature_kind::sequence && (is_new_group ? groups.size() < transformers : true);
+        feature->kind == tessera::session_feature_kind::sequence && (is_new_group ? parts.groups.size() < transformers : true);
     bool const is_largest = !is_sequence && feature->kind == tessera::session_feature_kind::user && users++ % 2 == 1;
-    features.push_back(
+    parts.features.push_back(
         {.name = key, .table = table, .sequence = is_sequence, .pooling = is_largest ? tessera::pooling::max : tessera::pooling::sum});
     if (!is_sequence) continue;
-    if (is_new_group) groups.push_back({{}, {.layers = 1, .heads = 2, .hidden = hidden}});
+    if (is_new_group) parts.groups.push_back({{}, {.layers = 1, .heads = 2, .hidden = hidden}});
     last_group = feature->group;
-    groups.back().outputs.push_back(key);
+    parts.groups.back().outputs.push_back(key);
   }
-  tessera::click_model_options const dense{.dense_features = options.dense_features,
-                                           .bottom_hidden = {512, 256},
-                                           .top_hidden = {512, 256},
-                                           .seed = tessera::random_seed(17),
-                                           .rows = rows};
-  return {exec, dense, {std::move(tables), std::move(features)}, {}, std::move(groups)};
+  parts.dense = {.dense_features = options.dense_features,
+                 .bottom_hidden = {512, 256},
+                 .top_hidden = {512, 256},
+                 .seed = tessera::random_seed(17),
+                 .rows = rows};
+  return parts;
+}
+
+/// The model whose tables are all of this process.
+template <class Gemm>
+session_dlrm<Gemm> make_model(tessera::host_exec const& exec, tessera::session_clicks_options const& options, std::size_t transformers,
+                              std::vector<std::string> const& keys, tessera::pooled_rows rows) {
+  auto parts = parts_of_model(options, transformers, keys, rows);
+  tessera::table_list tables;
+  for (auto const& spec : parts.tables) spec.add(exec, spec.table, tables);
+  return {exec, parts.dense, {std::move(tables), std::move(parts.features)}, {}, std::move(parts.groups)};
 }
 
 /// What a step on a batch goes through, where sequences are pooled once a row that the batch has.

@@ -181,6 +181,11 @@ void report::write_page(std::string const& path) const {
   page.paragraph(text("Of %lld samples: bytes read from the file, and bytes of the batches as they go to a trainer.",
                       static_cast<long long>(read_.cached[0].samples)));
   page.table({"", "read", "sent", "paper, read", "paper, sent"}, byte_rows());
+  if (plan_.ranks > 1) {
+    page.heading("Bytes that ranks read and send");
+    page.paragraph("Whole tables are dealt out to " + said_of_ranks() + ".");
+    page.table({"", reading_names[0], reading_names[1], reading_names[2]}, rank_rows());
+  }
   page.heading("Files");
   page.paragraph(
       "What clustering gains depends on the pages, which are compressed one by one. A large page in the order of inference has several "

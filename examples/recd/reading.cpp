@@ -8,10 +8,10 @@
 
 #include <tessera/data/list_hash.hpp>
 #include <tessera/data/parquet_log.hpp>
-#include <tessera/data/preprocessing.hpp>
 #include <tessera/synth/parquet_meter.hpp>
 #include <tessera/synth/session_clicks.hpp>
 
+#include "reading.hpp"
 #include "results.hpp"
 
 namespace recd {
@@ -20,12 +20,6 @@ namespace {
 
 using namespace tessera;
 using clock = std::chrono::steady_clock;
-
-// Bytes of a batch as it goes to a trainer.
-std::int64_t bytes_of(batch_view const& batch) {
-  auto const numbers = batch.sparse.size() + batch.sparse.rows() + 1 + batch.groups.size() * batch.samples() + batch.sample_ids.size();
-  return 8 * numbers + 4 * (batch.dense.rows() * batch.dense.columns() + batch.labels.size());
-}
 
 // A sum over samples of hashes of session, label and every list. `columns` (keys,): of the schema, whose order the keys need not have.
 std::uint64_t hash_of(batch_view const& batch, std::vector<std::int64_t> const& columns) {
@@ -47,14 +41,14 @@ std::uint64_t hash_of(batch_view const& batch, std::vector<std::int64_t> const& 
   return sum;
 }
 
-// One epoch: truncation to the last 200 ids and hashing to the rows of the tables are what a job asks of its readers.
+// One epoch.
 reading_result read_epoch(host_exec const& exec, plan const& plan, sample_schema const& schema, std::string const& path,
                           std::vector<std::vector<std::string>> const& groups, double bytes_per_second) {
   read_meter meter(static_cast<std::int64_t>(bytes_per_second));
   parquet_log_options options;
   options.open = metered(meter);
   parquet_log const log({path}, schema, options);
-  preprocessing const prepare(schema, {{.steps = {log_values{}}}}, {{.steps = {truncate_ids{.most = 200}, hash_ids{.size = 100'000}}}});
+  auto const prepare = preparation(schema);
 
   system_memory memory;
   arena workspace(memory);

@@ -130,6 +130,41 @@ std::vector<std::vector<std::string>> report::byte_rows() const {
   return rows;
 }
 
+// Bytes a sample of each way: what is there for one is there for all.
+std::vector<std::vector<std::string>> report::rank_rows() const {
+  std::vector<std::vector<std::string>> rows;
+  auto const add = [&](std::string const& name, auto const& bytes, std::int64_t ranks_way::*samples) {
+    rows.push_back({name});
+    for (auto const& way : on_ranks_.ways)
+      rows.back().push_back(text("%.0f", static_cast<double>(bytes(way)) / static_cast<double>(way.*samples)));
+  };
+  add(
+      "read from files", [](auto const& way) { return way.read_bytes; }, &ranks_way::read_samples);
+  add(
+      "sent as batches", [](auto const& way) { return way.batch_bytes; }, &ranks_way::read_samples);
+  for (auto const& one : on_ranks_.ways[0].exchange)
+    add(
+        "exchange: " + one.first, [&](auto const& way) { return way.exchange.at(one.first); }, &ranks_way::samples);
+  add(
+      "exchange, all", [](auto const& way) { return way.exchange_bytes(); }, &ranks_way::samples);
+  add(
+      "exchange, to other hosts", [](auto const& way) { return way.exchange_between_hosts; }, &ranks_way::samples);
+  for (auto const& one : on_ranks_.ways[0].sums)
+    add(
+        "dense net: " + one.first, [&](auto const& way) { return way.sums.at(one.first); }, &ranks_way::samples);
+  return rows;
+}
+
+std::string report::said_of_ranks() const {
+  auto const& way = on_ranks_.ways[0];
+  auto const number = [](std::int64_t n) { return static_cast<long long>(n); };
+  return text(
+      "%d ranks on %d hosts: bytes a sample; of files and batches in %lld samples, of messages in %lld steps, %lld samples; batches of "
+      "%lld samples of all ranks; %lld of %zu groups by transformer",
+      plan_.ranks, plan_.hosts, number(way.read_samples), number(way.steps), number(way.samples), number(plan_.batch),
+      number(plan_.rank_transformers), on_ranks_.groups);
+}
+
 void report::print() const {
   std::printf("\n%-41s %14s %10s  %-31s %s\n", "", "here", "by factors", "paper", "");
   for (auto const& row : rows())
@@ -156,6 +191,12 @@ void report::print() const {
     std::printf("%-14s %12s %12s           %8s %8s\n", row[0].c_str(), row[1].c_str(), row[2].c_str(), row[3].c_str(), row[4].c_str());
   std::printf("readers: %lld samples with the same ids from either file, with and without deduplication\n",
               static_cast<long long>(read_.remote[0].samples));
+  if (plan_.ranks > 1) {
+    std::printf("\n%s\n%-40s %12s %12s %12s\n", said_of_ranks().c_str(), "", reading_names[0], reading_names[1], reading_names[2]);
+    for (auto const& row : rank_rows())
+      std::printf("%-40s %12s %12s %12s\n", row[0].c_str(), row[1].c_str(), row[2].c_str(), row[3].c_str());
+    std::printf("\n");
+  }
   if (!plan_.trains) return;
   print_stages(rm1_);
   for (auto const* sets : {&fewer_, &others_})

@@ -19,6 +19,7 @@ class report {
   void add(repeat_figures const& fitted) { fitted_ = fitted; }
   void add(storage_result const& stored) { stored_ = stored; }
   void add(reader_result const& read) { read_ = read; }
+  void add(ranks_result const& on_ranks) { on_ranks_ = on_ranks; }
   void add_rm1(trainer_result const& trained) { rm1_ = trained; }
   void add_fewer(std::vector<trainer_result> const& trained) { fewer_ = trained; }
   void add(trainer_result const& trained) { others_.push_back(trained); }
@@ -35,11 +36,14 @@ class report {
   std::vector<std::vector<std::string>> trainer_rows() const;
   std::vector<std::vector<std::string>> byte_rows() const;
   std::vector<std::vector<std::string>> repeat_rows() const;
+  std::vector<std::vector<std::string>> rank_rows() const;
+  std::string said_of_ranks() const;
 
   plan plan_;
   repeat_figures fitted_;
   storage_result stored_;
   reader_result read_;
+  ranks_result on_ranks_;
   trainer_result rm1_, none_;
   std::vector<trainer_result> fewer_, others_;
 };

@@ -26,9 +26,12 @@ struct plan {
   std::vector<std::int64_t> transformers{0, 1, 2};  // RM1-like also trains with so many of its groups pooled by a transformer
   bool trains = true;
   int zstd_level = 3;
-  std::int64_t scale = 1;             // of the sets' features a scale-th, for a small machine
-  double source_mb_per_second = 150;  // of the remote file
-  std::string folder;                 // where files go
+  std::int64_t scale = 1;              // of the sets' features a scale-th, for a small machine
+  double source_mb_per_second = 150;   // of the remote file
+  std::string folder;                  // where files go
+  int ranks = 1, hosts = 1;            // that train together, as many on each host; 1: no such stage
+  std::int64_t rank_steps = 0;         // of each way to train on ranks; 0: an epoch
+  std::int64_t rank_transformers = 0;  // groups that a transformer pools there
 
   std::int64_t batches() const { return steps * rounds; }
 };
@@ -80,6 +83,7 @@ struct storage_result {
   std::vector<log_store_result> log_stores;              // of each of `tried_open_sessions`
   double entropy_bytes = 0, distinct_entropy_bytes = 0;  // estimates: ids one by one at their frequencies; those new in their session
   std::string inference, clustered;                      // the files that the next stages read
+  std::string dealt_inference, dealt_clustered;          // the same with a row group for each rank, where there are several
 
   /// The smallest file of a side, among those with pages of 1 MiB or among all.
   stored_file const& best(bool is_clustered, bool of_all = true) const;
@@ -108,6 +112,21 @@ struct reader_result {
 
   double remote_ratio() const { return remote[2].rate() / remote[0].rate(); }
   double cached_ratio() const { return cached[2].rate() / cached[0].rate(); }
+};
+
+/// What ranks that train together read and send, all of them.
+struct ranks_way {
+  std::int64_t read_samples = 0, read_bytes = 0, batch_bytes = 0;  // of an epoch: from files, and as batches
+  std::int64_t samples = 0, steps = 0;                             // that they trained
+  std::map<std::string, std::int64_t> exchange, sums;  // bytes of messages to other ranks, by operation: of tables, of the dense net
+  std::int64_t exchange_between_hosts = 0;             // bytes; hosts are of neighbouring ranks
+  std::vector<double> losses;                          // of each step, of all ranks' samples
+
+  std::int64_t exchange_bytes() const;
+};
+struct ranks_result {
+  std::size_t groups = 0;  // of sequences
+  ranks_way ways[reading_ways];
 };
 
 /// What steps go through; where rows are shared, each distinct one once.
@@ -199,6 +218,9 @@ trainer_result train_set_by_bf16(tessera::host_exec const& exec, plan const& pla
                                  tessera::session_clicks_options options);
 #endif
 trainer_result train_without_repeats(tessera::host_exec const& exec, plan const& plan);
+/// The set of the log, from its files, on ranks that are threads of this process. Each reads and trains its part of every batch.
+/// @throws tessera::error incompatible where losses of the clustered file differ with deduplication.
+ranks_result train_on_ranks(tessera::host_exec const& exec, plan const& plan, storage_result const& stored);
 
 /// A set's log of about `rows` samples, of sessions that are all open at once.
 tessera::session_clicks_options log_options(plan const& plan, tessera::session_clicks_options options, std::int64_t rows);

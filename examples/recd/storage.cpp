@@ -158,6 +158,13 @@ storage_result store(host_exec const& exec, plan const& plan) {
       result.files.push_back({is_clustered, settings, rewrite(exec, is_clustered ? clustered : log, scratch, written_by(plan, settings))});
     }
   std::filesystem::remove(scratch);
+  if (plan.ranks == 1) return result;
+  result.dealt_inference = plan.folder + "/dealt_inference.parquet";
+  result.dealt_clustered = plan.folder + "/dealt_clustered.parquet";
+  auto settings = tried_settings[0];
+  settings.group_rows = divide_up(result.rows, plan.ranks);
+  rewrite(exec, log, result.dealt_inference, written_by(plan, settings));
+  rewrite(exec, clustered, result.dealt_clustered, written_by(plan, settings));
   return result;
 }
 

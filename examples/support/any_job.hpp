@@ -23,6 +23,11 @@
 #include "output_files.hpp"
 #include "settings.hpp"
 
+// Who multiplies; `-D TESSERA_TRAIN_GEMM=…` trains by another policy.
+#ifndef TESSERA_TRAIN_GEMM
+#define TESSERA_TRAIN_GEMM tessera::eigen_gemm
+#endif
+
 namespace examples {
 
 using nlohmann::json;
@@ -61,18 +66,21 @@ inline std::string dims_of(std::vector<tessera::table_spec> const& tables) {
 
 /// All ranks call it.
 template <class Model>
-void print_model(any_job const& j, Model const& model, std::vector<tessera::table_spec> const& tables, std::int64_t dense_features) {
+void print_model(any_job const& j, Model& model, std::vector<tessera::table_spec> const& tables, std::int64_t dense_features) {
   auto comm = j.comm;
   tessera::any_pending pending;
-  auto const own = static_cast<std::int64_t>(model.source().bytes());
-  std::int64_t bytes = 0, most = 0;
-  for (auto const& of_rank : tessera::all_gather<std::int64_t>(j.exec, comm, {&own, 1}, pending, "bytes of tables")) {
+  std::int64_t own[2] = {static_cast<std::int64_t>(model.source().bytes()), 0};
+  std::int64_t bytes = 0, most = 0, parameters = 0;
+  for (auto const& group : model.groups())
+    (group.replication == tessera::replication::everywhere ? parameters : own[1]) += group.is_copy ? 0 : group.values.size();
+  for (auto const& of_rank : tessera::all_gather<std::int64_t>(j.exec, comm, {own, 2}, pending, "sizes of the model")) {
     bytes += of_rank[0];
     most = std::max(most, of_rank[0]);
+    parameters += of_rank[1];
   }
   j.say("model: %s, %zu tables of %s (%.2f MB with optimizer state), %lld dense parameters\n",
         dense_features == 0 ? "no dense features, no bottom MLP" : (std::to_string(dense_features) + " dense features").c_str(),
-        tables.size(), dims_of(tables).c_str(), static_cast<double>(bytes) / 1e6, static_cast<long long>(model.parameter_count()));
+        tables.size(), dims_of(tables).c_str(), static_cast<double>(bytes) / 1e6, static_cast<long long>(parameters));
   if (comm.size() > 1) j.say("%d ranks, with at most %.2f MB of tables each\n", comm.size(), static_cast<double>(most) / 1e6);
 }
 
@@ -125,9 +133,9 @@ template <class Job, class Trainer>
 void check_state(Job const& j, Trainer& run, std::int64_t step) {
   using tessera::row_plane;
   auto const parts = run.model().source().parts();
-  auto const& shards = run.model().source().shards_here();
+  auto const places = run.model().source().places().parts;
   for (std::size_t t = 0; t < parts.size(); ++t) {
-    auto const of_table = " of table " + j.tables()[static_cast<std::size_t>(shards[t].table)];
+    auto const of_table = " of table " + j.tables()[static_cast<std::size_t>(places[t].table)];
     auto const& part = *parts[t];
     check_converges(j.s, step, "a weight" + of_table,
                     all_finite(j.exec, part, row_plane::step) && all_finite(j.exec, part, row_plane::weights));
@@ -156,8 +164,8 @@ json test(Job const& j, Model const& model, std::int64_t step, bool last, tesser
       csv->text << batch.sample_ids[i] << ',' << batch.labels[i] << ',' << text("%.9g", static_cast<double>(tessera::sigmoid(logits[i])))
                 << '\n';
   };
-  auto const result =
-      comm.size() == 1 ? tessera::evaluate(j.exec, model, reader, seen) : tessera::evaluate(j.exec, comm, model, reader, seen);
+  auto const result = comm.size() == 1 ? tessera::evaluate(j.exec, model, reader, seen, j.s.chunks())
+                                       : tessera::evaluate(j.exec, comm, model, reader, seen, j.s.chunks());
   if (csv) csv->commit();
   auto line = to_json(result, j.exec);
   line["samples_per_second"] = static_cast<double>(j.test_rows()) / seconds_since(started);

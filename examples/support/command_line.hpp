@@ -262,8 +262,29 @@ inline void declare_ranks(CLI::App& app, settings& s) {
   app.add_option(
          "--plan", s.plan,
          "Which rank holds which table: bytes, the largest first to who has the fewest bytes; round-robin; or a file as docs/ranks.md "
-         "has it, which may cut tables by rows and columns")
+         "has it, which may cut tables by rows and columns, and calls them by number or name")
       ->type_name("bytes|round-robin|FILE.json")
+      ->capture_default_str();
+  app.add_option("--sums", s.sums,
+                 "How gradients are summed: in the order of ranks; or fixed, by chunks of samples, to the bits of any number of ranks")
+      ->check(CLI::IsMember({"ranks", "fixed"}))
+      ->capture_default_str();
+  app.add_option("--chunk-samples", s.chunk_samples, "Samples of a chunk of fixed sums; ranks have whole chunks of every batch")
+      ->transform(integer(std::int64_t{1}, tessera::most_counted))
+      ->capture_default_str();
+  app.add_option(
+         "--read", s.read,
+         "What a rank reads: slices, its part of every batch of all; or blocks of the files that it alone reads, its batches made of "
+         "them, empty ones in the end where others have more")
+      ->check(CLI::IsMember({"slices", "blocks"}))
+      ->capture_default_str();
+  app.add_option("--ids-ahead", s.ids_ahead, "Ids of so many later batches travel between ranks during a step; changes no result")
+      ->transform(integer(std::int64_t{0}, std::int64_t{1} << 10))
+      ->capture_default_str();
+  app.add_option("--bucket-bytes", s.bucket_bytes,
+                 "Sums of gradients over ranks begin during the backward, with parts of so many bytes at least; 0: after it; changes no "
+                 "result")
+      ->transform(integer(std::int64_t{0}, std::int64_t{1} << 40))
       ->capture_default_str();
   app.add_option("--time-limit", s.time_limit, "Seconds that ranks wait for one that reads, writes or trains longer, before all end")
       ->transform(integer(std::int64_t{1}, std::int64_t{1} << 20))
@@ -271,6 +292,42 @@ inline void declare_ranks(CLI::App& app, settings& s) {
   app.add_option("--codec", s.codec,
                  "How vectors and gradients of rows travel, also on one rank: fp32, fp16, bf16, int8, fp8_e4m3, fp8_e5m2; or one for each")
       ->type_name("CODEC[,CODEC]")
+      ->capture_default_str();
+}
+
+/// How vectors travel between hosts, and what shortens them before.
+inline void declare_towers(CLI::App& app, settings& s) {
+  app.add_option("--topology", s.topology,
+                 "Which ranks share a host: hosts:N, as many neighbouring ranks on each; or a file as docs/ranks.md has it. Else as hosts "
+                 "name themselves")
+      ->type_name("hosts:N|FILE.json");
+  app.add_option(
+         "--exchange", s.exchange,
+         "How ids and vectors travel: flat, from rank to rank; two-hop, one message from host to host; sptt, by towers, whose tables "
+         "lie on one host or a few. Changes no result where sums are fixed")
+      ->check(CLI::IsMember({"flat", "two-hop", "sptt"}))
+      ->capture_default_str();
+  app.add_option(
+         "--towers", s.towers,
+         "Which features make which tower, of sptt or of modules: T towers that features are dealt to in turn; a file as docs/towers.md "
+         "has it; learn:T, those alike in a model that is trained before; learn, as many as hosts. A checkpoint keeps them")
+      ->type_name("T|FILE.json|learn[:T]");
+  app.add_option("--tower-probe", s.tower_probe, "To learn towers: batches that the first rank trains a model without towers on")
+      ->transform(integer(std::int64_t{1}, std::int64_t{1} << 32))
+      ->capture_default_str();
+  app.add_option("--tower-module", s.tower_module,
+                 "What makes fewer or shorter vectors of a tower's: dlrm, linear maps of all features together and of each; dcn, a cross "
+                 "layer of all, of --cross-rank, and a map; dot, products of pairs, and a map. On several ranks with sptt alone")
+      ->check(CLI::IsMember({"dlrm", "dcn", "dot", "none"}))
+      ->capture_default_str();
+  app.add_option("--tower-dim", s.tower_dim, "Elements of each vector that a module makes; 0: as --embedding-dim")
+      ->transform(integer(std::int64_t{0}, std::int64_t{1} << 16))
+      ->capture_default_str();
+  app.add_option("--tower-p", s.tower_p, "Vectors of all features of a tower together; of dcn and dot 0: as many as the tower has features")
+      ->transform(integer(std::int64_t{0}, std::int64_t{1} << 16))
+      ->capture_default_str();
+  app.add_option("--tower-c", s.tower_c, "Vectors of each feature of a tower, of dlrm alone")
+      ->transform(integer(std::int64_t{0}, std::int64_t{1} << 16))
       ->capture_default_str();
 }
 
@@ -289,6 +346,7 @@ inline void declare(CLI::App& app, settings& s) {
       ->transform(integer(1, 4096))
       ->capture_default_str();
   declare_ranks(app, s);
+  declare_towers(app, s);
   app.add_option("--pipeline", s.pipeline, "With 2 threads or more, one reads batches and sorts their ids ahead; changes no result")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
@@ -303,8 +361,8 @@ inline void declare(CLI::App& app, settings& s) {
   auto* const resume =
       app.add_flag("--resume", s.resume,
                    "Go on from the newest checkpoint with its settings, to the same model as if the run had never "
-                   "stopped; training AUC and loss count from there. Ranks, plan and codec are said again: others may change "
-                   "the last bits, or more")
+                   "stopped; training AUC and loss count from there. Ranks, plan, exchange and codec are said again: others may "
+                   "change the last bits, or more")
           ->needs(checkpoint);
   app.add_flag("--eval-only", s.eval_only, "Test the newest checkpoint, train nothing")->needs(checkpoint)->excludes(resume);
   app.add_option("--metrics", s.metrics,

@@ -208,6 +208,13 @@ class html_page {
     body_ += text + "</div>\n";
   }
 
+  /// Figures that are drawn elsewhere, side by side. Each is a whole element of HTML, whose texts are escaped.
+  void figures(std::vector<std::string> const& drawn) {
+    body_ += "<div class=\"figures\">\n";
+    for (auto const& figure : drawn) body_ += figure;
+    body_ += "</div>\n";
+  }
+
   /// The whole page.
   std::string text() const {
     return "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "

@@ -42,7 +42,7 @@ inline dense_optimizer_choice choose_dense_optimizer(settings const& s) {
 }
 
 /// Gives the optimizer of each table here this share of its rate; `features`: of each table. In train_ctr/tables.cpp.
-void set_row_learning_rates(settings const& s, tessera::sharded_tables& tables, std::vector<std::string> const& features, float share);
+void set_row_learning_rates(settings const& s, tessera::any_source& tables, std::vector<std::string> const& features, float share);
 
 /// Sets the rates of the step about to be taken.
 template <class Trainer>

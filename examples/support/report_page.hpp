@@ -20,15 +20,18 @@
 
 namespace examples {
 
-/// How often each row of each table was read in training; of a batch whose repeated lists are there once, once a list.
+/// How often each row of each table was read in training; of a batch whose repeated lists are there once, once a list. Ranks count the reads of
+/// their samples.
 class access_counts {
  public:
-  template <class Model>
-  explicit access_counts(Model& model) {
-    for (auto const& output : model.source().outputs()) tables_.push_back(output.table);  // one a key
-    for (auto const& part : model.source().parts())
-      counts_.push_back(
-          {part->slots_are_ids(), std::vector<std::int64_t>(part->slots_are_ids() ? static_cast<std::size_t>(part->rows()) : 0), {}});
+  template <class Job, class Model>
+  access_counts(Job const& j, Model& model) {
+    for (auto const& feature : j.table_features()) tables_.push_back(feature.table);  // one a key
+    for (std::size_t t = 0; t < j.tables().size(); ++t) {
+      bool const has_all = j.s.of_table(j.tables()[t]).hash_table == 0;
+      auto const rows = has_all ? model.source().places().tables[t].rows : 0;
+      counts_.push_back({has_all, std::vector<std::int64_t>(static_cast<std::size_t>(rows)), {}});
+    }
   }
 
   void add(tessera::batch_view const& batch) {
@@ -37,6 +40,25 @@ class access_counts {
       for (auto const id : batch.sparse.key(key).all_values())
         ++(counts.has_all ? counts.all[static_cast<std::size_t>(id)] : counts.seen[id]);
     }
+  }
+
+  /// Adds up the reads of all ranks, which all call it. @post the first one has them all
+  void gather(tessera::host_exec const& exec, tessera::any_communicator comm) {
+    if (comm.size() == 1) return;
+    std::vector<std::int64_t> own;  // table, id, count
+    for (std::size_t t = 0; t < counts_.size(); ++t) {
+      auto& [has_all, all, seen] = counts_[t];
+      for (std::size_t id = 0; id < all.size(); ++id)
+        if (auto const count = std::exchange(all[id], 0); count > 0)
+          own.insert(own.end(), {static_cast<std::int64_t>(t), static_cast<std::int64_t>(id), count});
+      for (auto const& [id, count] : std::exchange(seen, {})) own.insert(own.end(), {static_cast<std::int64_t>(t), id, count});
+    }
+    tessera::any_pending pending;
+    for (auto const& one : tessera::all_gather<std::int64_t>(exec, comm, own, pending, "reads of rows"))
+      for (std::int64_t i = 0; i < one.size() && comm.rank() == 0; i += 3) {
+        auto& counts = counts_[static_cast<std::size_t>(one[i])];
+        (counts.has_all ? counts.all[static_cast<std::size_t>(one[i + 1])] : counts.seen[one[i + 1]]) += one[i + 2];
+      }
   }
 
   /// The counts of a table, most read first; of a hashed one, those of the ids that came.
@@ -62,7 +84,7 @@ template <class Job, class Model>
 class report_page {
  public:
   report_page(Job const& j, Model& model) : j_(j), model_(model) {
-    if (wanted()) accesses_.emplace(model);
+    if (wanted()) accesses_.emplace(j, model);
   }
 
   bool wanted() const { return !j_.s.report.empty(); }
@@ -87,8 +109,12 @@ class report_page {
     last_ = result;
   }
 
-  void write(tessera::calibration_curve const& calibration) const {
+  /// All ranks call it; the first one writes.
+  void write(tessera::calibration_curve const& calibration) {
     if (!wanted()) return;
+    accesses_->gather(j_.exec, j_.comm);
+    auto const sizes = table_sizes();
+    if (j_.comm.rank() != 0) return;
     html_page page("Training of a " + j_.s.model + ": test AUC " + text("%.4f", last_["auc"].get<double>()));
     page.table(
         {"test", "AUC", "log loss", "normalised entropy", "predicted / seen clicks", "samples"},
@@ -105,7 +131,7 @@ class report_page {
     page.paragraph(text("Samples in %zu bins of the predicted probability. Expected calibration error: %.4f.", calibration.bins().size(),
                         calibration.expected_error()));
     page.charts({calibration_chart(calibration), histogram(calibration)});
-    write_tables(page);
+    write_tables(page, sizes);
     page.heading("Options");
     page.table({"option", "value"}, options());
     whole_file file("--report", j_.s.report);
@@ -156,16 +182,44 @@ class report_page {
     return chart;
   }
 
-  void write_tables(html_page& page) const {
+  struct table_size {
+    std::int64_t rows = 0, weights = 0, state = 0;  // the last two in bytes
+  };
+  // Of each table, the shards of all ranks together.
+  std::vector<table_size> table_sizes() const {
+    std::vector<std::int64_t> own;  // table, rows, weights, state
+    auto const parts = model_.source().parts();
+    auto const places = model_.source().places();
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      auto const bytes_of = [&](tessera::row_plane plane) {
+        auto const shape = parts[p]->shape(plane);
+        return parts[p]->rows() * shape.width * tessera::size_of(shape.type);
+      };
+      // Blocks of columns have the same rows, and so have copies.
+      own.insert(own.end(),
+                 {places.parts[p].table, places.parts[p].first_column == 0 && !places.parts[p].is_copy ? parts[p]->rows() : 0,
+                  bytes_of(tessera::row_plane::weights) + bytes_of(tessera::row_plane::step), bytes_of(tessera::row_plane::state)});
+    }
+    std::vector<table_size> all(j_.tables().size());
+    tessera::any_pending pending;
+    auto comm = j_.comm;
+    for (auto const& one : tessera::all_gather<std::int64_t>(j_.exec, comm, own, pending, "sizes of tables"))
+      for (std::int64_t i = 0; i < one.size(); i += 4) {
+        auto& of = all[static_cast<std::size_t>(one[i])];
+        of = {of.rows + one[i + 1], of.weights + one[i + 2], of.state + one[i + 3]};
+      }
+    return all;
+  }
+
+  void write_tables(html_page& page, std::vector<table_size> const& sizes) const {
     page.heading("Embedding tables");
     page.paragraph("Share of the reads in training that go to the most read rows, and of the rows that were never read.");
     std::vector<std::vector<std::string>> rows;
     std::vector<chart_series> skew;
     auto const percent = [](double part, double whole) { return whole > 0 ? text("%.1f %%", 100 * part / whole) : std::string("-"); };
-    auto const parts = model_.source().parts();
+    auto const places = model_.source().places();
     auto const& features = j_.tables();
-    for (std::size_t t = 0; t < parts.size(); ++t) {
-      auto const& table = *parts[t];
+    for (std::size_t t = 0; t < sizes.size(); ++t) {
       auto const counts = accesses_->sorted(t);
       auto const reads = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
       auto const of_most_read = [&](double share) {
@@ -173,15 +227,10 @@ class report_page {
         return static_cast<double>(std::accumulate(counts.begin(), counts.begin() + most, std::int64_t{0}));
       };
       auto const never = std::count(counts.begin(), counts.end(), 0);
-      auto const bytes_of = [&](tessera::row_plane plane) {
-        auto const shape = table.shape(plane);
-        return static_cast<std::size_t>(table.rows() * shape.width * tessera::size_of(shape.type));
-      };
-      auto const weights = bytes_of(tessera::row_plane::weights) + bytes_of(tessera::row_plane::step);
       auto const& name = features[t];
-      rows.push_back({name, std::to_string(table.rows()), std::to_string(table.options().dim), megabytes(weights),
-                      megabytes(bytes_of(tessera::row_plane::state)), std::to_string(reads),
-                      percent(of_most_read(0.01), static_cast<double>(reads)), percent(of_most_read(0.1), static_cast<double>(reads)),
+      rows.push_back({name, std::to_string(sizes[t].rows), std::to_string(places.tables[t].dim), megabytes(sizes[t].weights),
+                      megabytes(sizes[t].state), std::to_string(reads), percent(of_most_read(0.01), static_cast<double>(reads)),
+                      percent(of_most_read(0.1), static_cast<double>(reads)),
                       percent(static_cast<double>(never), static_cast<double>(counts.size()))});
       if (counts.size() >= 100 && reads > 0) skew.push_back(skew_line(name, counts, reads));
     }
@@ -204,7 +253,7 @@ class report_page {
     return {name, line.x, line.y};
   }
 
-  static std::string megabytes(std::size_t bytes) { return text("%.3f", static_cast<double>(bytes) / 1e6); }
+  static std::string megabytes(std::int64_t bytes) { return text("%.3f", static_cast<double>(bytes) / 1e6); }
 
   std::vector<std::vector<std::string>> options() const {
     std::vector<std::vector<std::string>> rows;
@@ -212,6 +261,7 @@ class report_page {
     rows.push_back({"--test", all_of(j_.s.test)});
     for_each_kept(j_.s, [&](char const* name, auto const& value, bool) { rows.push_back({std::string("--") + name, shown(value)}); });
     rows.push_back({"--threads", std::to_string(j_.s.threads)});
+    if (j_.comm.size() > 1) rows.push_back({"ranks", std::to_string(j_.comm.size())});
     return rows;
   }
 

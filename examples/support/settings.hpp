@@ -85,6 +85,11 @@ struct settings : table_settings {
   std::int64_t positions = 0;
   std::int64_t max_length = 0;
   std::string order;
+  std::string read = "slices";
+  std::string tower_module = "none";
+  std::int64_t tower_dim = 0;  // 0: that of the rows
+  std::int64_t tower_p = 0;
+  std::int64_t tower_c = 1;
 
   // What a checkpoint keeps too, and a command line may change.
   float lr = 0.003F;
@@ -97,6 +102,8 @@ struct settings : table_settings {
   std::int64_t epochs = 3;
   std::string dedup = "auto";
   std::string dedup_sums = "merged";
+  std::string sums = "ranks";
+  std::int64_t chunk_samples = 32;  // of fixed sums
 
   // What each call says anew.
   std::vector<std::string> train;  // files, folders and patterns
@@ -113,6 +120,12 @@ struct settings : table_settings {
   std::string ranks = "auto";
   std::string plan = "bytes";
   std::string codec = "fp32";
+  std::string topology;  // empty: hosts as they name themselves
+  std::string exchange = "flat";
+  std::string towers;
+  std::int64_t tower_probe = 200;  // batches
+  std::int64_t ids_ahead = 0;      // batches; 0: none
+  std::int64_t bucket_bytes = 0;   // 0: sums begin when the backward is done
   std::int64_t time_limit = 3600;
 
   bool speaks = true;                                // not one of the processes that leave it to another
@@ -122,6 +135,13 @@ struct settings : table_settings {
     auto const own = own_tables.find(feature);
     return own == own_tables.end() ? *this : own->second;
   }
+  bool has_modules() const { return tower_module != "none"; }
+  bool has_towers() const { return exchange == "sptt" || has_modules(); }
+  bool learns_towers() const { return towers == "learn" || towers.starts_with("learn:"); }
+  /// Elements of each vector that a tower module makes.
+  std::int64_t tower_width() const { return tower_dim > 0 ? tower_dim : embedding_dim; }
+  /// Samples by which the dense net runs; 0: all of a batch's.
+  std::int64_t chunks() const { return sums == "fixed" ? chunk_samples : 0; }
 };
 
 /// Calls f(name of the option, value, whether a later command line may change it) for what --tables may say of a feature's table.
@@ -176,8 +196,15 @@ void for_each_kept(Settings& s, F const& f) {
   f("positions", s.positions, false);
   f("max-length", s.max_length, false);
   f("order", s.order, false);
+  f("read", s.read, false);
+  f("tower-module", s.tower_module, false);
+  f("tower-dim", s.tower_dim, false);
+  f("tower-p", s.tower_p, false);
+  f("tower-c", s.tower_c, false);
   f("dedup", s.dedup, true);
   f("dedup-sums", s.dedup_sums, true);
+  f("sums", s.sums, true);
+  f("chunk-samples", s.chunk_samples, true);
 }
 
 }  // namespace examples

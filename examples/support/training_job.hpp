@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/data/checked_samples.hpp>
 #include <tessera/data/dedupe_model.hpp>
 #include <tessera/data/preprocessing.hpp>
 #include <tessera/data/preprocessing_file.hpp>
@@ -24,20 +23,18 @@
 #include "column_plan.hpp"
 #include "data_columns.hpp"
 #include "data_files.hpp"
+#include "sources.hpp"
 #include "tables.hpp"
+#include "training_reader.hpp"
 
 namespace examples {
 
 /// Every kind of pooling that --pooling may name for sequences.
 using any_pooling = tessera::pooling_choice<tessera::encoder_pooling, tessera::target_pooling>;
-/// Samples that a model can learn from, of files of any kind.
-using sample_log = tessera::checked_samples<tessera::any_sample_source>;
 
 /// A run: the data, their preprocessing, and which of their columns are deduplicated.
 class training_job : public any_job {
  public:
-  using reader = tessera::sample_reader<sample_log, tessera::preprocessing>;
-
   /// Opens the files, fits the preprocessing to the training data where no checkpoint has it, and finds out what to deduplicate.
   explicit training_job(any_job base);
   training_job(training_job const&) = delete;
@@ -51,57 +48,95 @@ class training_job : public any_job {
   json description_json() const { return tessera::columns_json(data_); }
 
   /// Readers give this rank's part of every batch.
-  reader train_reader() const { return {exec, *train_, *preprocess_, reader_options(s.batch_size, training_order())}; }
-  reader test_reader() const { return {exec, *test_, *preprocess_, reader_options(2048, tessera::sample_order::stored)}; }
+  training_reader train_reader() const {
+    return {exec, *train_, *preprocess_, reader_options(s.batch_size, training_order()), s.read == "blocks"};
+  }
+  training_reader::slices test_reader() const { return {exec, *test_, *preprocess_, reader_options(2048, tessera::sample_order::stored)}; }
   std::vector<tessera::manifest_section> save_data(std::string const& folder) const {
     return {tessera::save_preprocessing(folder, *preprocess_)};
   }
 
+  /// The features, in the order of a batch's keys, and what is read of each.
+  column_list const& features() const noexcept { return features_; }
+  std::vector<tessera::table_feature> table_features() const;
+  /// Where the ranks are.
+  tessera::topology const& where() const noexcept { return *where_; }
+  /// Which features make which tower, where there are towers and they are known.
+  std::optional<tessera::tower_partition> const& towers() const noexcept { return towers_; }
+  /// Whether towers are to be learned: then `set_towers` comes before `make_model`.
+  bool learns_towers() const noexcept { return s.has_towers() && !towers_; }
+  void set_towers(tessera::tower_partition towers);
+  /// Makes towers of features by their affinity: JSON as `tessera::towers_json`. Writes a file and a page of them beside checkpoints.
+  std::string partition(tessera::affinity_matrix const& affinity) const;
+
+  /// Of all samples, for a model that one rank trains alone.
+  training_reader::slices probe_reader() const {
+    auto options = reader_options(s.batch_size, training_order());
+    options.slice.rank = 0;
+    options.slice.ranks = 1;
+    return {exec, *train_, *preprocess_, options};
+  }
+  /// A model without towers of this rank alone.
+  template <class Model>
+  Model make_probe() const {
+    auto const specs = make_specs<Model>();
+    return make_model<Model>({specs, table_features(), tessera::plan_by_bytes(specs, 1), tessera::self_communicator(),
+                              tessera::topology::flat(1), std::nullopt});
+  }
+  /// All ranks call it.
   template <class Model>
   Model make_model() const {
-    using interaction = typename Model::interaction_type;
-    auto const weight = std::is_same_v<interaction, tessera::factorization> ? 1 : 0;  // of first order, behind the factors
-    auto const dim_of = [&](std::string const& column) { return s.of_table(plan_.owner(column)).embedding_dim + weight; };
-    check_own_tables(s, tables_);
-    std::vector<tessera::table_spec> specs;
-    for (auto const& name : tables_)
-      specs.push_back(spec_of_table(s, static_cast<std::int64_t>(specs.size()), name, dim_of(name), table_rows(name)));
-    std::vector<typename Model::group_type> groups;
-    for (auto const& sequence : plan_.sequences) {
-      bool const attends = sequence.kind == column_plan::pooled_by::attention;
-      groups.push_back({sequence.columns, pooling_options(attends, dim_of(sequence.columns[0])),
-                        attends ? plan_.bags[static_cast<std::size_t>(plan_.target)] : "", s.positions});
-    }
-    std::vector<tessera::table_feature> features;
-    for (auto const& key : keys()) {
-      auto const table = std::find(tables_.begin(), tables_.end(), plan_.owner(key)) - tables_.begin();
-      auto const bag = std::find(plan_.bags.begin(), plan_.bags.end(), key);
-      auto const pooling =
-          bag == plan_.bags.end() ? tessera::pooling::sum : plan_.poolings[static_cast<std::size_t>(bag - plan_.bags.begin())];
-      features.push_back({.name = key, .table = table, .sequence = bag == plan_.bags.end(), .pooling = pooling});
-    }
-    auto const dense = preprocess_->dense().features();
-    auto const sums = s.dedup_sums == "expanded" ? tessera::shared_gradients::expanded : tessera::shared_gradients::merged;
-    Model model(
-        exec,
-        {.dense_features = dense,
-         .bottom_hidden = s.bottom,
-         .top_hidden = s.top,
-         .seed = tessera::random_seed{s.seed},
-         .pooled = plan_.bags,
-         .dim = s.embedding_dim + weight,
-         .projects = true},
-        {exec, comm, specs, std::move(features), make_plan(specs), {.codecs = tessera::parse_exchange_codecs(s.codec), .sums = sums}},
-        interaction_options<interaction>(s), std::move(groups));
-    print_model(*this, model, specs, dense);
+    auto const specs = make_specs<Model>();
+    auto model = make_model<Model>({specs, table_features(), make_plan(specs), comm, where(), towers_});
+    print_model(*this, model, specs, preprocess_->dense().features());
     return model;
   }
 
  private:
+  // A weight of first order stands behind the factors.
+  template <class Model>
+  static constexpr std::int64_t first_order = std::is_same_v<typename Model::interaction_type, tessera::factorization> ? 1 : 0;
+
+  template <class Model>
+  std::vector<tessera::table_spec> make_specs() const {
+    check_own_tables(s, tables_);
+    std::vector<tessera::table_spec> specs;
+    for (auto const& name : tables_)
+      specs.push_back(
+          spec_of_table(s, static_cast<std::int64_t>(specs.size()), name, row_dim(name) + first_order<Model>, table_rows(name)));
+    return specs;
+  }
+  std::int64_t row_dim(std::string const& column) const { return s.of_table(plan_.owner(column)).embedding_dim; }
+
+  template <class Model>
+  Model make_model(source_parts parts) const {
+    using interaction = typename Model::interaction_type;
+    std::vector<typename Model::group_type> groups;
+    for (auto const& sequence : plan_.sequences) {
+      bool const attends = sequence.kind == column_plan::pooled_by::attention;
+      groups.push_back({sequence.columns, pooling_options(attends, row_dim(sequence.columns[0]) + first_order<Model>),
+                        attends ? plan_.bags[static_cast<std::size_t>(plan_.target)] : "", s.positions});
+    }
+    bool const has_modules = parts.towers && s.has_modules();
+    return Model(exec,
+                 {.dense_features = preprocess_->dense().features(),
+                  .bottom_hidden = s.bottom,
+                  .top_hidden = s.top,
+                  .seed = tessera::random_seed{s.seed},
+                  .pooled = has_modules ? column_list() : plan_.bags,  // what modules make, in its order
+                  .dim = has_modules ? s.tower_width() : s.embedding_dim + first_order<Model>,
+                  .projects = true},
+                 make_source(s, exec, std::move(parts)), interaction_options<interaction>(s), std::move(groups));
+  }
+
   tessera::data_description description() const;
   column_list sparse_columns() const;
   void order_columns();
   void open_training_data();
+  void check_towers() const;
+  void find_hosts();
+  void choose_towers();
+  std::int64_t tower_count() const;
   tessera::preprocessing make_preprocessing() const;
   tessera::sharding_plan make_plan(std::vector<tessera::table_spec> const& specs) const;
   /// Of a dense table; 0: of a hashed one, for ids without a bound. @throws tessera::error naming a column that has neither.
@@ -134,9 +169,16 @@ class training_job : public any_job {
   std::optional<tessera::preprocessing> preprocess_;
   std::vector<column_list> groups_;  // of the readers
   std::vector<std::string> tables_;
+  column_list features_;
+  std::optional<tessera::topology> where_;
+  std::optional<tessera::tower_partition> towers_;
 };
 
-/// Trains or tests the model that the settings ask for. In train_ctr/training.cpp; what has no model in it is in train_ctr/training_job.cpp.
-void run_job(training_job const& j);
+/// Trains or tests the model that the settings ask for, each in a file of its own: train_ctr/dlrm.cpp, dcn.cpp and deepfm.cpp. What has no model
+/// in it is in train_ctr/training_job.cpp.
+void run_dlrm(training_job& j);
+void run_dcn(training_job& j);
+void run_deepfm(training_job& j);
+void run_job(training_job& j);
 
 }  // namespace examples

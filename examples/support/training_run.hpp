@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -20,23 +21,46 @@
 #include "report_page.hpp"
 #include "running_figures.hpp"
 #include "training_job.hpp"
-
-// Who multiplies; `-D TESSERA_TRAIN_GEMM=…` trains by another policy.
-#ifndef TESSERA_TRAIN_GEMM
-#define TESSERA_TRAIN_GEMM tessera::eigen_gemm
-#endif
+#include "training_reader.hpp"
 
 namespace examples {
 
+/// The model that is trained, by what lets vectors meet.
+template <class Interaction>
+using trained_model = tessera::click_model<tessera::any_source, TESSERA_TRAIN_GEMM, Interaction, any_pooling>;
+
+/// What a checkpoint says of the ranks that wrote it, by option. Others may go on from it.
+inline json ranks_of(training_job const& j) {
+  return {{"ranks", std::to_string(j.comm.size())}, {"plan", j.s.plan}, {"codec", j.s.codec}, {"exchange", j.s.exchange}};
+}
+
 template <class Trainer>
-void save(training_job const& j, Trainer& run, tessera::reader_position const& p) {
+void save(training_job const& j, Trainer& run, tessera::dealt_position const& p) {
   json options;
   for_each_kept(j.s, [&](char const* name, auto const& value, bool) { options[name] = value; });
   options["data"] = j.description_json();
-  json const position{{"epoch", p.epoch}, {"block", p.block},          {"offset", p.offset},
-                      {"batch", p.batch}, {"samples", j.train_rows()}, {"fingerprint", j.train_fingerprint()}};
+  options["on"] = ranks_of(j);
+  if (j.towers()) options["towers"] = tessera::towers_json(*j.towers(), j.features());
+  json position{{"epoch", p.epoch}, {"block", p.block},          {"offset", p.offset},
+                {"batch", p.batch}, {"samples", j.train_rows()}, {"fingerprint", j.train_fingerprint()}};
+  for (auto const& deal : p.deals)
+    position["deals"].push_back({{"ranks", deal.ranks}, {"batch-size", deal.batch_size}, {"batches", deal.batches}});
   tessera::save_checkpoint(j.exec, j.s.checkpoint, run, {p.batch, options, position}, 2,
                            [&](std::string const& folder) { return j.save_data(folder); });
+}
+
+/// What ranks took of the epoch's blocks, as a checkpoint has it; nothing of a run that read slices.
+inline std::vector<tessera::block_deal> deals_of(json const& position, std::string const& file) {
+  std::vector<tessera::block_deal> deals;
+  if (!position.contains("deals")) return deals;
+  for (auto const& deal : tessera::json_array(position, "deals", file)) {
+    auto const ranks = tessera::json_count(deal, "ranks", file);
+    if (ranks > std::numeric_limits<int>::max())
+      throw tessera::error(tessera::errc::parse_error, "the checkpoint's position: so many ranks are none",
+                           {{"file", file}, {"ranks", ranks}});
+    deals.push_back({static_cast<int>(ranks), tessera::json_count(deal, "batch-size", file), tessera::json_count(deal, "batches", file)});
+  }
+  return deals;
 }
 
 /// Goes back to where the checkpoint was saved; the training data must be the same.
@@ -50,9 +74,17 @@ void resume(training_job const& j, Trainer& run, Reader& reader) {
       throw tessera::error(tessera::errc::incompatible, "option --train: the checkpoint is of a run on other data",
                            {{name, found}, {"of the checkpoint", saved(name)}});
   auto const report = tessera::load_trainer(j.exec, *j.start, run);
-  reader.seek({saved("epoch"), saved("block"), saved("offset"), saved("batch")});
+  reader.seek({{saved("epoch"), saved("block"), saved("offset"), saved("batch")},
+               deals_of(j.start->state.position, j.start->folder + "/manifest.json")});
   j.metrics.drop_behind(reader.position());
   j.say("resumed from %s\n", j.start->folder.c_str());
+  json const here = ranks_of(j);  // which outlives its items
+  if (j.start->state.options.contains("on"))
+    for (auto const& one : here.items()) {
+      auto const& now = one.value().template get_ref<std::string const&>();
+      if (auto const before = j.start->state.options["on"].value(one.key(), "flat"); before != now)  // older ones have no exchange
+        j.say("%s: %s, and %s before; the bits may be others\n", one.key().c_str(), now.c_str(), before.c_str());
+    }
   for (auto const table : report.averaged_tables)
     j.say("table %s: states of whole rows are means, since its columns are cut otherwise than they were\n",
           j.tables()[static_cast<std::size_t>(table)].c_str());
@@ -110,7 +142,8 @@ class training_report {
 /// Epochs from where the reader stands; the step of a batch read ahead takes what was sorted for it. All ranks call it, and take the same
 /// steps: each knows what all predicted.
 template <class Model, class Trainer, class Reader>
-void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, Reader& reader) {
+void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, Reader& batches) {
+  batches_ahead<Reader, Trainer> reader(batches, run, j.comm.size() > 1 ? j.s.ids_ahead : 0);  // of a rank alone, no id travels
   training_report report(j);
   report_page page(j, model);
   auto comm = j.comm;
@@ -152,11 +185,7 @@ void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Mo
       behind = reader.position();
       auto const step = behind.batch;
       set_learning_rates(j.s, j.tables(), run, tessera::step_count{step});
-      double loss = 0;
-      if constexpr (requires { run.step(step_exec, batch, reader.prepared()); })
-        loss = run.step(step_exec, batch, reader.prepared());
-      else
-        loss = run.step(step_exec, batch);
+      auto const loss = reader.step(step_exec, batch);
       check_converges(j.s, step, "the loss", std::isfinite(loss));
       if (comm.size() > 1) of_all.gather(step_exec, comm, batch, run.logits());
       auto const labels = comm.size() > 1 ? of_all.batch().labels : batch.labels;
@@ -206,8 +235,11 @@ void train(training_job const& j) {
   tessera::system_memory memory;
   tessera::arena workspace(memory);
   auto model = j.make_model<Model>();
-  tessera::trainer_options options{.clip_norm = j.s.clip_norm};
-  if (j.comm.size() > 1) options.comm = j.comm;
+  tessera::trainer_options options{.clip_norm = j.s.clip_norm, .chunk_samples = j.s.chunks(), .bucket_bytes = j.s.bucket_bytes};
+  if (auto comm = j.comm; comm.size() > 1) {
+    options.comm = comm;
+    options.levels = j.where();  // hosts add up before they send to others
+  }
   tessera::trainer run(j.exec, model, choose_dense_optimizer(j.s), options);
   auto reader = j.train_reader();
   if (j.start) resume(j, run, reader);
@@ -219,8 +251,48 @@ void train(training_job const& j) {
   train_epochs(j, tessera::host_exec(others, workspace), model, run, ahead);
 }
 
+/// Towers of features that are alike in a model without towers, which the first rank trains alone. All ranks call it, and have the same ones.
 template <class Model>
-void run_model(training_job const& j) {
+tessera::tower_partition learn_towers(training_job const& j) {
+  constexpr int batches = 20;  // that are looked up
+  std::string text;
+  std::exception_ptr failure;
+  if (j.comm.rank() == 0) try {
+      j.say("towers: learned from a model of one process, trained on %lld batches\n", static_cast<long long>(j.s.tower_probe));
+      auto model = j.make_probe<Model>();
+      tessera::trainer run(j.exec, model, choose_dense_optimizer(j.s), {.clip_norm = j.s.clip_norm, .chunk_samples = j.s.chunks()});
+      auto reader = j.probe_reader();
+      tessera::batch_view batch;
+      auto const next = [&] {
+        while (!reader.next(j.exec, batch)) {  // an epoch has ended
+        }
+      };
+      for (std::int64_t step = 1; step <= j.s.tower_probe; ++step) {
+        next();
+        auto const loss = run.step(j.exec, batch);
+        check_converges(j.s, step, "the loss of the model that towers are learned from", std::isfinite(loss));
+      }
+      tessera::feature_affinity sum(j.exec, static_cast<std::int64_t>(j.features().size()));
+      for (int b = 0; b < batches; ++b) {
+        next();
+        sum.add_lookups(j.exec, model.source(), batch);
+      }
+      text = j.partition(sum.result(tessera::affinity_kind::abs_of_mean));
+    } catch (tessera::error const& e) {
+      failure = std::make_exception_ptr(tessera::error(e.code(), "option --towers: " + std::string(e.sentence()), e.values()));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  auto comm = j.comm;
+  tessera::any_pending pending;
+  auto const of_ranks = tessera::all_gather<char>(j.exec, comm, text, pending, "towers", failure);
+  return tessera::towers_of_json(tessera::parse_json({of_ranks[0].data(), static_cast<std::size_t>(of_ranks[0].size())}, "towers"),
+                                 j.features(), "towers");
+}
+
+template <class Model>
+void run_model(training_job& j) {
+  if (j.learns_towers()) j.set_towers(learn_towers<Model>(j));
   j.s.eval_only ? evaluate_only<Model>(j) : train<Model>(j);
 }
 

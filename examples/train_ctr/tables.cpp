@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "../support/sources.hpp"
+
 namespace {
 
 // Calls f with a number of the type that rows are made of.
@@ -122,14 +124,15 @@ tessera::table_spec examples::spec_of_table(settings const& all, std::int64_t nu
   return spec;
 }
 
-void examples::set_row_learning_rates(settings const& s, tessera::sharded_tables& tables, std::vector<std::string> const& features,
+void examples::set_row_learning_rates(settings const& s, tessera::any_source& tables, std::vector<std::string> const& features,
                                       float share) {
   std::int64_t t = 0;
-  for (auto const& shard : tables.shards_here()) {
+  auto& here = tables_here(tables);
+  for (auto const& shard : tables.places().parts) {
     auto const& of_table = s.of_table(features[static_cast<std::size_t>(shard.table)]);
     auto const choice = choose_row_optimizer(of_table);
     tessera::with_optimizer(choice, [&]<class Optimizer>(Optimizer const&) {
-      tessera::set_learning_rate(tables.here().optimizer<Optimizer>(t), share * of_table.embedding_lr);
+      tessera::set_learning_rate(here.optimizer<Optimizer>(t), share * of_table.embedding_lr);
     });
     ++t;
   }

@@ -15,6 +15,7 @@
 
 #include "../support/data_columns.hpp"
 #include "../support/data_files.hpp"
+#include "../support/tower_page.hpp"
 
 namespace examples {
 
@@ -22,6 +23,27 @@ namespace {
 
 /// Ids of hashed tables: as good as no bound, so that no two ids share a row.
 constexpr std::int64_t any_id = std::int64_t{1} << 62;
+
+// Calls f, whose errors name the option.
+template <class F>
+auto for_option(char const* option, F const& f) {
+  try {
+    return f();
+  } catch (tessera::error const& e) {
+    throw tessera::error(e.code(), std::string("option ") + option + ": " + std::string(e.sentence()), e.values());
+  }
+}
+
+// The same for a file that the option names; `otherwise`: what is said of one that is not there.
+template <class F>
+auto of_file(char const* option, char const* otherwise, F const& f) {
+  try {
+    return f();
+  } catch (tessera::error const& e) {
+    if (e.code() == tessera::errc::io_error) detail::refuse_option(option, otherwise, e.values());
+    throw;
+  }
+}
 
 void check_rows(char const* option, sample_log const& log) {
   if (log.rows() == 0) detail::refuse_option(option, "no samples", {});
@@ -35,6 +57,8 @@ training_job::training_job(any_job base)
       data_(description()),
       plan_(make_column_plan(s, sparse_columns())) {
   order_columns();
+  check_towers();
+  find_hosts();
   test_.emplace(open_files(exec, test_files_, data_));  // the shorter first: what is wrong in it shows at once
   check_rows("--test", *test_);
   say("test: %lld samples\n", static_cast<long long>(test_rows()));
@@ -45,7 +69,15 @@ training_job::training_job(any_job base)
     if (auto const& owner = plan_.owner(column); std::find(tables_.begin(), tables_.end(), owner) == tables_.end())
       tables_.push_back(owner);
   choose_groups();
+  features_ = keys();
   if (comm.size() > 1) check_same_job();
+  choose_towers();
+  if (s.read == "blocks" && s.batch_size < comm.size())
+    detail::refuse_option("--read", "of blocks, a batch has a sample a rank", {{"--batch-size", s.batch_size}, {"ranks", comm.size()}});
+  auto const chunks = s.chunks() == 0 ? comm.size() : tessera::divide_up(s.batch_size, s.chunks());
+  if (chunks < comm.size())
+    say("--chunk-samples: a batch of %lld has %lld chunks, so %lld ranks have none\n", static_cast<long long>(s.batch_size),
+        static_cast<long long>(chunks), static_cast<long long>(comm.size() - chunks));
 }
 
 // Files of one name may differ from host to host, and options from process to process.
@@ -61,7 +93,13 @@ void training_job::check_same_job() const {
   for_each_kept(s, [&](char const* name, auto const& value, bool) { add(name, json(value)); });
   add("metrics are written", !s.metrics.empty());
   add("checkpoints are written", !s.checkpoint.empty());
+  add("a report is written", !s.report.empty());
   add("checkpoint-every", s.checkpoint_every);
+  add("ids-ahead", s.ids_ahead);
+  add("topology", tessera::topology_json(where()));
+  add("exchange", s.exchange);
+  add("towers", s.towers);
+  add("tower-probe", s.tower_probe);
   auto ranks = comm;
   tessera::check_same_text(exec, ranks, mine, "train_ctr: the same data and options");
 }
@@ -168,14 +206,119 @@ tessera::sharding_plan training_job::make_plan(std::vector<tessera::table_spec> 
     for (std::size_t t = 0; t < specs.size(); ++t)
       say("table %zu: %s, %lld rows of %lld columns\n", t, tables_[t].c_str(), static_cast<long long>(specs[t].table.rows),
           static_cast<long long>(specs[t].table.dim));
+  bool const in_towers = s.exchange == "sptt";
+  if (s.plan == "bytes" && in_towers)
+    return for_option("--towers", [&] { return tessera::plan_towers(specs, table_features(), where(), *towers_); });
   if (s.plan == "bytes") return tessera::plan_by_bytes(specs, comm.size());
   if (s.plan == "round-robin") return tessera::plan_round_robin(tessera::options_of(specs), comm.size());
-  try {
-    return tessera::read_plan(s.plan, tessera::options_of(specs), comm.size());
-  } catch (tessera::error const& e) {
-    if (e.code() == tessera::errc::io_error) detail::refuse_option("--plan", "neither bytes nor round-robin, nor a file", e.values());
-    throw;
+  return of_file("--plan", "neither bytes nor round-robin, nor a file",
+                 [&] { return tessera::read_plan(s.plan, tessera::options_of(specs), comm.size(), tables_); });
+}
+
+std::vector<tessera::table_feature> training_job::table_features() const {
+  std::vector<tessera::table_feature> all;
+  for (auto const& key : features_) {
+    auto const table = std::find(tables_.begin(), tables_.end(), plan_.owner(key)) - tables_.begin();
+    auto const bag = std::find(plan_.bags.begin(), plan_.bags.end(), key);
+    auto const pooling =
+        bag == plan_.bags.end() ? tessera::pooling::sum : plan_.poolings[static_cast<std::size_t>(bag - plan_.bags.begin())];
+    all.push_back({.name = key, .table = table, .sequence = bag == plan_.bags.end(), .pooling = pooling});
   }
+  return all;
+}
+
+void training_job::check_towers() const {
+  if (s.has_modules() && s.exchange != "sptt" && comm.size() > 1)
+    detail::refuse_option("--tower-module", "on several ranks modules run on those of their towers: --exchange sptt",
+                          {{"--tower-module", s.tower_module}, {"--exchange", s.exchange}, {"ranks", comm.size()}});
+  if (s.has_modules() && plan_.target >= 0)
+    detail::refuse_option("--tower-module", "attention looks at the vector of a column, of which modules make others",
+                          {{"--tower-module", s.tower_module}, {"column", plan_.bags[static_cast<std::size_t>(plan_.target)]}});
+}
+
+void training_job::find_hosts() {
+  std::int64_t hosts = 0;
+  if (s.topology.empty()) {
+    where_ = comm.size() == 1 ? tessera::topology::flat(1) : tessera::detect_topology(exec, comm);
+  } else if (s.topology.starts_with("hosts:")) {
+    if (!parse_number(s.topology.substr(6), hosts) || hosts < 1 || comm.size() % hosts != 0)
+      detail::refuse_option("--topology", "so many hosts that each has as many ranks",
+                            {{"--topology", s.topology}, {"ranks", comm.size()}});
+    where_ = tessera::topology::of_hosts(hosts, comm.size() / hosts);
+  } else {
+    where_ = of_file("--topology", "neither hosts:N nor a file", [&] {
+      auto read = tessera::read_topology(s.topology);
+      tessera::check_topology(read, comm.size());
+      return read;
+    });
+  }
+  if (s.exchange == "flat") return;
+  auto const level = for_option("--exchange", [&] { return where_->level("host"); });
+  say("exchange: %s, %d ranks on %lld hosts\n", s.exchange.c_str(), comm.size(), static_cast<long long>(where_->domains(level)));
+}
+
+// A number of towers, a file, or those that a checkpoint keeps; what is to be learned is left.
+void training_job::choose_towers() {
+  if (!s.has_towers()) return;
+  bool const are_kept = start && start->state.options.contains("towers");
+  if (are_kept && (s.towers.empty() || s.learns_towers())) {
+    auto const file = start->folder + "/manifest.json";
+    return set_towers(tessera::towers_of_json(start->state.options["towers"], features_, file));
+  }
+  if (s.towers.empty())
+    detail::refuse_option("--towers", "sptt and modules have some: T, a file, learn or learn:T",
+                          {{"--exchange", s.exchange}, {"--tower-module", s.tower_module}});
+  if (s.learns_towers()) {
+    if (s.eval_only) detail::refuse_option("--towers", "--eval-only learns none, and the checkpoint has none", {{"--towers", s.towers}});
+    tower_count();
+    return;
+  }
+  std::int64_t number = 0;
+  if (parse_number(s.towers, number))
+    return set_towers(for_option("--towers", [&] { return tessera::strided_towers(static_cast<std::int64_t>(features_.size()), number); }));
+  set_towers(of_file("--towers", "neither T, learn nor learn:T, nor a file", [&] { return tessera::read_towers(s.towers, features_); }));
+}
+
+std::int64_t training_job::tower_count() const {
+  std::int64_t number = 0;
+  if (s.towers == "learn") {
+    number = where().domains(where().level("host"));
+    if (number == 1)
+      detail::refuse_option("--towers", "with one host, learn:T says how many",
+                            {{"--towers", s.towers}, {"ranks", comm.size()}, {"hosts", number}});
+  } else if (!parse_number(s.towers.substr(6), number) || number < 1 || number > static_cast<std::int64_t>(features_.size())) {
+    detail::refuse_option("--towers", "learn:T, with T from 1 to as many as features",
+                          {{"--towers", s.towers}, {"features", features_.size()}});
+  }
+  return number;
+}
+
+void training_job::set_towers(tessera::tower_partition towers) {
+  for (std::size_t t = 0; t < towers.towers.size(); ++t) {
+    column_list names;
+    for (auto const f : towers.towers[t]) names.push_back(features_[static_cast<std::size_t>(f)]);
+    say("tower %zu: %s\n", t, join(names, ", ").c_str());
+  }
+  towers_ = std::move(towers);
+}
+
+std::string training_job::partition(tessera::affinity_matrix const& affinity) const {
+  auto const features = static_cast<std::int64_t>(features_.size());
+  auto const towers = tower_count();
+  auto const found =
+      tessera::partition_features(exec, affinity.view(), towers,
+                                  {.embedding = {.dims = std::min<std::int64_t>(8, features), .seed = tessera::random_seed{s.seed}},
+                                   .kmeans = {.seed = tessera::random_seed{s.seed}}});
+  if (!s.checkpoint.empty()) {
+    tessera::write_towers(s.checkpoint + "/towers.json", found.partition, features_);
+    html_page page("Towers of " + std::to_string(features) + " features");
+    add_towers(page, features_, affinity.view(), found);
+    whole_file file("--checkpoint", s.checkpoint + "/towers.html");
+    file.text << page.text();
+    file.commit();
+    say("towers: written to %s/towers.json, and a page beside it\n", s.checkpoint.c_str());
+  }
+  return tessera::towers_json(found.partition, features_).dump();
 }
 
 tessera::sample_order training_job::training_order() const {
@@ -191,7 +334,7 @@ tessera::sample_reader_options training_job::reader_options(std::int64_t batch_s
   options.order = order;
   options.seed = tessera::random_seed{s.seed};
   options.groups = groups_;
-  options.slice = {comm.rank(), comm.size()};
+  options.slice = {comm.rank(), comm.size(), std::max<std::int64_t>(1, s.chunks())};
   return options;
 }
 
@@ -257,6 +400,12 @@ std::vector<column_list> training_job::recommended_groups(sample_log const& log)
         reason.group < 0 ? "" : text(" group %d", static_cast<int>(reason.group) + 1).c_str());
   }
   return tessera::group_names(columns, found.groups);
+}
+
+void run_job(training_job& j) {
+  if (j.s.model == "dcn") return run_dcn(j);
+  if (j.s.model == "deepfm") return run_deepfm(j);
+  run_dlrm(j);
 }
 
 }  // namespace examples

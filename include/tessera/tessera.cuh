@@ -38,6 +38,15 @@
 #include <tessera/embed/row_update.cuh>
 #include <tessera/embed/sequence_lookup.cuh>
 #include <tessera/embed/sequence_lookup_backward.cuh>
+#include <tessera/shard/batch_counts.cuh>
+#include <tessera/shard/counted_batch.cuh>
+#include <tessera/shard/device_exchange.cuh>
+#include <tessera/shard/device_message.cuh>
+#include <tessera/shard/device_sharded_saved.cuh>
+#include <tessera/shard/device_sharded_tables.cuh>
+#include <tessera/shard/key_cuts.cuh>
+#include <tessera/shard/row_split.cuh>
+#include <tessera/shard/word_copies.cuh>
 #include <tessera/tensor/bucketize.cuh>
 #include <tessera/tensor/concat.cuh>
 #include <tessera/tensor/deduplicate.cuh>
@@ -66,3 +75,4 @@
 #include <tessera/tensor/transform_ids.cuh>
 #include <tessera/tensor/truncate_rows.cuh>
 #include <tessera/tensor/vector_arithmetic.cuh>
+#include <tessera/tower/device_sptt_tables.cuh>

@@ -26,7 +26,9 @@
 #include <tessera/files/step_folders.hpp>
 #include <tessera/shard/sharding_plan_file.hpp>
 #include <tessera/tessera.hpp>
+#include <tessera/tower/tower_partition_file.hpp>
 #include <tessera/train/checkpoint.hpp>
+#include <tessera/train/checkpoint_dense.hpp>
 #include <tessera/train/checkpoint_description.hpp>
 #include <tessera/train/checkpoint_folder.hpp>
 #include <tessera/train/checkpoint_shards.hpp>

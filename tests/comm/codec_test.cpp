@@ -8,6 +8,8 @@
 
 using namespace tessera_tests;
 
+namespace codec_test {
+
 namespace {
 
 using tessera::codec;
@@ -113,3 +115,5 @@ TEST_CASE("codec: what does not fit") {
   CHECK(e.value("address") != "");
   CHECK(codec_error([&] { tessera::decode(exec, static_cast<codec>(-1), bytes, matrix); }).value("codec") == "-1");
 }
+
+}  // namespace codec_test

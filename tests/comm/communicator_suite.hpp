@@ -12,6 +12,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <hosts.hpp>
@@ -47,23 +48,44 @@ inline bool equal_bits(std::vector<float> const& a, std::vector<float> const& b)
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
-/// What holds for all models of `communicator`, on one of its ranks; all call it. `seed` is the same on all.
-template <tessera::communicator C>
-void check_communicator(C& comm, std::uint64_t seed) {
+/// Where a rank on the host has its messages: as they are.
+struct host_place {
+  serial_host host;
+
+  tessera::host_exec exec() { return host.exec(); }
+  template <class T>
+  std::vector<T> put(std::vector<T> values) const {
+    return values;
+  }
+  template <class T>
+  tessera::vector_view<T const> view(std::vector<T> const& values) const {
+    return values;
+  }
+  template <class T>
+  std::vector<T> get(tessera::vector_view<T const> values) const {
+    return {values.begin(), values.end()};
+  }
+};
+
+/// What holds for all models of `communicator`, on one of its ranks; all call it. `seed` is the same on all. `place` puts messages where the
+/// execution has them, and gets them from there.
+template <tessera::communicator C, class Place>
+void check_exchanges(C& comm, Place& place, std::uint64_t seed) {
   CAPTURE(seed);
   auto const rank = comm.rank(), size = comm.size();
   CAPTURE(rank);
   CAPTURE(size);
-  serial_host host;
-  auto const exec = host.exec();
+  auto const exec = place.exec();
   std::mt19937_64 common(seed);  // draws the same on all ranks
+  using bytes = decltype(place.put(std::vector<std::byte>()));
 
   // Exchanges of any shape, several under way, finished in any order.
   constexpr std::int64_t most = 300'000;
   for (int round = 0; round < 6; ++round) {
     auto const together = 1 + static_cast<int>(common() % 3);
-    std::vector<typename C::pending_type> pending(static_cast<std::size_t>(together));
-    std::vector<std::vector<made_message>> sent(pending.size()), expected(pending.size());
+    std::vector<std::vector<bytes>> sent(static_cast<std::size_t>(together));
+    std::vector<std::vector<made_message>> expected(sent.size());
+    std::vector<typename C::pending_type> pending(sent.size());
     for (std::size_t e = 0; e < pending.size(); ++e) {
       std::vector<tessera::sent_message> send;
       std::vector<tessera::awaited_message> receive;
@@ -77,7 +99,7 @@ void check_communicator(C& comm, std::uint64_t seed) {
       for (int n = 0; n < static_cast<int>(pairs.size()); ++n) {
         auto const [a, b] = pairs[static_cast<std::size_t>(n)];
         made_message const message(seed, a, b, of + n, most);
-        if (a == rank) sent[e].push_back(message);
+        if (a == rank) sent[e].push_back(place.put(message.bytes));
         if (b == rank) {
           expected[e].push_back(message);
           receive.push_back({a, is_known ? static_cast<std::int64_t>(message.bytes.size()) : tessera::awaited_message::unknown});
@@ -85,7 +107,7 @@ void check_communicator(C& comm, std::uint64_t seed) {
       }
       std::size_t next = 0;
       for (auto const& [a, b] : pairs)
-        if (a == rank) send.push_back({b, sent[e][next++].bytes});
+        if (a == rank) send.push_back({b, place.view(sent[e][next++])});
       comm.begin(exec, {send, receive}, pending[e]);
     }
     std::vector<std::size_t> order(pending.size());
@@ -95,7 +117,7 @@ void check_communicator(C& comm, std::uint64_t seed) {
       auto const received = comm.finish(exec, pending[e]);
       REQUIRE(received.size() == static_cast<std::int64_t>(expected[e].size()));
       for (std::int64_t i = 0; i < received.size(); ++i) {
-        CHECK(same_bytes(received[i], expected[e][static_cast<std::size_t>(i)].bytes));
+        CHECK(place.get(received[i]) == expected[e][static_cast<std::size_t>(i)].bytes);
         CHECK(reinterpret_cast<std::uintptr_t>(received[i].data()) % 64 == 0);
       }
     }
@@ -121,10 +143,10 @@ void check_communicator(C& comm, std::uint64_t seed) {
 
   // A message of another size than awaited.
   {
+    auto const three = place.put(std::vector<std::byte>(3)), four = place.put(std::vector<std::byte>(4));
     typename C::pending_type pending;
-    std::vector<std::byte> const three(3), four(4);
     auto const next = (rank + 1) % size, before = (rank + size - 1) % size;
-    std::vector<tessera::sent_message> const send{{next, rank == failing ? four : three}};
+    std::vector<tessera::sent_message> const send{{next, place.view(rank == failing ? four : three)}};
     std::vector<tessera::awaited_message> const receive{{before, 3}};
     comm.begin(exec, {send, receive, "odd"}, pending);
     try {
@@ -158,24 +180,14 @@ void check_communicator(C& comm, std::uint64_t seed) {
     CHECK_THROWS_AS(comm.finish(exec, pending), tessera::error);
   }
 
-  // Collectives.
+  // Values of all ranks.
   {
+    auto const own = place.put(std::vector<std::int64_t>(static_cast<std::size_t>(rank), rank));
     typename C::pending_type pending;
-    std::vector<std::int64_t> const own(static_cast<std::size_t>(rank), rank);
-    auto const all = tessera::all_gather<std::int64_t>(exec, comm, own, pending);
+    auto const all = tessera::all_gather<std::int64_t>(exec, comm, place.view(own), pending);
     REQUIRE(all.size() == static_cast<std::size_t>(size));
-    for (int r = 0; r < size; ++r) {
-      auto const& theirs = all[static_cast<std::size_t>(r)];
-      CHECK(theirs.size() == r);
-      CHECK(std::all_of(theirs.begin(), theirs.end(), [&](auto v) { return v == r; }));
-    }
-    for (int root = 0; root < size; ++root) {
-      std::vector<int> values(5, rank);
-      tessera::broadcast<int>(exec, comm, values, root);
-      CHECK(values == std::vector<int>(5, root));
-    }
-    std::vector<int> values(5);
-    CHECK_THROWS_AS(tessera::broadcast<int>(exec, comm, values, size), tessera::error);
+    for (int r = 0; r < size; ++r)
+      CHECK(place.get(all[static_cast<std::size_t>(r)]) == std::vector<std::int64_t>(static_cast<std::size_t>(r), r));
   }
 
   // Parts of all ranks, in another order: key by key.
@@ -186,6 +198,65 @@ void check_communicator(C& comm, std::uint64_t seed) {
   auto alone = half.split(exec, rank, 0);
   CHECK(alone.size() == 1);
   tessera::barrier(exec, alone);
+}
+
+/// A reduce-scatter, and the way back: parts have the sums `expected`, cover the values once, and are shared as the caller leaves them.
+template <tessera::communicator C>
+void check_parts(tessera::host_exec const& exec, C& comm, tessera::rank_sums<C>& sums, std::vector<float> values,
+                 std::vector<float> const& expected, bool is_flat) {
+  tessera::pending_sum<C> pending;
+  auto const before = values;
+  auto const count = static_cast<std::int64_t>(values.size());
+  auto const part = sums.part(count);
+  std::vector<std::int64_t> const own_bounds{part.first, part.last};
+  typename C::pending_type gathering;
+  std::vector<std::pair<std::int64_t, std::int64_t>> bounds;
+  for (auto const& one : tessera::all_gather<std::int64_t>(exec, comm, own_bounds, gathering)) bounds.emplace_back(one[0], one[1]);
+  if (is_flat) CHECK(std::is_sorted(bounds.begin(), bounds.end()));
+  std::sort(bounds.begin(), bounds.end());
+  std::int64_t end = 0;
+  for (auto const& bound : bounds) {
+    CHECK(bound.first == end);
+    end = bound.second;
+  }
+  CHECK(end == count);
+
+  for (int round = 0; round < 2; ++round) {  // the second one in the first one's memory
+    values = before;
+    sums.begin_part(exec, values, pending);
+    auto const own = sums.finish_part(exec, pending);
+    CHECK(own.size() == part.size());
+    CHECK((own.empty() || own.data() == values.data() + part.first));
+    CHECK(equal_bits({own.begin(), own.end()}, {expected.begin() + part.first, expected.begin() + part.last}));
+    if (is_flat)  // what is beside the part is as it was
+      CHECK((equal_bits({values.begin(), values.begin() + part.first}, {before.begin(), before.begin() + part.first}) &&
+             equal_bits({values.begin() + part.last, values.end()}, {before.begin() + part.last, before.end()})));
+    for (auto& value : own) value += 1;
+    sums.share(exec, pending);
+    auto changed = expected;
+    for (auto& value : changed) value += 1;
+    CHECK(equal_bits(values, changed));
+  }
+}
+
+/// What holds for all models on the host.
+template <tessera::communicator C>
+void check_communicator(C& comm, std::uint64_t seed) {
+  host_place place;
+  check_exchanges(comm, place, seed);
+  auto const rank = comm.rank(), size = comm.size();
+  auto const exec = place.exec();
+  CAPTURE(seed);
+  CAPTURE(rank);
+  CAPTURE(size);
+
+  for (int root = 0; root < size; ++root) {
+    std::vector<int> values(5, rank);
+    tessera::broadcast<int>(exec, comm, values, root);
+    CHECK(values == std::vector<int>(5, root));
+  }
+  std::vector<int> nowhere(5);
+  CHECK_THROWS_AS(tessera::broadcast<int>(exec, comm, nowhere, size), tessera::error);
 
   // Sums, whose order is that of ranks; or of pairs of neighbours first.
   auto pair = comm.split(exec, rank / 2, rank), across = comm.split(exec, rank % 2, rank);
@@ -206,6 +277,8 @@ void check_communicator(C& comm, std::uint64_t seed) {
     auto flat = of_rank[static_cast<std::size_t>(rank)];
     tessera::rank_sums<C>(comm).all(exec, flat, pending);
     CHECK(equal_bits(flat, sum(of_rank)));
+    tessera::rank_sums<C> in_order(comm);
+    check_parts(exec, comm, in_order, of_rank[static_cast<std::size_t>(rank)], flat, true);
 
     if (size % 2 != 0) continue;
     auto nested = of_rank[static_cast<std::size_t>(rank)];
@@ -213,6 +286,8 @@ void check_communicator(C& comm, std::uint64_t seed) {
     std::vector<std::vector<float>> of_pair;
     for (std::size_t r = 0; r < of_rank.size(); r += 2) of_pair.push_back(sum({of_rank[r], of_rank[r + 1]}));
     CHECK(equal_bits(nested, sum(of_pair)));
+    tessera::rank_sums<C> by_pairs(std::vector<C*>{&pair, &across});
+    check_parts(exec, comm, by_pairs, of_rank[static_cast<std::size_t>(rank)], nested, false);
   }
 }
 

@@ -10,6 +10,8 @@
 #include "random.hpp"
 #include "temporary_folder.hpp"
 
+namespace link_model_file_test {
+
 namespace {
 
 tessera::error link_text_error(std::string const& text) {
@@ -59,3 +61,5 @@ TEST_CASE("link_model_file: by hand, and what it refuses") {
   CHECK(negative.code() == errc::invalid_argument);
   CHECK(negative.value("cost") == "-1");
 }
+
+}  // namespace link_model_file_test

@@ -13,6 +13,8 @@
 
 #include "random.hpp"
 
+namespace link_model_test {
+
 namespace {
 
 using tessera::link_model;
@@ -150,3 +152,5 @@ TEST_CASE("link_model: of a topology or not") {
   CHECK(link_error([&] { tessera::check_link_model({{{"host", -1e-6, 0}}}); }).value("level") == "host");
   CHECK(link_error([&] { tessera::check_link_model({{{"host", 0, std::nan("")}}}); }).value("level") == "host");
 }
+
+}  // namespace link_model_test

@@ -19,6 +19,8 @@
 #include "communicator_suite.hpp"
 #include "mpi_world.hpp"
 
+namespace mpi_progress_thread_test {
+
 namespace {
 
 std::atomic<std::thread::id> caller;  // the thread of the test
@@ -71,3 +73,5 @@ TEST_CASE("mpi_progress_thread: MPI is called while the ranks do other work, for
     CHECK(tessera_tests::same_bytes(second.finish(exec, b)[0], std::vector<std::byte>(bytes, static_cast<std::byte>(next))));
   }
 }
+
+}  // namespace mpi_progress_thread_test

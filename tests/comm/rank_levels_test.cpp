@@ -18,6 +18,8 @@
 #include <tessera/comm/rank_sums.hpp>
 #include <tessera/comm/thread_communicator.hpp>
 
+namespace rank_levels_test {
+
 namespace {
 
 using level_values = std::vector<float>;
@@ -90,3 +92,5 @@ TEST_CASE("detect_topology: the threads of a process run on one host") {
     tessera::barrier(exec, comm);
   });
 }
+
+}  // namespace rank_levels_test

@@ -19,7 +19,13 @@
 #include <tessera/comm/any_communicator.hpp>
 #include <tessera/comm/self_communicator.hpp>
 
+#include <device_arrays.hpp>
+#include <emulated_device.hpp>
+
 #include "communicator_suite.hpp"
+#include "device_place.hpp"
+
+namespace thread_communicator_test {
 
 namespace {
 
@@ -60,6 +66,49 @@ TEST_CASE("thread_communicator: a model of communicator, of 1 to 8 ranks") {
   auto const seed = tessera_tests::draw_seed();
   for (int const ranks : {1, 2, 3, 4, 5, 8})
     tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) { tessera_tests::check_communicator(comm, seed); });
+}
+
+TEST_CASE("thread_communicator: a model of communicator, of 1 to 8 streams of a device") {
+  using tessera_tests::emulated_exec;
+  auto const seed = tessera_tests::draw_seed();
+  for (int const ranks : {1, 2, 3, 4, 5, 8}) {
+    tessera_tests::emulated_device device;
+    tessera::run_thread_ranks<emulated_exec>(ranks, [&](tessera::basic_thread_communicator<emulated_exec>& comm) {
+      tessera_tests::device_place<emulated_exec> place{device.exec()};
+      tessera_tests::check_exchanges(comm, place, seed);
+    });
+  }
+}
+
+TEST_CASE("thread_communicator: on a device, a rank without memory leaves; who sends waits for its stream") {
+  using tessera_tests::emulated_exec;
+  using communicator = tessera::basic_thread_communicator<emulated_exec>;
+  tessera_tests::emulated_device device;
+  auto const exec = device.exec();
+  auto ranks = tessera::make_thread_ranks<emulated_exec>(2);
+  auto const own = tessera_tests::put(exec, std::vector<int>(100, 7));
+  tessera::sent_message const send{1, tessera::message_bytes(own.view())};
+  tessera::awaited_message const receive{0};
+  communicator::pending_type sent, received;
+
+  auto const waits = device.waits;
+  ranks[0].begin(exec, {{&send, 1}, {}}, sent);
+  CHECK(device.waits == waits + 1);
+  ranks[1].begin(exec, {{}, {&receive, 1}}, received);
+  CHECK(device.waits == waits + 1);
+  auto const bytes = ranks[1].finish(exec, received)[0];
+  CHECK(device.waits == waits + 2);
+  ranks[0].finish(exec, sent);
+  CHECK(tessera_tests::get(exec, tessera::message_values<int>(bytes)) == std::vector<int>(100, 7));
+
+  ranks[0].begin(exec, {{&send, 1}, {}}, sent);
+  communicator::pending_type without_memory;
+  ranks[1].begin(exec, {{}, {&receive, 1}}, without_memory);
+  device.fail_after(0);
+  CHECK_THROWS_AS(ranks[1].finish(exec, without_memory), std::bad_alloc);
+  device.never_fail();
+  ranks[0].finish(exec, sent);
+  CHECK_THROWS_AS(ranks[1].begin(exec, {{}, {&receive, 1}}, received), tessera::error);
 }
 
 TEST_CASE("self_communicator: a model of communicator") {
@@ -216,3 +265,5 @@ TEST_CASE("thread_communicator: after a rank has left, every call throws; what i
   CHECK_FALSE(pending.under_way());  // NOLINT: it is of no exchange
   CHECK(one.finish(exec, moved).size() == 1);
 }
+
+}  // namespace thread_communicator_test

@@ -9,6 +9,8 @@
 
 #include "temporary_folder.hpp"
 
+namespace topology_file_test {
+
 namespace {
 
 using tessera::topology;
@@ -70,3 +72,5 @@ TEST_CASE("topology_file: what it refuses") {
   tessera_tests::temporary_folder const folder;
   CHECK_THROWS_AS(tessera::read_topology(folder.file("none.json")), tessera::error);
 }
+
+}  // namespace topology_file_test

@@ -14,6 +14,8 @@
 
 #include "random.hpp"
 
+namespace topology_test {
+
 namespace {
 
 using tessera::topology;
@@ -265,3 +267,5 @@ TEST_CASE("topology: what it refuses") {
   CHECK(other.value("topology") == "4");
   CHECK(other.value("ranks") == "8");
 }
+
+}  // namespace topology_test

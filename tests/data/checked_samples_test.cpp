@@ -19,6 +19,8 @@
 
 using namespace sample_tests;
 
+namespace checked_samples_test {
+
 namespace {
 
 std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
@@ -75,3 +77,5 @@ TEST_CASE("checked_samples: what can be learned from is as in the source, what c
   for (float const wrong : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
     CHECK(refusal([=](auto& all) { all[98].weight = bits(wrong); }, plain).find("column weight, sample 98") != std::string::npos);
 }
+
+}  // namespace checked_samples_test

@@ -9,6 +9,8 @@
 
 #include "temporary_folder.hpp"
 
+namespace columns_file_test {
+
 namespace {
 
 using namespace tessera;
@@ -153,3 +155,5 @@ TEST_CASE("columns_file: what cannot be is named with its place") {
   CHECK(refusal(with(R"("derived": [{"name": "a", "ngram": ["b", "c"]}])")).value("column") == "b");
   CHECK(refusal("{").code() == errc::parse_error);
 }
+
+}  // namespace columns_file_test

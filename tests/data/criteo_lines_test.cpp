@@ -15,6 +15,8 @@ using namespace click_tests;
 using namespace delimited_tests;
 using namespace std::string_literals;
 
+namespace criteo_lines_test {
+
 namespace {
 
 auto const layout = tessera::criteo_layout(), general = general_criteo_layout();
@@ -276,3 +278,5 @@ TEST_CASE("Criteo's layout: noise is refused") {
     CHECK(thrown_by([&] { parse_exact(h.exec, noise, tessera::criteo_schema(), layout); }).code() == tessera::errc::parse_error);
   }
 }
+
+}  // namespace criteo_lines_test

@@ -28,6 +28,8 @@
 #include "sample_support.hpp"
 #include "temporary_folder.hpp"
 
+namespace dedupe_model_test {
+
 namespace {
 
 using namespace tessera;
@@ -383,3 +385,5 @@ TEST_CASE("recommend_groups: what it refuses, by name") {
   options.costs = {.lookup_ns_per_id = std::numeric_limits<double>::infinity()};
   CHECK(error_of([&] { recommend_groups(h.exec(), {}, {}, options); }).value("lookup_ns_per_id") == "inf");
 }
+
+}  // namespace dedupe_model_test

@@ -20,6 +20,8 @@ using tessera::delimited_layout;
 using tessera::delimited_log;
 using tessera::sample_schema;
 
+namespace delimited_log_test {
+
 namespace {
 
 auto const criteo = tessera::criteo_layout();
@@ -269,3 +271,5 @@ TEST_CASE("delimited_log: the fingerprint tells other data, and does not depend 
   changed[text.size() - 41] = '1';  // the last label
   CHECK(fingerprint(2, {folder.write("c", changed)}) != fingerprint(2, {a}));
 }
+
+}  // namespace delimited_log_test

@@ -16,6 +16,8 @@ using tessera::delimited_layout;
 using tessera::id_format;
 using tessera::sample_schema;
 
+namespace delimited_text_test {
+
 namespace {
 
 std::vector<sample> parse(tessera::host_exec const& exec, std::string const& text, sample_schema const& schema,
@@ -340,3 +342,5 @@ TEST_CASE("hash_text: the same for ever, from 0 on, and others for other texts")
   std::sort(hashes.begin(), hashes.end());
   CHECK(static_cast<std::size_t>(std::unique(hashes.begin(), hashes.end()) - hashes.begin()) == all);
 }
+
+}  // namespace delimited_text_test

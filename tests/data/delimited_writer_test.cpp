@@ -20,6 +20,8 @@ using tessera::delimited_writer;
 using tessera::id_format;
 using tessera::sample_schema;
 
+namespace delimited_writer_test {
+
 namespace {
 
 std::vector<sample> read_back(tessera::host_exec const& exec, std::string const& text, sample_schema const& schema,
@@ -149,3 +151,5 @@ TEST_CASE("delimited_writer: what would not be read back is refused") {
       thrown_by([&] { delimited_writer(folder.path("log"), {.label = "y"}, {.header = true}).append(h.exec, other.view()); });
   CHECK(misfit.code() == tessera::errc::shape_mismatch);
 }
+
+}  // namespace delimited_writer_test

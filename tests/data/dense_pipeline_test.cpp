@@ -17,6 +17,8 @@
 #include "random.hpp"
 #include "temporary_folder.hpp"
 
+namespace dense_pipeline_test {
+
 namespace {
 
 using namespace tessera;
@@ -175,3 +177,5 @@ TEST_CASE("dense_pipeline: what cannot be is named") {
           }).value("sample") == std::to_string(row));
   }
 }
+
+}  // namespace dense_pipeline_test

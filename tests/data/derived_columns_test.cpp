@@ -11,6 +11,8 @@
 #include "sample_support.hpp"
 #include "temporary_folder.hpp"
 
+namespace derived_columns_test {
+
 namespace {
 
 using namespace tessera;
@@ -134,3 +136,5 @@ TEST_CASE("derived_columns: what cannot be is named") {
   CHECK(refusal(combined_columns{"n", {"s2"}}).sentence() == "derived_columns: fewer than two columns to combine");
   CHECK(refusal(combined_columns{"n", {"s2", "shop"}}).value("column") == "shop");
 }
+
+}  // namespace derived_columns_test

@@ -17,6 +17,8 @@
 #include "counting_memory.hpp"
 #include "random.hpp"
 
+namespace list_hash_test {
+
 namespace {
 
 using namespace tessera;
@@ -91,3 +93,5 @@ TEST_CASE("hash_set: as std::set, zero and all") {
   CHECK(set.size() == static_cast<std::int64_t>(naive.size()));
   CHECK(set.bytes() >= 16 * naive.size());
 }
+
+}  // namespace list_hash_test

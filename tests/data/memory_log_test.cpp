@@ -21,6 +21,8 @@
 #include "sample_support.hpp"
 #include "temporary_folder.hpp"
 
+namespace memory_log_test {
+
 namespace {
 
 using namespace tessera;
@@ -208,3 +210,5 @@ TEST_CASE("memory_log: columns that do not fit the schema are refused by name") 
   wanted.single = {"s3"};
   CHECK(error_of([&] { memory_log(wanted, columns.view()); }).value("column") == "s2");
 }
+
+}  // namespace memory_log_test

@@ -11,6 +11,8 @@
 
 #include "random.hpp"
 
+namespace moments_test {
+
 namespace {
 
 tessera::moments moments_of(std::vector<double> const& numbers) {
@@ -67,3 +69,5 @@ TEST_CASE("moments: those of a two-pass sum, and the same in parts") {
     CHECK(merged.variance() == whole.variance());
   }
 }
+
+}  // namespace moments_test

@@ -20,6 +20,8 @@
 
 using namespace sample_tests;
 
+namespace one_data_set_test {
+
 namespace {
 
 // A batch with everything by value, its groups expanded; floats by their bits.
@@ -88,3 +90,5 @@ TEST_CASE("one data set as text with tabs or commas, in Parquet and in memory: o
     CHECK(batches[i] == batches[0]);
   }
 }
+
+}  // namespace one_data_set_test

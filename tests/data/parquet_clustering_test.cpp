@@ -31,6 +31,8 @@ using sample_tests::plain_host;
 using tessera_tests::error_of;
 using tessera_tests::names_in;
 
+namespace parquet_clustering_test {
+
 namespace {
 
 template <class T>
@@ -197,3 +199,5 @@ TEST_CASE("cluster_by_session of Parquet files: too few open files are allowed")
   CHECK(names_in(folder.path()) == std::vector<std::string>{"a"});
   CHECK(tessera::cluster_by_session(h.exec, {path}, {"session"}, folder.file("out")).output.rows == 3000);  // of one part
 }
+
+}  // namespace parquet_clustering_test

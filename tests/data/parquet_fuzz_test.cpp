@@ -24,6 +24,8 @@
 using namespace sample_tests;
 using tessera_tests::contents;
 
+namespace parquet_fuzz_test {
+
 namespace {
 
 // TESSERA_FUZZ_ROUNDS in the environment: damaged files of each kind.
@@ -180,3 +182,5 @@ TEST_CASE("parquet_log: of a damaged file of others comes an error or a sane tab
          round % 2 == 0 ? 7 : 100);
   }
 }
+
+}  // namespace parquet_fuzz_test

@@ -28,6 +28,8 @@ using namespace sample_tests;
 using tessera_tests::contents;
 using tessera_tests::error_of;
 
+namespace parquet_log_test {
+
 namespace {
 
 std::string write_log(tessera::host_exec const& exec, std::string const& path, table_shape const& shape, std::vector<sample> const& samples,
@@ -587,3 +589,5 @@ TEST_CASE("parquet_log: what is no Parquet file, or no longer the one that was o
   CHECK(e.value("row group") == "0");
   CHECK(!e.value("column").empty());
 }
+
+}  // namespace parquet_log_test

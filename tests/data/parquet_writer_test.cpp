@@ -32,6 +32,8 @@ using namespace sample_tests;
 using tessera_tests::contents;
 using tessera_tests::error_of;
 
+namespace parquet_writer_test {
+
 namespace {
 
 tessera::parquet_written write_all(tessera::host_exec const& exec, std::string const& path, tessera::sample_schema const& schema,
@@ -344,3 +346,5 @@ TEST_CASE("parquet_writer: a device without room") {
   CHECK(e.value("file").starts_with(folder.file(".tessera-staging-file-")));
   CHECK(is_empty(folder.path()));
 }
+
+}  // namespace parquet_writer_test

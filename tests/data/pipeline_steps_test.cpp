@@ -5,6 +5,8 @@
 
 using namespace pipeline_steps_suite;
 
+namespace pipeline_steps_test {
+
 namespace {
 void check_dense(std::vector<dense_step> steps) { check_steps({{.steps = std::move(steps)}}, {}); }
 void check_ids_of(std::vector<id_step> steps, missing_policy missing = missing_policy::own_id, std::string share = {}) {
@@ -44,3 +46,5 @@ TEST_CASE("pipeline steps: ids") {
   SUBCASE("several") { check_ids_of({truncate_ids{.most = 3}, modulo_ids{.size = 50}, vocabulary{.min_count = 2}}); }
   SUBCASE("bins of a hash") { check_ids_of({hash_ids{.size = 100}, bin_ids{{10, 50}}}); }
 }
+
+}  // namespace pipeline_steps_test

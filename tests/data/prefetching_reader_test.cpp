@@ -22,6 +22,8 @@
 #include "random.hpp"
 #include "temporary_folder.hpp"
 
+namespace prefetching_reader_test {
+
 namespace {
 
 using namespace tessera;
@@ -477,3 +479,5 @@ TEST_CASE("batch_copy: everything a batch shows, offsets from 0") {
   CHECK(copy.view().sparse.rows() == 0);
   CHECK(here.memory.allocations() == before);
 }
+
+}  // namespace prefetching_reader_test

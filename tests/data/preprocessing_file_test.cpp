@@ -10,6 +10,8 @@
 
 #include "preprocessing_support.hpp"
 
+namespace preprocessing_file_test {
+
 namespace {
 
 using namespace preprocessing_tests;
@@ -124,3 +126,5 @@ TEST_CASE("preprocessing_file: rules that say nothing known are named") {
   CHECK(lacking.value("tensor") == "vocabulary.0");
   CHECK(with([](auto& j) { j["dropped-dense"] = {"q"}, j["vocabularies"] = nlohmann::json::array(); }).value("column") == "q");
 }
+
+}  // namespace preprocessing_file_test

@@ -10,6 +10,8 @@
 
 #include "preprocessing_support.hpp"
 
+namespace preprocessing_fit_test {
+
 namespace {
 
 using namespace preprocessing_tests;
@@ -254,3 +256,5 @@ TEST_CASE("preprocessing_fit: what cannot be is named") {
   CHECK(error_of([&] { fit.restore(5, {}, {}); }).value("rows") == "5");
   CHECK(error_of([] { preprocessing(sample_schema{}); }).sentence() == "preprocessing: a schema without a label");
 }
+
+}  // namespace preprocessing_fit_test

@@ -28,6 +28,8 @@
 #include "temporary_folder.hpp"
 
 // What batches have beside the order of their samples: numbers, single ids, pipelines of keys, sizes.
+namespace sample_reader_features_test {
+
 namespace {
 
 using namespace tessera;
@@ -421,3 +423,5 @@ TEST_CASE("sample_reader: parts of a data set say how many batches each has") {
   CHECK(error_of([&] { epoch_batches_of_parts(log, 0, 25, short_batch::keep); }).code() == errc::out_of_range);
   CHECK(error_of([&] { epoch_batches_of_parts(log, 2, 0, short_batch::keep); }).value("batch_size") == "0");
 }
+
+}  // namespace sample_reader_features_test

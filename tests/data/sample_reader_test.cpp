@@ -29,6 +29,8 @@
 #include "session_source.hpp"
 #include "temporary_folder.hpp"
 
+namespace sample_reader_test {
+
 namespace {
 
 using namespace tessera;
@@ -590,7 +592,8 @@ TEST_CASE("options that do not fit") {
   for (auto const& [rank, ranks] : {std::pair(0, 0), {-1, 2}, {2, 2}, {0, -1}}) {
     auto sliced = with(1, sample_order::stored);
     sliced.slice = {rank, ranks};
-    CHECK(refusal(sliced) == "sample_reader: option slice (rank " + std::to_string(rank) + ", ranks " + std::to_string(ranks) + ")");
+    CHECK(refusal(sliced) ==
+          "sample_reader: option slice (rank " + std::to_string(rank) + ", ranks " + std::to_string(ranks) + ", chunk_samples 1)");
   }
   CHECK(refusal(with(1, sample_order::stored, {{"a", "x"}})) == "group_keys: no such key (group 0, key x)");
   CHECK(refusal(with(1, sample_order::stored, {{"a"}, {"a"}})) == "group_keys: a key twice (group 1, key a)");
@@ -648,3 +651,5 @@ TEST_CASE("without a pipeline ids are as they are stored; what would be gone bef
   CHECK(!std::is_constructible_v<plain, host_exec const&, log_type const&, stored_ids>);
   CHECK(!std::is_constructible_v<plain, host_exec const&, log_type, stored_ids>);
 }
+
+}  // namespace sample_reader_test

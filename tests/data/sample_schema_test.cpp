@@ -15,6 +15,8 @@
 using tessera::sample_schema;
 using tessera_tests::error_of;
 
+namespace sample_schema_test {
+
 namespace {
 
 /// Blocks of these sizes, of labels that count the rows.
@@ -89,3 +91,5 @@ TEST_CASE("any_sample_source: what the wrapped source has") {
   CHECK(source.fingerprint() == 0);
   CHECK(source.file_of(0).empty());
 }
+
+}  // namespace sample_schema_test

@@ -17,6 +17,8 @@
 
 using namespace sample_tests;
 
+namespace sample_source_models_test {
+
 namespace {
 
 // Writes the samples, and reads them in blocks of some rows.
@@ -54,3 +56,5 @@ TEST_CASE("sample_source: text with tabs or commas, sources with columns derived
   }
   SUBCASE("one's own") { check_sample_source(own, table.samples); }
 }
+
+}  // namespace sample_source_models_test

@@ -30,6 +30,8 @@ using tessera_tests::contents;
 using tessera_tests::error_of;
 using tessera_tests::names_in;
 
+namespace session_clustering_test {
+
 namespace {
 
 std::vector<sample> naively_clustered(std::vector<sample> samples, tessera::sample_selection const& selection = {}) {
@@ -379,3 +381,5 @@ TEST_CASE("cluster_by_session: memory is bounded, however much there is to sort"
     CHECK(peak <= memory);
   }
 }
+
+}  // namespace session_clustering_test

@@ -15,6 +15,8 @@
 
 using namespace sample_tests;
 
+namespace session_order_test {
+
 namespace {
 
 // What is said of blocks of a table, by sets.
@@ -92,3 +94,5 @@ TEST_CASE("session_order_of: sessions of one sample, no samples, no session") {
   CHECK(error_of([&] { tessera::session_order_of(h.exec, sample_list(schema_of({}), samples, 30), {.blocks = 0}); }).value("blocks") ==
         "0");
 }
+
+}  // namespace session_order_test

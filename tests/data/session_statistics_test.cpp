@@ -21,6 +21,8 @@
 #include "random.hpp"
 #include "temporary_folder.hpp"
 
+namespace session_statistics_test {
+
 namespace {
 
 using namespace tessera;
@@ -361,3 +363,5 @@ TEST_CASE("rm1_sessions and its like: the features that they say, of which scale
   with_target.target = 117;
   CHECK(error_of([&] { scaled_down(with_target, 2); }).value("target") == "117");
 }
+
+}  // namespace session_statistics_test

@@ -11,6 +11,8 @@
 
 #include "preprocessing_support.hpp"
 
+namespace sparse_pipeline_test {
+
 namespace {
 
 using namespace preprocessing_tests;
@@ -253,3 +255,5 @@ TEST_CASE("sparse_pipeline: what cannot be is named") {
   CHECK(error_of([&] { bound(exec, batch_of(exec, schema, data.columns.view(), {"place"}, {}).named({"place"})); }).value("key") ==
         "place");
 }
+
+}  // namespace sparse_pipeline_test

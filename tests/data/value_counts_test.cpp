@@ -20,6 +20,8 @@
 #include "random.hpp"
 #include "temporary_folder.hpp"
 
+namespace value_counts_test {
+
 namespace {
 
 using namespace tessera;
@@ -232,3 +234,5 @@ TEST_CASE("value_counts: what cannot be is named") {
   CHECK(restored(4, {1}, {1}, {2}, 1).value("missed") == "2");
   CHECK(restored(0, {9, 9}, {1, 1}, {}, 0).value("value") == "9");
 }
+
+}  // namespace value_counts_test

@@ -19,6 +19,7 @@
 #include <tessera/embed/embedding_source.hpp>
 #include <tessera/embed/local_tables.hpp>
 #include <tessera/embed/table_files.hpp>
+#include <tessera/embed/table_places.hpp>
 #include <tessera/tensor/deduplicate.hpp>
 
 #include "embed_support.hpp"
@@ -32,7 +33,11 @@
 ///       using source_type = …;
 ///       static source_type make(execution_type const&, source_problem const&);   // float rows that start as `initial_row` says, each table with sgd
 ///       static constexpr bool refuses_ids;                                       // of tables with fewer rows
+///       static void change(source_problem&);                                     // if there: what is other in the problem
+///       static constexpr tessera::shared_gradients sums;                         // if there: the one kind that it knows
 ///     };
+///
+/// A source that owns parameters has some with which it gives each feature's vectors as they are, in outputs of the features' keys.
 ///
 /// All that is known of a source is what it gives, so rows are read by `predict`. Of a source on a device, batches lie there, and what kernels
 /// find wrong is told when it is waited for; none pools by maximum there.
@@ -89,7 +94,15 @@ template <class Maker>
 source_problem problem_of(tessera::shared_gradients sums = tessera::shared_gradients::merged) {
   auto problem = usual_problem(sums);
   if (tessera::device_execution<typename Maker::source_type::execution_type>) problem.features[2].pooling = tessera::pooling::sum;
+  if constexpr (requires { Maker::change(problem); }) Maker::change(problem);
   return problem;
+}
+
+/// The kinds of sums that they know.
+template <class Maker>
+std::vector<tessera::shared_gradients> sums_of() {
+  if constexpr (requires { Maker::sums; }) return {Maker::sums};
+  return {tessera::shared_gradients::merged, tessera::shared_gradients::expanded};
 }
 
 /// Keys [0, 4) often repeat the row of an earlier sample, all of a group together.
@@ -213,6 +226,21 @@ class source_batch {
   std::int64_t samples() const { return samples_; }
   std::vector<tessera::matrix_view<float>> const& out() const { return out_.there(); }
   std::vector<tessera::matrix_view<float const>> const& gradients() const { return gradients_.const_there(); }
+  /// The same in the order of a source's outputs.
+  template <class Source>
+  std::vector<tessera::matrix_view<float>> const& out_of(Source const& source) const {
+    return in_order(source, out(), ordered_out_);
+  }
+  template <class Source>
+  std::vector<tessera::matrix_view<float const>> const& gradients_of(Source const& source) const {
+    return in_order(source, gradients(), ordered_gradients_);
+  }
+  /// Room for the gradients of its parameters.
+  template <class Source>
+  tessera::vector_view<float> of_parameters(Source const& source) const {
+    of_parameters_.resize(exec_, source.parameter_count());
+    return of_parameters_.view();
+  }
   /// What came out, on the host.
   std::vector<tessera::matrix_view<float>> const& given() const {
     out_.fetch(exec_);
@@ -236,6 +264,13 @@ class source_batch {
  private:
   static constexpr bool on_device = tessera::device_execution<Exec>;
 
+  template <class Source, class Matrix>
+  static std::vector<Matrix> const& in_order(Source const& source, std::vector<Matrix> const& of_features, std::vector<Matrix>& blocks) {
+    blocks.clear();
+    for (auto const& output : source.outputs()) blocks.push_back(of_features[static_cast<std::size_t>(output.key)]);
+    return blocks;
+  }
+
   template <class Plain, class Shared>
   tessera::batch_view view_of(Plain const& plain, Shared const& shared) const {
     tessera::batch_view batch;
@@ -255,6 +290,9 @@ class source_batch {
   tessera::keyed_jagged<std::int64_t, std::int64_t, Exec> plain_there_;           // on a device
   tessera::inverse_keyed_jagged<std::int64_t, std::int64_t, Exec> shared_there_;  // on a device
   source_blocks<Exec> out_, gradients_;
+  mutable std::vector<tessera::matrix_view<float>> ordered_out_;
+  mutable std::vector<tessera::matrix_view<float const>> ordered_gradients_;
+  mutable tessera::buffer<float, Exec> of_parameters_;
 };
 
 /// The same in double, row by row as the definition says.
@@ -386,7 +424,7 @@ std::vector<float> all_rows(Exec const& exec, source_problem const& problem, Sou
   for (auto& key : rows)
     for (std::int64_t id = 0; id < source_ids; ++id) key[static_cast<std::size_t>(id)] = {id};
   source_batch const probe(exec, problem, rows, false);
-  source.predict(exec, probe.view(), probe.out());
+  source.predict(exec, probe.view(), probe.out_of(source));
   std::vector<float> all;
   for (auto const& block : probe.given())
     for (std::int64_t r = 0; r < block.rows(); ++r) all.insert(all.end(), block.row(r), block.row(r) + block.columns());
@@ -396,11 +434,18 @@ std::vector<float> all_rows(Exec const& exec, source_problem const& problem, Sou
 template <class Exec, class Source>
 void forward(Exec const& exec, Source& source, source_batch<Exec> const& batch, typename Source::saved_type& saved) {
   source.begin(exec, batch.view(), saved);
-  source.finish(exec, saved, batch.out());
+  source.finish(exec, saved, batch.out_of(source));
+}
+template <class Exec, class Source>
+void begin_backward(Exec const& exec, Source& source, source_batch<Exec> const& batch, typename Source::saved_type& saved) {
+  if constexpr (tessera::owns_parameters<Source>)
+    source.begin_backward(exec, saved, batch.gradients_of(source), batch.of_parameters(source));
+  else
+    source.begin_backward(exec, saved, batch.gradients_of(source));
 }
 template <class Exec, class Source>
 void backward(Exec const& exec, Source& source, source_batch<Exec> const& batch, typename Source::saved_type& saved) {
-  source.begin_backward(exec, saved, batch.gradients());
+  begin_backward(exec, source, batch, saved);
   source.finish_backward(exec, saved);
 }
 
@@ -427,7 +472,7 @@ template <class Maker>
 void check_source_against_naive() {
   with_random_execution<Maker>([](auto const& exec, std::mt19937_64& random) {
     std::normal_distribution<float> draw;
-    for (auto const sums : {tessera::shared_gradients::merged, tessera::shared_gradients::expanded})
+    for (auto const sums : sums_of<Maker>())
       for (bool const grouped : {false, true}) {
         CAPTURE(grouped);
         CAPTURE(static_cast<int>(sums));
@@ -438,7 +483,7 @@ void check_source_against_naive() {
         for (int step = 0; step < 4; ++step) {
           source_batch const batch(exec, problem, draw_source_rows(random, step == 2 ? 0 : 1 + random() % 60), grouped);
           batch.fill_gradients([&] { return draw(random); });
-          source.predict(exec, batch.view(), batch.out());
+          source.predict(exec, batch.view(), batch.out_of(source));
           CHECK(naive.gives(batch));
           forward(exec, source, batch, saved);
           CHECK(naive.gives(batch));
@@ -447,7 +492,7 @@ void check_source_against_naive() {
           naive.update();
         }
         source_batch const last(exec, problem, draw_source_rows(random, 50), grouped);
-        source.predict(exec, last.view(), last.out());
+        source.predict(exec, last.view(), last.out_of(source));
         CHECK(naive.gives(last));
       }
   });
@@ -465,8 +510,8 @@ void check_source_in_flight() {
     typename Maker::source_type::saved_type of_first, of_second;
     source.begin(exec, first.view(), of_first);
     source.begin(exec, second.view(), of_second);
-    source.finish(exec, of_second, second.out());
-    source.finish(exec, of_first, first.out());
+    source.finish(exec, of_second, second.out_of(source));
+    source.finish(exec, of_first, first.out_of(source));
     CHECK(naive.gives(first));
     CHECK(naive.gives(second));
     naive.add_gradients(first);
@@ -475,7 +520,7 @@ void check_source_in_flight() {
     backward(exec, source, second, of_second);
     naive.update();
     source_batch const last(exec, problem, draw_source_rows(random, 50), false);
-    source.predict(exec, last.view(), last.out());
+    source.predict(exec, last.view(), last.out_of(source));
     CHECK(naive.gives(last));
   });
 }
@@ -496,7 +541,7 @@ void check_source_gradients_handed_out() {
       forward(exec, fused, *batch, saved);
       backward(exec, fused, *batch, saved);
       forward(exec, handed, *batch, saved);
-      handed.begin_backward(exec, saved, batch->gradients());
+      begin_backward(exec, handed, *batch, saved);
       handed.gradients(exec, saved, sum);
       handed.apply(exec, sum);
       CHECK(same_bits(all_rows(exec, problem, fused), all_rows(exec, problem, handed)));
@@ -505,14 +550,14 @@ void check_source_gradients_handed_out() {
       forward(exec, accumulating, *batch, saved);
       CHECK(naive.gives(*batch));  // nothing has changed before the step
       naive.add_gradients(*batch);
-      accumulating.begin_backward(exec, saved, batch->gradients());
+      begin_backward(exec, accumulating, *batch, saved);
       accumulating.gradients(exec, saved, batch == &first ? sum : more);
     }
     tessera::add_row_gradients(exec, sum, more);
     accumulating.apply(exec, sum);
     naive.update();
     source_batch const last(exec, problem, draw_source_rows(random, 50), true);
-    accumulating.predict(exec, last.view(), last.out());
+    accumulating.predict(exec, last.view(), last.out_of(accumulating));
     CHECK(naive.gives(last));
   });
 }
@@ -521,7 +566,7 @@ template <class Maker>
 void check_source_prepared() {
   with_random_execution<Maker>([](auto const& exec, std::mt19937_64& random) {
     std::normal_distribution<float> draw;
-    for (auto const sums : {tessera::shared_gradients::merged, tessera::shared_gradients::expanded}) {
+    for (auto const sums : sums_of<Maker>()) {
       auto const problem = problem_of<Maker>(sums);
       auto plain = Maker::make(exec, problem), ahead = Maker::make(exec, problem);
       typename Maker::source_type::saved_type saved;
@@ -533,7 +578,7 @@ void check_source_prepared() {
         backward(exec, plain, batch, saved);
         ahead.prepare(exec, batch.view(), prepared);
         ahead.begin(exec, batch.view(), saved, prepared);
-        ahead.finish(exec, saved, batch.out());
+        ahead.finish(exec, saved, batch.out_of(ahead));
         backward(exec, ahead, batch, saved);
         CHECK(same_bits(all_rows(exec, problem, plain), all_rows(exec, problem, ahead)));
       }
@@ -562,7 +607,8 @@ void check_source_files() {
       if (step == 2) {
         auto const written = source.parts();
         auto read = fresh.parts();
-        CHECK(written.size() == problem.tables.size());
+        auto const places = tessera::places_of(source, written);
+        CHECK(places.tables.size() == problem.tables.size());
         tessera_tests::serial_host host;
         tessera::write_table_file(host.exec(), folder.file("tables"), written);
         tessera::table_file_reader(folder.file("tables"), read, tessera::table_content::all).read(host.exec());
@@ -571,7 +617,7 @@ void check_source_files() {
           read[t]->set_steps(written[t]->steps());
           CHECK(read[t]->rows() == written[t]->rows());
           CHECK(read[t]->kind().optimizer == "sgd");
-          CHECK(read[t]->options().id == problem.tables[t].id);
+          CHECK(read[t]->options().id == problem.tables[static_cast<std::size_t>(places.parts[t].table)].id);
         }
       }
       if (step >= 2) CHECK(same_bits(all_rows(exec, problem, source), all_rows(exec, problem, fresh)));
@@ -598,18 +644,18 @@ void check_source_refusals() {
       CHECK(same_bits(all_rows(exec, problem, source), before));
     };
     using tessera::errc;
-    refuses(errc::invalid_argument, [&] { source.finish(exec, saved, batch.out()); });
-    refuses(errc::invalid_argument, [&] { source.begin_backward(exec, saved, batch.gradients()); });
+    refuses(errc::invalid_argument, [&] { source.finish(exec, saved, batch.out_of(source)); });
+    refuses(errc::invalid_argument, [&] { begin_backward(exec, source, batch, saved); });
     refuses(errc::invalid_argument, [&] { source.finish_backward(exec, saved); });
     auto narrow = batch.view();
     narrow.sparse.keys -= 1;
     refuses(errc::shape_mismatch, [&] { source.begin(exec, narrow, saved); });
-    refuses(errc::shape_mismatch, [&] { source.predict(exec, narrow, batch.out()); });
+    refuses(errc::shape_mismatch, [&] { source.predict(exec, narrow, batch.out_of(source)); });
     source.begin(exec, batch.view(), saved);
-    refuses(errc::invalid_argument, [&] { source.begin_backward(exec, saved, batch.gradients()); });  // not finished
-    refuses(errc::shape_mismatch, [&] { source.finish(exec, saved, other.out()); });
-    source.finish(exec, saved, batch.out());
-    refuses(errc::shape_mismatch, [&] { source.begin_backward(exec, saved, other.gradients()); });
+    refuses(errc::invalid_argument, [&] { begin_backward(exec, source, batch, saved); });  // not finished
+    refuses(errc::shape_mismatch, [&] { source.finish(exec, saved, other.out_of(source)); });
+    source.finish(exec, saved, batch.out_of(source));
+    refuses(errc::shape_mismatch, [&] { begin_backward(exec, source, other, saved); });
     refuses(errc::invalid_argument, [&] { source.finish_backward(exec, saved); });  // has not begun
     // A group whose inverse names no row.
     auto const* const whole = batch.host_view().groups[0].inverse;
@@ -622,7 +668,7 @@ void check_source_refusals() {
     broken.groups = groups;
     refuses(errc::out_of_range, [&] {
       source.begin(exec, broken, saved);
-      source.finish(exec, saved, batch.out());
+      source.finish(exec, saved, batch.out_of(source));
     });
     if (Maker::refuses_ids)
       for (auto const id : {source_ids, std::int64_t{-1}, largest_id, smallest_id}) {
@@ -631,15 +677,77 @@ void check_source_refusals() {
         source_batch const unknown(exec, problem, rows, false);
         refuses(errc::out_of_range, [&] {
           source.begin(exec, unknown.view(), saved);
-          source.finish(exec, saved, unknown.out());
+          source.finish(exec, saved, unknown.out_of(source));
         });
-        refuses(errc::out_of_range, [&] { source.predict(exec, unknown.view(), unknown.out()); });
+        refuses(errc::out_of_range, [&] { source.predict(exec, unknown.view(), unknown.out_of(source)); });
       }
     // And it goes on.
     naive_source naive(problem);
     forward(exec, source, other, saved);
     CHECK(naive.gives(other));
   });
+}
+
+/// Parameters of a source that owns some stay where they are, and have gradients that differences confirm.
+template <class Maker>
+void check_source_parameters() {
+  if constexpr (tessera::owns_parameters<typename Maker::source_type>)
+    with_random_execution<Maker>([](auto const& exec, std::mt19937_64& random) {
+      std::normal_distribution<float> draw;
+      auto const problem = problem_of<Maker>();
+      auto source = Maker::make(exec, problem);
+      std::vector<tessera::vector_view<float>> values;
+      std::int64_t of_groups = 0, of_blocks = 0;
+      for (auto const& group : source.groups()) {
+        of_groups += group.values.size();
+        values.push_back(group.values);
+      }
+      for (auto const& block : source.blocks()) of_blocks += block.values.size();
+      CHECK(of_groups == source.parameter_count());
+      CHECK(of_blocks == source.parameter_count());
+      auto moved = std::move(source);
+      auto const groups = moved.groups();
+      for (std::size_t g = 0; g < values.size(); ++g) CHECK(groups[g].values.data() == values[g].data());
+
+      source_batch const batch(exec, problem, draw_source_rows(random, 30), true);
+      batch.fill_gradients([&] { return draw(random); });
+      typename Maker::source_type::saved_type saved;
+      forward(exec, moved, batch, saved);
+      auto const of_parameters = batch.of_parameters(moved);
+      std::fill(of_parameters.begin(), of_parameters.end(), std::nanf(""));
+      moved.begin_backward(exec, saved, batch.gradients_of(moved), of_parameters);
+      typename Maker::source_type::gradients_type sum;
+      moved.gradients(exec, saved, sum);  // rows stay as they are
+      // What comes out, times its gradient, along a direction of all parameters.
+      auto const along = [&] {
+        moved.predict(exec, batch.view(), batch.out_of(moved));
+        double product = 0;
+        for (std::size_t key = 0; key < batch.given().size(); ++key) {
+          auto const& out = batch.given()[key];
+          if (problem.features[key].sequence) continue;  // they pass by
+          for (std::int64_t r = 0; r < out.rows(); ++r)
+            for (std::int64_t c = 0; c < out.columns(); ++c)
+              product += static_cast<double>(out(r, c)) * static_cast<double>(batch.gradient_blocks()[key](r, c));
+        }
+        return product;
+      };
+      double expected = 0;
+      std::vector<float> step;
+      for (auto const gradient : of_parameters) {
+        step.push_back(0.01F * draw(random));
+        expected += static_cast<double>(step.back()) * static_cast<double>(gradient);
+      }
+      auto const move = [&](float by) {
+        std::size_t i = 0;
+        for (auto const& group : groups)
+          for (auto& value : group.values) value += by * step[i++];
+      };
+      move(1);
+      auto const ahead = along();
+      move(-2);
+      auto const behind = along();
+      CHECK((ahead - behind) / 2 == doctest::Approx(expected).epsilon(1e-2));
+    });
 }
 
 }  // namespace embed_tests
@@ -652,4 +760,5 @@ void check_source_refusals() {
   TEST_CASE(name ": gradients handed out") { embed_tests::check_source_gradients_handed_out<maker>(); }           \
   TEST_CASE(name ": prepared ahead, the same bits") { embed_tests::check_source_prepared<maker>(); }              \
   TEST_CASE(name ": written, read, and trained on, the same bits") { embed_tests::check_source_files<maker>(); }  \
+  TEST_CASE(name ": parameters of its own, if any") { embed_tests::check_source_parameters<maker>(); }            \
   TEST_CASE(name ": what is refused is named and changes nothing") { embed_tests::check_source_refusals<maker>(); }

@@ -415,6 +415,7 @@ void device_tables_names(Exec const& exec) {
   CHECK(built({1}, {{.name = "x", .table = 1}}).code() == errc::out_of_range);
   CHECK(built({1}, {{.name = "x", .pooling = tessera::pooling(7)}}).code() == errc::invalid_argument);
   CHECK(built({1}, {{.name = "x", .pooling = tessera::pooling::max}}).value("feature") == "0");
+  CHECK(built({1}, {{.name = "x", .learns = false}}).value("feature") == "0");
   CHECK(built({1}, {}, {.sums = tessera::shared_gradients(5)}).code() == errc::invalid_argument);
 
   // Of kinds whose keys do not follow each other, a feature keeps its number.

@@ -59,9 +59,9 @@ void load(host_exec const& exec, std::vector<Store>& tables, std::vector<stored_
   auto parts = parts_of(tables);
   auto const& options = tables[0].options();
   auto const rows = options.rows == table_rows ? part_place::all_rows : options.rows;
-  std::vector<stored_table> stored;
-  stored.emplace_back(part_place{0, options.first_column, options.dim, options.first_row, rows}, blocks, tables[0].state_layout(),
-                      table_rows);
+  std::vector<std::vector<stored_table>> stored(1);
+  stored[0].emplace_back(part_place{0, options.first_column, options.dim, options.first_row, rows}, blocks, tables[0].state_layout(),
+                         table_rows);
   table_file_reader(std::move(stored), parts, table_content::all).read(exec);
 }
 

@@ -156,6 +156,21 @@ TEST_CASE("cross_net: parameters lie layer by layer, and blocks name them") {
   CHECK_FALSE(std::is_copy_constructible_v<cross_net>);
 }
 
+TEST_CASE("cross_net: parameters in the caller's memory are the same") {
+  serial_host host;
+  cross_net_options const options{.width = 5, .layers = 2, .rank = 3, .seed = random_seed{4}, .stream = 2};
+  cross_net const own(host.exec(), options);
+  CHECK(cross_net::parameter_count(options) == own.parameters().size());
+  std::vector<float> memory(static_cast<std::size_t>(own.parameters().size()));
+  cross_net const net(host.exec(), options, memory);
+  CHECK(net.parameters().data() == memory.data());
+  CHECK(net.bytes() == 0);
+  CHECK(copy_of(net.parameters()) == copy_of(own.parameters()));
+  auto const e = error_of([&] { cross_net(host.exec(), options, tessera::vector_view<float>(memory).slice(1, 7)); });
+  CHECK(e.code() == errc::shape_mismatch);
+  CHECK(e.value("size") == "7");
+}
+
 TEST_CASE("cross_net: what does not fit is refused") {
   serial_host host;
   auto const refused = [&](cross_net_options const& options, char const* what) {

@@ -9,54 +9,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <exception>
-#include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <hosts.hpp>
 
+#include <tessera/comm/counting_communicator.hpp>
 #include <tessera/comm/thread_communicator.hpp>
+
+namespace flat_exchange_test {
 
 namespace {
 
+using tessera::counting_communicator;
 using tessera::host_exec;
-
-// A communicator that counts what it sends, by operation.
-class counting_communicator {
- public:
-  using execution_type = host_exec;
-  using pending_type = tessera::thread_pending;
-  struct count {
-    std::int64_t messages = 0, bytes = 0;
-  };
-  using counts = std::map<std::string, count>;
-
-  counting_communicator(tessera::thread_communicator comm, counts& sent) : comm_(std::move(comm)), sent_(&sent) {}
-  int rank() const noexcept { return comm_.rank(); }
-  int size() const noexcept { return comm_.size(); }
-  void begin(host_exec const& exec, tessera::exchange_messages const& messages, pending_type& pending,
-             std::exception_ptr failure = nullptr) {
-    for (auto const& m : messages.send) {
-      auto& of = (*sent_)[messages.operation];
-      ++of.messages;
-      of.bytes += m.bytes.size();
-    }
-    comm_.begin(exec, messages, pending, std::move(failure));
-  }
-  tessera::received_messages finish(host_exec const& exec, pending_type& pending) { return comm_.finish(exec, pending); }
-  void fail(std::string_view reason) { comm_.fail(reason); }
-  counting_communicator split(host_exec const& exec, std::int64_t color, std::int64_t key) {
-    return {comm_.split(exec, color, key), *sent_};
-  }
-
- private:
-  tessera::thread_communicator comm_;
-  counts* sent_;
-};
-static_assert(tessera::communicator<counting_communicator>);
+using tessera::sent_by;
 
 std::int64_t whole_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -70,7 +38,7 @@ TEST_CASE("flat_exchange: a step sends one message a pair of ranks and direction
   std::vector<std::vector<tessera::exchanged_block>> const blocks{{{0, 0, width}}, {{1, 0, 8}}, {{1, 8, 16}}};
   for (auto const with : {tessera::codec::fp32, tessera::codec::bf16, tessera::codec::int8}) {
     CAPTURE(static_cast<int>(with));
-    std::vector<counting_communicator::counts> sent(ranks);
+    std::vector<tessera::sent_counts> sent(ranks);
     std::vector<tessera_tests::serial_host> hosts(ranks);
     tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
       auto const rank = static_cast<std::size_t>(comm.rank());
@@ -83,8 +51,8 @@ TEST_CASE("flat_exchange: a step sends one message a pair of ranks and direction
       }
       auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"one", one}, {"two", two}});
       tessera::flat_exchange_state state;
-      exchange.begin_ids(exec, batch.view(), state);
-      auto const all = exchange.finish_ids(exec, state, ranks);
+      exchange.begin_ids(exec, batch.view(), true, state);
+      auto const all = exchange.finish_ids(exec, state);
       CHECK(all.keys == ranks);  // a key here, of each rank
       // Vectors that say which id they are of: what a holder makes of a key is what its sender gets.
       for (int r = 0; r < ranks; ++r) {
@@ -135,12 +103,12 @@ TEST_CASE("flat_exchange: a step sends one message a pair of ranks and direction
           ids += ids_to(to);
           gradients += vectors_of(to);
         }
-      auto& of = sent[static_cast<std::size_t>(r)];
+      auto const& of = sent[static_cast<std::size_t>(r)];
       CHECK(of.size() == 3);
-      for (auto const& [operation, count] : of) CHECK(count.messages == ranks - 1);
-      CHECK(of["ids to their tables"].bytes == ids);
-      CHECK(of["vectors to their samples"].bytes == (ranks - 1) * vectors_of(r));
-      CHECK(of["gradients to their tables"].bytes == gradients);
+      for (auto const& one : of) CHECK(sent_by(of, one.first).messages == ranks - 1);
+      CHECK(sent_by(of, "ids to their tables").bytes == ids);
+      CHECK(sent_by(of, "vectors to their samples").bytes == (ranks - 1) * vectors_of(r));
+      CHECK(sent_by(of, "gradients to their tables").bytes == gradients);
     }
   }
 }
@@ -154,7 +122,7 @@ TEST_CASE("flat_exchange: blocks of a key that is cut by rows get their own ids,
     std::vector<tessera::exchanged_key> const keys{
         {.sequence = true, .id_bound = 100, .keeps_rows = keeps_rows, .pooled = tessera::pooling::mean}};
     std::vector<std::vector<tessera::exchanged_block>> const blocks{{}, {{0, 0, width, 0, 40}}, {{0, 0, width, 40, 60}}};
-    std::vector<counting_communicator::counts> sent(ranks);
+    std::vector<tessera::sent_counts> sent(ranks);
     std::vector<tessera_tests::serial_host> hosts(ranks);
     tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
       auto const rank = static_cast<std::size_t>(comm.rank());
@@ -166,8 +134,8 @@ TEST_CASE("flat_exchange: blocks of a key that is cut by rows get their own ids,
       ids.back().push_back(100);
       auto const batch = tessera::keyed_jagged<>::from_rows(exec, {{"ids", ids}});
       tessera::flat_exchange_state state;
-      exchange.begin_ids(exec, batch.view(), state);
-      auto const all = exchange.finish_ids(exec, state, ranks);
+      exchange.begin_ids(exec, batch.view(), true, state);
+      auto const all = exchange.finish_ids(exec, state);
       bool right = true;
       for (std::int64_t key = 0; key < all.keys; ++key) {
         auto const bags = all.key(key);
@@ -194,13 +162,15 @@ TEST_CASE("flat_exchange: blocks of a key that is cut by rows get their own ids,
       CHECK(state.bytes() > 0);
     });
     for (int r = 0; r < ranks; ++r) {
-      auto& of = sent[static_cast<std::size_t>(r)];
+      auto const& of = sent[static_cast<std::size_t>(r)];
       auto const holders = r == 0 ? 2 : 1;  // among the others
       constexpr std::int64_t header = 16, key = 32 + 4 * samples + 4 * samples;
-      CHECK(of["ids to their tables"].bytes == (ranks - 1) * header + holders * key);
-      CHECK(of["vectors to their samples"].bytes == (r == 0 ? 0 : (ranks - 1) * whole_lines(4 * samples * width)));
-      CHECK(of["gradients to their tables"].bytes == holders * whole_lines(4 * samples * width));
-      for (auto const& [operation, count] : of) CHECK(count.messages == ranks - 1);
+      CHECK(sent_by(of, "ids to their tables").bytes == (ranks - 1) * header + holders * key);
+      CHECK(sent_by(of, "vectors to their samples").bytes == (r == 0 ? 0 : (ranks - 1) * whole_lines(4 * samples * width)));
+      CHECK(sent_by(of, "gradients to their tables").bytes == holders * whole_lines(4 * samples * width));
+      for (auto const& one : of) CHECK(sent_by(of, one.first).messages == ranks - 1);
     }
   }
 }
+
+}  // namespace flat_exchange_test

@@ -16,6 +16,8 @@
 #include <hosts.hpp>
 #include <random.hpp>
 
+namespace id_message_test {
+
 namespace {
 
 using tessera::detail::id_message;
@@ -136,6 +138,50 @@ TEST_CASE("id_message: lengths take as few bytes as hold them, and none where ea
   CHECK(length_bytes({65'536}) == 4);
 }
 
+TEST_CASE("id_message: a key that has all that the one before has travels once; one that says so and has not is refused") {
+  sent_ids const ids{{0, 9, 9}, {{{5}, {6, 7}}, {{1}, {2}, {}}, {{1}, {2}, {}}}, false};
+  auto const rows_of = [](sent_ids const& of, std::size_t key) {
+    std::vector<std::int64_t> offsets{0}, values;
+    for (auto const& row : of.rows[key]) {
+      values.insert(values.end(), row.begin(), row.end());
+      offsets.push_back(static_cast<std::int64_t>(values.size()));
+    }
+    return std::pair(values, offsets);
+  };
+  std::vector<float> const weights(8, 1.0F);  // which nobody asks for
+  auto const first = rows_of(ids, 0), second = rows_of(ids, 1);
+  tessera::jagged_view<std::int64_t const> const a{first.first.data(), first.second.data(), 2},
+      b{second.first.data(), second.second.data(), 3};
+  CHECK(tessera::detail::have_equal_rows(b, b));
+  CHECK(!tessera::detail::have_equal_rows(a, b));
+  std::vector<id_message_key> keys{tessera::detail::measure_key(a, 0, false), tessera::detail::measure_key(b, 9, false)};
+  auto const once = tessera::detail::id_message_size(keys);
+  keys.push_back(keys[1]);
+  keys[2].length_bytes = id_message_key::as_before;
+  CHECK(tessera::detail::id_message_size(keys) == once + 32);
+  auto const write = [&] {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(tessera::detail::id_message_size(keys)));
+    tessera::detail::write_id_message(
+        keys, false, [&](std::size_t i) { return i == 0 ? a : b; }, [&](std::size_t) { return weights.data(); },
+        [&](std::size_t i) { return ids.bounds[i]; }, bytes.data());
+    return bytes;
+  };
+  auto const bytes = write();
+  id_message const message(bytes, 3, 3);
+  CHECK(read(message, 1).ids == second.first);
+  CHECK(read(message, 2).ids == second.first);
+  CHECK(read(message, 2).offsets == read(message, 1).offsets);
+  CHECK(read(message, 0).ids == first.first);
+  for (auto const key : {0, 2}) {
+    auto const kept = keys;
+    keys[static_cast<std::size_t>(key)].length_bytes = id_message_key::as_before;
+    keys[static_cast<std::size_t>(key)].rows += 1;
+    auto const broken = write();
+    CHECK_THROWS_WITH_AS(id_message(broken, 3, 3), doctest::Contains("ids that cannot be read (from rank 3"), tessera::error);
+    keys = kept;
+  }
+}
+
 TEST_CASE("id_message: bytes that are cut or changed are refused by rank, or read as other ids, and never past their end") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
@@ -173,3 +219,5 @@ TEST_CASE("id_message: bytes that are cut or changed are refused by rank, or rea
   CHECK(refused > 500);
   CHECK(taken > 50);
 }
+
+}  // namespace id_message_test

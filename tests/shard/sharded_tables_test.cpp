@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -21,35 +22,14 @@
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 
-#include "../embed/embedding_source_suite.hpp"
 #include "../support/sanitizers.hpp"
+#include "sharded_problem.hpp"
+
+namespace sharded_tables_test {
 
 namespace {
 
-using namespace embed_tests;
-using tessera::any_communicator;
-using tessera::host_exec;
-using tessera::sharded_tables;
-using tessera::sharding_plan;
-
-// Which tables are hashed.
-using hashed_tables = std::vector<bool>;
-
-std::vector<tessera::table_spec> specs_of(source_problem const& problem, hashed_tables const& hashed) {
-  std::vector<tessera::table_spec> specs;
-  for (std::size_t t = 0; t < problem.tables.size(); ++t) {
-    tessera::sgd const optimizer{.learning_rate = problem.rates[t]};
-    specs.push_back(hashed[t] ? tessera::spec_of<tessera::hash_table<>>(problem.tables[t], optimizer)
-                              : tessera::spec_of<tessera::dense_table<>>(problem.tables[t], optimizer));
-  }
-  return specs;
-}
-
-tessera::local_tables local_of(host_exec const& exec, source_problem const& problem, hashed_tables const& hashed) {
-  tessera::table_list list;
-  for (auto const& spec : specs_of(problem, hashed)) spec.add(exec, spec.table, list);
-  return {std::move(list), problem.features};
-}
+using namespace shard_tests;
 
 struct one_rank_maker {
   using source_type = sharded_tables;
@@ -64,174 +44,6 @@ struct one_rank_maker {
             {.sums = problem.sums}};
   }
 };
-
-enum class cuts { none, columns, rows, any };
-
-// `pieces` numbers of sum `all`, each a multiple of `unit` but for the last.
-std::vector<std::int64_t> cut_randomly(std::int64_t all, std::int64_t pieces, std::int64_t unit, std::mt19937_64& random) {
-  std::vector<std::int64_t> bounds;
-  for (auto bound = unit; bound < all; bound += unit) bounds.push_back(bound);
-  std::shuffle(bounds.begin(), bounds.end(), random);
-  bounds.resize(static_cast<std::size_t>(pieces - 1));
-  bounds.push_back(all);
-  std::sort(bounds.begin(), bounds.end());
-  for (auto i = bounds.size() - 1; i > 0; --i) bounds[i] -= bounds[i - 1];
-  return bounds;
-}
-
-// Tables as they are, or cut by columns, dense ones by rows or both: each block of columns at rows of its own. Each shard is on another rank.
-sharding_plan plan_of(source_problem const& problem, hashed_tables const& hashed, int ranks, cuts cut, std::mt19937_64& random) {
-  sharding_plan plan;
-  std::vector<int> places(static_cast<std::size_t>(ranks));
-  std::iota(places.begin(), places.end(), 0);
-  for (std::size_t t = 0; t < problem.tables.size(); ++t) {
-    auto const& table = problem.tables[t];
-    auto const draw = [&](std::int64_t most) { return 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most)); };
-    auto const most = std::min<std::int64_t>(ranks, (table.dim + 3) / 4);
-    auto const blocks = cut == cuts::columns ? most : cut == cuts::any ? draw(most) : 1;
-    std::int64_t left = ranks - blocks, column = 0;
-    std::shuffle(places.begin(), places.end(), random);
-    auto place = places.begin();
-    for (auto const columns : cut_randomly(table.dim, blocks, 4, random)) {
-      auto const more = std::min(left, table.rows - 1);
-      auto const extra = hashed[t] ? 0 : cut == cuts::rows ? more : cut == cuts::any ? draw(more + 1) - 1 : 0;
-      std::int64_t row = 0;
-      for (auto const rows : cut_randomly(table.rows, extra + 1, 1, random)) {
-        plan.shards.push_back({static_cast<std::int64_t>(t), *place++, row, rows, column, columns});
-        row += rows;
-      }
-      left -= extra;
-      column += columns;
-    }
-  }
-  std::shuffle(plan.shards.begin(), plan.shards.end(), random);
-  return plan;
-}
-
-source_rows part_of(source_rows const& rows, std::int64_t first, std::int64_t last) {
-  source_rows part;
-  for (auto const& key : rows) part.emplace_back(key.begin() + first, key.begin() + last);
-  return part;
-}
-
-// Copies rows of blocks of vectors between the batch of all ranks and a part: samples [first, …) of pooled keys, ids from where theirs begin.
-template <class Copy>
-void for_each_row_of_part(source_problem const& problem, source_rows const& all, source_rows const& part, std::int64_t first,
-                          Copy const& copy) {
-  for (std::size_t key = 0; key < problem.features.size(); ++key) {
-    auto const ids = [&](source_rows const& rows, std::int64_t samples) {
-      std::int64_t sum = 0;
-      for (std::int64_t i = 0; i < samples; ++i) sum += static_cast<std::int64_t>(rows[key][static_cast<std::size_t>(i)].size());
-      return sum;
-    };
-    auto const samples = static_cast<std::int64_t>(part[key].size());
-    bool const sequence = problem.features[key].sequence;
-    auto const base = sequence ? ids(all, first) : first, count = sequence ? ids(part, samples) : samples;
-    for (std::int64_t row = 0; row < count; ++row) copy(key, base + row, row);
-  }
-}
-
-// Gives a part the gradients that its samples have in the batch of all ranks.
-void take_gradients(source_problem const& problem, source_batch<host_exec> const& all, source_batch<host_exec> const& part,
-                    std::int64_t first) {
-  for_each_row_of_part(problem, all.rows(), part.rows(), first, [&](std::size_t key, std::int64_t from, std::int64_t to) {
-    auto const& whole = all.gradient_blocks()[key];
-    std::copy_n(whole.row(from), whole.columns(), part.gradient_blocks()[key].row(to));
-  });
-}
-// Whether a part was given what its samples have in the batch of all ranks, after `through(vector)`.
-template <class Through>
-bool gives_part(source_problem const& problem, source_batch<host_exec> const& all, source_batch<host_exec> const& part, std::int64_t first,
-                Through const& through) {
-  bool same = true;
-  for_each_row_of_part(problem, all.rows(), part.rows(), first, [&](std::size_t key, std::int64_t from, std::int64_t to) {
-    auto const& whole = all.given()[key];
-    auto const expected = through(std::vector<float>(whole.row(from), whole.row(from) + whole.columns()));
-    same &= std::equal(expected.begin(), expected.end(), part.given()[key].row(to));
-  });
-  return same;
-}
-
-// What a vector is after it has travelled.
-std::vector<float> travelled(tessera::codec with, std::vector<float> vector) {
-  tessera_tests::serial_host host;
-  auto const width = static_cast<std::int64_t>(vector.size());
-  std::vector<std::byte> bytes(static_cast<std::size_t>(tessera::encoded_bytes(with, 1, width)));
-  tessera::matrix_view<float> const row{vector.data(), 1, width};
-  tessera::encode<host_exec>(host.exec(), with, row, bytes);
-  tessera::decode<host_exec>(host.exec(), with, bytes, row);
-  return vector;
-}
-
-// Checks that ranks with parts of random batches get what one process has of the whole ones, and have its rows afterwards, bit for bit.
-// `draw_rows(random, samples)`.
-template <class DrawRows>
-void check_as_one_process(source_problem const& problem, std::vector<tessera::table_spec> const& specs, sharding_plan const& plan,
-                          int ranks, bool weighted, tessera::sharded_tables_options const& options, std::mt19937_64& random,
-                          DrawRows const& draw_rows) {
-  // Batches, and where each rank's samples begin; ranks without samples among them.
-  struct step_batch {
-    source_rows rows;
-    std::vector<std::int64_t> first;
-  };
-  std::vector<step_batch> steps;
-  for (int step = 0; step < 4; ++step) {
-    auto& one = steps.emplace_back();
-    one.first.push_back(0);
-    for (int r = 0; r < ranks; ++r)
-      one.first.push_back(one.first.back() + static_cast<std::int64_t>(random() % 3 == 0 ? 0 : random() % 20));
-    one.rows = draw_rows(random, static_cast<std::size_t>(one.first.back()));
-  }
-
-  tessera_tests::serial_host host;
-  auto const exec = host.exec();
-  tessera::table_list list;
-  for (auto const& spec : specs) spec.add(exec, spec.table, list);
-  tessera::local_tables local(std::move(list), problem.features, {.lookup = {.out_of_range = options.out_of_range}});
-  std::deque<source_batch<host_exec>> wholes;
-  tessera::local_tables_saved saved;
-  std::normal_distribution<float> draw;
-  for (auto const& step : steps) {
-    auto& batch = wholes.emplace_back(exec, problem, step.rows, false, weighted);
-    batch.fill_gradients([&] { return draw(random); });
-    forward(exec, local, batch, saved);
-    backward(exec, local, batch, saved);
-  }
-  auto const expected = all_rows(exec, problem, local);
-
-  std::vector<tessera_tests::serial_host> hosts(static_cast<std::size_t>(ranks));
-  tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
-    auto const rank = static_cast<std::size_t>(comm.rank());
-    auto const here = hosts[rank].exec();
-    sharded_tables source(here, any_communicator(comm), specs, problem.features, plan, options);
-    tessera::sharded_saved own;
-    tessera::row_gradients sum;
-    for (std::size_t s = 0; s < steps.size(); ++s) {
-      auto const first = steps[s].first[rank], last = steps[s].first[rank + 1];
-      source_batch const batch(here, problem, part_of(steps[s].rows, first, last), false, weighted);
-      take_gradients(problem, wholes[s], batch, first);
-      forward(here, source, batch, own);
-      CHECK(gives_part(problem, wholes[s], batch, first, [](auto vector) { return vector; }));
-      if (s % 2 == 0) {
-        backward(here, source, batch, own);
-      } else {  // the same step of gradients that are handed out
-        source.begin_backward(here, own, batch.gradients());
-        source.gradients(here, own, sum);
-        source.apply(here, sum);
-      }
-    }
-    CHECK(same_bits(all_rows(here, problem, source), expected));
-  });
-}
-
-// Makes `to` what the rows of `from` are after they have travelled.
-template <class From>
-void send(tessera::codec with, From const& from, tessera::matrix_view<float> to) {
-  for (std::int64_t row = 0; row < from.rows(); ++row) {
-    auto const vector = travelled(with, std::vector<float>(from.row(row), from.row(row) + from.columns()));
-    std::copy(vector.begin(), vector.end(), to.row(row));
-  }
-}
 
 }  // namespace
 
@@ -304,35 +116,42 @@ TEST_CASE("sharded_tables: batches with groups give and learn what the definitio
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   auto const problem = usual_problem();
-  constexpr int ranks = 3;
-  auto const rows = draw_source_rows(random, 60);
   hashed_tables const hashed{false, true, false, true, false};
-  auto const plan = plan_of(problem, hashed, ranks, cuts::any, random);
-  std::vector<tessera_tests::serial_host> hosts(ranks);
-  // Each rank's batch, with gradients, made here: all of them together are one step.
-  std::deque<source_batch<host_exec>> batches;
-  naive_source naive(problem);
-  std::normal_distribution<float> draw;
-  for (int r = 0; r < ranks; ++r) {
-    auto& batch = batches.emplace_back(hosts[static_cast<std::size_t>(r)].exec(), problem, part_of(rows, r * 20, r * 20 + 20), true);
-    batch.fill_gradients([&] { return draw(random); });
-    naive.add_gradients(batch);
-  }
-  naive.update();
-  tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
-    auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
-    sharded_tables source(here, any_communicator(comm), specs_of(problem, hashed), problem.features, plan);
-    naive_source before(problem);
-    tessera::sharded_saved own;
-    auto const& batch = batches[static_cast<std::size_t>(comm.rank())];
-    forward(here, source, batch, own);
-    CHECK(before.gives(batch));
-    backward(here, source, batch, own);
-    source_batch const again(here, problem, batch.rows(), false);
-    source.predict(here, again.view(), again.out());
-    auto after = naive;
-    CHECK(after.gives(again));
+  auto const plan = plan_of(problem, hashed, 3, cuts::any, random);
+  check_groups_by_definition(problem, 3, random, [&](host_exec const& exec, any_communicator comm) {
+    return sharded_tables(exec, std::move(comm), specs_of(problem, hashed), problem.features, plan);
   });
+}
+
+// An exchange of one's own: the flat one, which counts its waves.
+struct counted_waves : tessera::flat_exchange {
+  using tessera::flat_exchange::flat_exchange;
+  static inline std::atomic<int> waves = 0;
+
+  tessera::keyed_jagged_view<std::int64_t const> received_ids(host_exec const& exec, tessera::flat_exchange_state& state,
+                                                              std::int64_t least = 0) const {
+    ++waves;
+    return flat_exchange::received_ids(exec, state, least);
+  }
+  void finish_gradients(host_exec const& exec, tessera::flat_exchange_state& state) const {
+    ++waves;
+    flat_exchange::finish_gradients(exec, state);
+  }
+};
+static_assert(tessera::exchange<counted_waves>);
+
+TEST_CASE("sharded_tables: any model of exchange takes ids and vectors") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto const problem = usual_problem();
+  hashed_tables const hashed(problem.tables.size(), false);
+  auto const plan = plan_of(problem, hashed, 2, cuts::any, random);
+  counted_waves::waves = 0;
+  check_groups_by_definition(problem, 2, random, [&](host_exec const& exec, any_communicator comm) {
+    return tessera::basic_sharded_tables<counted_waves>(exec, std::move(comm), specs_of(problem, hashed), problem.features, plan);
+  });
+  CHECK(counted_waves::waves == 2 * 3);  // a step and a prediction of two ranks
 }
 
 TEST_CASE("sharded_tables: with codecs, ranks give and learn what one process does of vectors that have travelled, bit for bit") {
@@ -582,19 +401,6 @@ TEST_CASE("sharded_tables: ten thousand uneven batches in a row, and no rank wai
   });
 }
 
-TEST_CASE("sharded_tables: several ranks, or codecs, sum no gradients expanded, and say so") {
-  auto const problem = usual_problem(tessera::shared_gradients::expanded);
-  tessera_tests::serial_host host;
-  auto const specs = specs_of(problem, hashed_tables(5, false));
-  auto const plan = tessera::plan_round_robin(tessera::options_of(specs), 1);
-  auto const e = tessera_tests::error_of([&] {
-    sharded_tables(host.exec(), tessera::self_communicator(), specs, problem.features, plan,
-                   {.codecs = {.forward = tessera::codec::fp16}, .sums = problem.sums});
-  });
-  CHECK(e.code() == tessera::errc::invalid_argument);
-  CHECK(e.value("ranks") == "1");
-}
-
 TEST_CASE("sharded_tables: ranks that disagree, and plans that cannot be executed, are refused on all ranks") {
   auto const problem = usual_problem();
   constexpr int ranks = 3;
@@ -626,13 +432,13 @@ TEST_CASE("sharded_tables: ranks that disagree, and plans that cannot be execute
   refused([](auto&, auto& f, auto&) { f[0].table = 5; }, errc::out_of_range, "no such table (feature 0, table 5", true);
   refused(
       [](auto& s, auto&, auto& p) {
-        auto half = p.shards[3];
-        half.rows -= 10;
-        p.shards.push_back({3, 1, half.rows, 10, 0, half.columns});
+        auto const left = p.shards[3];
+        p.shards.push_back({3, 1, 0, 30, 4, left.columns - 4});
+        p.shards.push_back({3, 2, 30, left.rows - 30, 4, left.columns - 4});
+        p.shards[3].columns = 4;
         s[3] = tessera::spec_of<tessera::hash_table<>>(s[3].table, tessera::sgd{});
-        p.shards[3] = half;
       },
-      errc::invalid_argument, "not all rows of its hashed table (table 3", true);
+      errc::invalid_argument, "a hashed table whose rows are cut differently (table 3", true);
   refused(
       [](auto&, auto&, auto& p) {
         auto half = p.shards[3];
@@ -642,3 +448,5 @@ TEST_CASE("sharded_tables: ranks that disagree, and plans that cannot be execute
       },
       errc::invalid_argument, "two shards of one table", true);
 }
+
+}  // namespace sharded_tables_test

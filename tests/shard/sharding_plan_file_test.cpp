@@ -4,8 +4,9 @@
 
 #include <doctest/doctest.h>
 
-#include <functional>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <temporary_folder.hpp>
@@ -23,6 +24,11 @@ TEST_CASE("sharding_plan_file: a plan is read as it was written, and what it lea
       parse(
           R"({"shards": [{"table": 0, "rank": 1}, {"table": 1, "rank": 0, "columns": 4}, {"table": 1, "rank": 1, "first_column": 4}]})") ==
       plan);
+
+  auto partial = plan;
+  partial.partial = {1, 0};
+  tessera::write_plan(folder.file("plan.json"), partial);
+  CHECK(tessera::read_plan(folder.file("plan.json"), tables, 2) == partial);
 
   auto const refused = [&](std::string const& text, char const* part) {
     try {
@@ -42,6 +48,68 @@ TEST_CASE("sharding_plan_file: a plan is read as it was written, and what it lea
   refused(R"({"shards": [{"table": 0}]})", "rank");
   refused(R"({"shards": [{"table": 0, "rank": "1"}]})", "rank");
   refused(R"({"shards": [{"table": 0, "rank": 0}], "version": 3})", "field version");
+  refused(R"({"shards": [{"table": 0, "rank": 1}, {"table": 1, "rank": 0}], "partial": [2]})", "partial sums of a table that is not there");
+  refused(R"({"shards": [{"table": 0, "rank": 1}, {"table": 1, "rank": 0}], "partial": ["0"]})", "partial");
   refused(R"({"shards": 5})", "shards");
   refused(R"({"shards": [7]})", "shards");
+}
+
+TEST_CASE("sharding_plan_file: tables go by name, and kinds stand for rectangles") {
+  std::vector<tessera::table_options> const tables{{.id = tessera::table_id{1}, .dim = 8, .rows = 100},
+                                                   {.id = tessera::table_id{2}, .dim = 12, .rows = 30}};
+  std::vector<std::string> const names{"user", "item"};
+  auto const parse = [&](std::string const& text, auto const& named) {
+    return tessera::plan_of_json(tessera::parse_json(text, "P"), tables, 4, "P", named);
+  };
+  auto const with = [](std::vector<tessera::table_shard> shards, std::vector<tessera::table_shard> const& more) {
+    shards.insert(shards.end(), more.begin(), more.end());
+    return tessera::sharding_plan{std::move(shards)};
+  };
+  auto const item = tessera::table_wise(tables, 1, 2);
+  auto const said = [&](std::string const& user) {
+    return parse(R"({"shards": [)" + user + R"(, {"table": 1, "kind": "table_wise", "ranks": [2]}]})", names);
+  };
+  CHECK(said(R"({"table": "user", "kind": "row_wise", "ranks": [3, 0, 1]})") == with(tessera::row_wise(tables, 0, {3, 0, 1}), item));
+  CHECK(said(R"({"table": 0, "kind": "column_wise", "ranks": [0, 1]})") == with(tessera::column_wise(tables, 0, {0, 1}), item));
+  CHECK(said(R"({"table": "user", "kind": "grid", "ranks": [[0, 1], [2, 3]]})") == with(tessera::grid(tables, 0, {{0, 1}, {2, 3}}), item));
+  auto const everywhere = said(R"({"table": "user", "kind": "data_parallel"})");
+  CHECK(everywhere == with(tessera::data_parallel(tables, 0), item));
+  CHECK(tessera::plan_of_json(tessera::plan_json(everywhere), tables, 4, "P") == everywhere);
+  CHECK(said(R"({"table": "user", "rank": 1})") == with(tessera::table_wise(tables, 0, 1), item));
+  auto const partial = parse(R"({"shards": [{"table": "user", "rank": 0}, {"table": "item", "rank": 0}], "partial": ["item"]})", names);
+  CHECK(partial.partial == std::vector<std::int64_t>{1});
+  tessera_tests::temporary_folder folder;
+  tessera::write_json(folder.file("plan.json"), {{"shards", {{{"table", "user"}, {"rank", 0}}, {{"table", "item"}, {"rank", 0}}}}});
+  CHECK(tessera::read_plan(folder.file("plan.json"), tables, 1, names).shards ==
+        with(tessera::table_wise(tables, 0, 0), tessera::table_wise(tables, 1, 0)).shards);
+
+  auto const refused = [&](std::string const& user, char const* part) {
+    try {
+      said(user);
+      FAIL_CHECK(user);
+    } catch (tessera::error const& e) {
+      CAPTURE(std::string(e.what()));
+      CHECK(e.value("file") == "P");
+      CHECK(std::string(e.what()).find(part) != std::string::npos);
+    }
+  };
+  refused(R"({"table": "users", "rank": 0})", "no table has this name (file P, table users");
+  refused(R"({"table": 2, "kind": "row_wise", "ranks": [0]})", "no such table (file P, table 2");
+  refused(R"({"table": 0, "kind": "rows", "ranks": [0]})", "kind rows");
+  refused(R"({"table": 0, "kind": "data_parallel", "ranks": [0]})", "field ranks");
+  refused(R"({"table": 0, "rank": -1})", "no such rank");
+  refused(R"({"table": 0, "kind": 5, "ranks": [0]})", "field kind");
+  refused(R"({"table": 0, "kind": "row_wise"})", "field ranks");
+  refused(R"({"table": 0, "kind": "row_wise", "ranks": []})", "ranks 0");
+  refused(R"({"table": 0, "kind": "row_wise", "ranks": ["0"]})", "field ranks");
+  refused(R"({"table": 0, "kind": "row_wise", "ranks": [0, 4]})", "no such rank");
+  refused(R"({"table": 0, "kind": "row_wise", "ranks": [0], "rank": 1})", "field rank");
+  refused(R"({"table": 0, "kind": "grid", "ranks": [0, 1]})", "field ranks");
+  refused(R"({"table": 0, "kind": "table_wise", "ranks": [0, 1]})", "table_wise is of one rank");
+  try {
+    parse(R"({"shards": [{"table": "user", "rank": 0}]})", std::vector<std::string>{});
+    FAIL_CHECK("a name without names");
+  } catch (tessera::error const& e) {
+    CHECK(std::string(e.what()).find("expected integer") != std::string::npos);
+  }
 }

@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include <random.hpp>
+
+namespace sharding_plan_test {
 
 namespace {
 
@@ -78,6 +81,55 @@ TEST_CASE("sharding_plan: a table is cut by rows as evenly as can be, into no mo
   CHECK(has(refusal([&] { tessera::row_wise(tables, 0, 0); }), "ranks 0"));
 }
 
+TEST_CASE("sharding_plan: kinds of cuts are as even as can be, on the ranks or the host that they are told") {
+  auto tables = three_tables();
+  tables[1].dim = 18;  // 5 blocks of columns at most, of which the last has 2
+  using shards = std::vector<tessera::table_shard>;
+  CHECK(tessera::table_wise(tables, 1, 3) == shards{{1, 3, 0, 200, 0, 18}});
+  CHECK(tessera::row_wise(tables, 0, {4, 1, 3}) == shards{{0, 4, 0, 34, 0, 8}, {0, 1, 34, 33, 0, 8}, {0, 3, 67, 33, 0, 8}});
+  CHECK(tessera::column_wise(tables, 1, {2, 0, 1}) == shards{{1, 2, 0, 200, 0, 8}, {1, 0, 0, 200, 8, 8}, {1, 1, 0, 200, 16, 2}});
+  CHECK(tessera::column_wise(tables, 0, {2, 0, 1}) == shards{{0, 2, 0, 100, 0, 4}, {0, 0, 0, 100, 4, 4}});
+  shards const two_by_two{{1, 0, 0, 100, 0, 12}, {1, 1, 100, 100, 0, 12}, {1, 2, 0, 100, 12, 6}, {1, 3, 100, 100, 12, 6}};
+  CHECK(tessera::grid(tables, 1, {{0, 1}, {2, 3}}) == two_by_two);
+  auto const hosts = tessera::topology::of_hosts(2, 2);
+  CHECK(tessera::grid_of_hosts(tables, 1, hosts) == two_by_two);
+  CHECK(tessera::table_row_wise(tables, 0, hosts, 1) == shards{{0, 2, 0, 50, 0, 8}, {0, 3, 50, 50, 0, 8}});
+  CHECK(tessera::table_column_wise(tables, 0, hosts, 1) == shards{{0, 2, 0, 100, 0, 4}, {0, 3, 0, 100, 4, 4}});
+  CHECK(tessera::data_parallel(tables, 1) == shards{{1, tessera::table_shard::all_ranks, 0, 200, 0, 18}});
+  CHECK(has(refusal([&] { tessera::table_row_wise(tables, 0, hosts, 2); }), "domain 2"));
+  CHECK(has(refusal([&] { tessera::grid_of_hosts(tables, 0, tessera::topology(4, {})); }), "name host"));
+  CHECK(has(refusal([&] { tessera::row_wise(tables, 2, std::vector<int>{}); }), "ranks 0"));
+  CHECK(has(refusal([&] { tessera::column_wise(tables, 2, {}); }), "table 2, ranks 0"));
+  CHECK(has(refusal([&] { tessera::grid(tables, 2, {{0}, {}}); }), "table 2, block 1, ranks 0"));
+}
+
+TEST_CASE("sharding_plan: kinds cover random tables on any number of ranks") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 200; ++round) {
+    auto const draw = [&](std::int64_t most) { return 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most)); };
+    std::vector<tessera::table_options> const tables{{.dim = draw(40), .rows = draw(20)}};
+    auto const hosts = draw(4), each = draw(4);
+    auto const ranks = static_cast<int>(hosts * each);
+    auto const where = tessera::topology::of_hosts(hosts, each);
+    auto const host = draw(hosts) - 1;
+    std::vector<int> all(static_cast<std::size_t>(ranks));
+    std::iota(all.begin(), all.end(), 0);
+    std::shuffle(all.begin(), all.end(), random);
+    for (auto const& shards :
+         {tessera::table_wise(tables, 0, all[0]), tessera::row_wise(tables, 0, all), tessera::column_wise(tables, 0, all),
+          tessera::grid_of_hosts(tables, 0, where), tessera::table_row_wise(tables, 0, where, host),
+          tessera::table_column_wise(tables, 0, where, host), tessera::data_parallel(tables, 0)}) {
+      tessera::check_plan({shards}, tables, ranks);
+      std::vector<int> used;
+      for (auto const& shard : shards) used.push_back(shard.rank);
+      std::sort(used.begin(), used.end());
+      CHECK(std::adjacent_find(used.begin(), used.end()) == used.end());
+    }
+  }
+}
+
 TEST_CASE("sharding_plan: what no tables and ranks can have is refused by name") {
   auto const tables = three_tables();
   tessera::sharding_plan const good{
@@ -91,7 +143,9 @@ TEST_CASE("sharding_plan: what no tables and ranks can have is refused by name")
   CHECK(has(change(3, [](auto& s) { s.table = 3; }), "no such table (table 3, rank 1"));
   CHECK(has(change(3, [](auto& s) { s.table = -1; }), "no such table"));
   CHECK(has(change(3, [](auto& s) { s.rank = 2; }), "no such rank (table 1, rank 2"));
-  CHECK(has(change(3, [](auto& s) { s.rank = -1; }), "no such rank"));
+  CHECK(has(change(3, [](auto& s) { s.rank = -2; }), "no such rank"));
+  CHECK(change(3, [](auto& s) { s.rank = tessera::table_shard::all_ranks; }) == "none");
+  CHECK(has(change(0, [](auto& s) { s.rank = tessera::table_shard::all_ranks; }), "a part of a table on all ranks (table 0"));
   CHECK(has(change(0, [](auto& s) { s.rows = 0; }), "an empty shard"));
   CHECK(has(change(0, [](auto& s) { s.columns = 0; }), "an empty shard"));
   CHECK(has(change(0, [](auto& s) { s.first_row = -1; }), "an empty shard"));
@@ -136,3 +190,5 @@ TEST_CASE("sharding_plan: random cuts are plans; one that lacks a shard or has i
     CHECK(has(refusal([&] { tessera::check_plan(other, tables, 3); }), "not covered"));
   }
 }
+
+}  // namespace sharding_plan_test

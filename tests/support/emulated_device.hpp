@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <numeric>
 #include <random>
@@ -36,7 +37,7 @@
 #include <tessera/core/memory.hpp>
 
 /// A stand-in for a device, on the calling thread: the same kernels, one thread of them after the other in an order that changes from launch
-/// to launch. What only a device can show stays to be shown there: its memory model, its compiler, its speed.
+/// to launch. Several threads may use one device, which then does the work of one at a time. What only a device can show stays to be shown there: its memory model, its compiler, its speed.
 namespace tessera_tests {
 
 /// Threads of one block, each on a stack of its own, that wait for each other where the kernel says so.
@@ -241,10 +242,10 @@ class emulated_device {
   std::mt19937_64& random() noexcept { return random_; }
   void seed(std::uint64_t seed) { random_.seed(seed); }
 
-  /// While one lives, the memory can be read and written.
+  /// While one lives, the memory can be read and written, by its thread alone.
   class working {
    public:
-    explicit working(emulated_device& device) : device_(device) {
+    explicit working(emulated_device& device) : lock_(device.mutex_), device_(device) {
       if (device_.depth_++ == 0) device_.protect(PROT_READ | PROT_WRITE);
     }
     working(working const&) = delete;
@@ -254,13 +255,14 @@ class emulated_device {
     }
 
    private:
+    std::lock_guard<std::recursive_mutex> lock_;
     emulated_device& device_;
   };
 
   template <class Exec>
   void* allocate(Exec const&, std::size_t bytes, std::size_t) {
-    if (allocations_until_failure_-- <= 0) throw std::bad_alloc();
     working const scope(*this);
+    if (allocations_until_failure_-- <= 0) throw std::bad_alloc();
     return take(bytes);
   }
   template <class Exec>
@@ -321,12 +323,15 @@ class emulated_device {
   }
   void give_back(std::byte* pointer, std::size_t bytes) {
     auto const found = pieces_.find(pointer);
-    CHECK_MESSAGE(found != pieces_.end(), "emulated_device: what comes back is not taken");
-    if (found == pieces_.end()) return;
+    // No CHECK_MESSAGE, whose context would end on several threads at once while they throw.
+    if (found == pieces_.end()) {
+      FAIL_CHECK("emulated_device: what comes back is not taken");
+      return;
+    }
     auto const held = found->second.bytes, room = found->second.room;
     CHECK(held == bytes);
-    CHECK_MESSAGE(std::all_of(pointer + held, pointer + room, [](std::byte b) { return b == std::byte{0xA5}; }),
-                  "emulated_device: something was written past a piece of ", held, " bytes");
+    if (!std::all_of(pointer + held, pointer + room, [](std::byte b) { return b == std::byte{0xA5}; }))
+      FAIL_CHECK("emulated_device: something was written past a piece of ", held, " bytes");
     live_bytes_ -= held;
     pieces_.erase(found);
     auto const hole = holes_.emplace(pointer, room).first;
@@ -341,6 +346,7 @@ class emulated_device {
       }
   }
 
+  std::recursive_mutex mutex_;  // of all below
   std::byte* base_ = nullptr;
   std::size_t top_ = 0;
   int depth_ = 0;
@@ -366,6 +372,7 @@ class emulated_exec {
   emulated_exec with_memory(tessera::memory_ref<emulated_exec> memory) const noexcept { return emulated_exec(*device_, memory); }
 
   void synchronize() const {
+    emulated_device::working const scope(*device_);
     ++device_->waits;
     device_->throw_fault();
   }
@@ -419,6 +426,7 @@ class emulated_exec {
   }
   void copy_in(void* to, void const* from, std::size_t bytes) const { copy(to, from, bytes); }
   void copy_out(void* to, void const* from, std::size_t bytes) const {
+    emulated_device::working const scope(*device_);
     ++device_->waits;
     copy(to, from, bytes);
   }

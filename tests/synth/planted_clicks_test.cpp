@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <tessera/synth/expected_auc.hpp>
+#include <tessera/synth/planted_sets.hpp>
 
 #include "click_laws.hpp"
 #include "hosts.hpp"
@@ -266,6 +267,152 @@ TEST_CASE("planted_clicks: each part of the logit is as strong as asked, and wha
   });
 }
 
+namespace {
+
+// Logits of samples with the mean that each value of (bag f, bag g) has, for many samples of few ids: how much of their variance pairs of f
+// and g explain beyond f and g alone.
+double joint_share(std::vector<planted_row> const& all, std::size_t f, std::size_t g) {
+  double total = 0, squares = 0;
+  for (auto const& s : all) total += static_cast<double>(s.logit) / static_cast<double>(all.size());
+  for (auto const& s : all) squares += std::pow(static_cast<double>(s.logit) - total, 2);
+  using key = std::pair<std::int64_t, std::int64_t>;
+  auto const explained = [&](auto const& key_of) {
+    std::map<key, std::pair<double, double>> sums;
+    for (auto const& s : all) {
+      auto& [sum, count] = sums[key_of(s)];
+      sum += static_cast<double>(s.logit) - total;
+      ++count;
+    }
+    double result = 0;
+    for (auto const& [k, v] : sums) result += v.first * v.first / v.second;
+    return result / squares;
+  };
+  return explained([&](planted_row const& s) { return key(s.bags[f][0], s.bags[g][0]); }) -
+         explained([&](planted_row const& s) { return key(s.bags[f][0], 0); }) -
+         explained([&](planted_row const& s) { return key(0, s.bags[g][0]); });
+}
+
+}  // namespace
+
+TEST_CASE("planted_clicks: pairs of one block interact, and no others") {
+  pool_host<2> h;
+  // Blocks 5, 2, 5, 2 in an order of features in which they mix.
+  planted_clicks_options options{{{.ids = 6, .exponent = 0, .block = 5},
+                                  {.ids = 6, .exponent = 0, .block = 2},
+                                  {.ids = 6, .exponent = 0, .block = 5},
+                                  {.ids = 6, .exponent = 0, .block = 2}}};
+  options.dense_signal = options.linear_signal = 0;
+  options.interaction_signal = 1.5;
+  options.seed = random_seed{3};
+  planted_clicks const clicks(h.exec(), options);
+  planted_samples out;
+  clicks.generate(h.exec(), 0, 30'000, out);
+  auto const all = samples_of(out);
+  double mean = 0;
+  std::vector<double> x;
+  for (auto const& s : all) x.push_back(static_cast<double>(s.logit));
+  CHECK(deviation(x, mean) == doctest::Approx(1.5).epsilon(0.05));
+  auto const of_5 = joint_share(all, 0, 2), of_2 = joint_share(all, 1, 3);
+  CHECK(of_5 + of_2 == doctest::Approx(1).epsilon(0.05));
+  CHECK(of_5 > 0.1);
+  CHECK(of_2 > 0.1);
+  for (std::size_t const f : {0U, 2U})
+    for (std::size_t const g : {1U, 3U}) CHECK(std::abs(joint_share(all, f, g)) < 0.02);
+}
+
+TEST_CASE("planted_clicks: bags follow the class of their block") {
+  pool_host<2> h;
+  constexpr std::int64_t n = 30'000, classes = 4;
+  planted_clicks_options options;
+  for (std::int64_t f = 0; f < 4; ++f) options.features.push_back({.ids = 10, .exponent = 0.5, .block = f / 2});
+  options.latent_dim = classes;
+  options.classes = classes;
+  options.class_share = 0.8;
+  options.seed = random_seed{5};
+  planted_clicks const clicks(h.exec(), options);
+  planted_samples out;
+  clicks.generate(h.exec(), 0, n, out);
+  auto const all = samples_of(out);
+  // Two ids of a block tell of each other, those of two blocks do not: the squared correlation of a contingency table over its freedom.
+  auto const tied = [&](std::size_t f, std::size_t g) {
+    double counts[10][10] = {}, of_f[10] = {}, of_g[10] = {}, sum = 0;
+    for (auto const& s : all) {
+      auto const i = static_cast<std::size_t>(s.bags[f][0]), j = static_cast<std::size_t>(s.bags[g][0]);
+      counts[i][j] += 1;
+      of_f[i] += 1;
+      of_g[j] += 1;
+    }
+    for (std::size_t i = 0; i < 10; ++i)
+      for (std::size_t j = 0; j < 10; ++j)
+        if (auto const expected = of_f[i] * of_g[j] / static_cast<double>(n); expected > 0)
+          sum += (counts[i][j] - expected) * (counts[i][j] - expected) / expected;
+    return sum / static_cast<double>(n);
+  };
+  // Both follow with probability 0.64, and then ids are of one of 4 classes: the sum is 3 * 0.64², but for bags of frequent classes.
+  CHECK(tied(0, 1) == doctest::Approx(3 * 0.64 * 0.64).epsilon(0.1));
+  CHECK(tied(2, 3) == doctest::Approx(3 * 0.64 * 0.64).epsilon(0.1));
+  CHECK(tied(0, 2) < 0.006);
+  CHECK(tied(1, 3) < 0.006);
+  // All ids come, and in parts and on other threads the same samples do.
+  serial_host one;
+  planted_samples part;
+  planted_clicks(one.exec(), options).generate(one.exec(), 1000, 50, part);
+  CHECK(samples_of(part) == std::vector<planted_row>(all.begin() + 1000, all.begin() + 1050));
+
+  // An id alone says next to nothing of the interactions, and two ids of a block say much.
+  options.dense_signal = options.linear_signal = 0;
+  planted_clicks(h.exec(), options).generate(h.exec(), 0, n, out);
+  auto const pairs = samples_of(out);
+  double mean = 0;
+  std::vector<double> x;
+  for (auto const& s : pairs) x.push_back(static_cast<double>(s.logit));
+  auto const spread = deviation(x, mean);
+  std::map<std::int64_t, std::pair<double, int>> by_id;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    by_id[pairs[i].bags[0][0]].first += x[i] - mean;
+    ++by_id[pairs[i].bags[0][0]].second;
+  }
+  for (auto const& [id, sums] : by_id) CHECK(std::abs(sums.first / sums.second) < 0.5 * spread);
+  CHECK(joint_share(pairs, 0, 1) > 0.25);
+  CHECK(joint_share(pairs, 2, 3) > 0.25);
+  CHECK(std::abs(joint_share(pairs, 0, 2)) < 0.05);
+
+  // With a share of 1 both bags of a block always follow its class.
+  options.class_share = 1;
+  for (auto& feature : options.features) feature.ids = 4;
+  planted_clicks const whole(h.exec(), options);
+  whole.generate(h.exec(), 0, 2000, out);
+  std::map<std::vector<std::vector<std::int64_t>>, float> values;
+  std::set<std::pair<std::int64_t, std::int64_t>> of_block;
+  for (auto const& s : samples_of(out)) {
+    values.emplace(s.bags, s.logit);
+    of_block.emplace(s.bags[0][0], s.bags[1][0]);
+  }
+  CHECK(of_block.size() == classes);
+  CHECK(values.size() == classes * classes);
+}
+
+TEST_CASE("planted sets: 26 features, 8 blocks in their order") {
+  for (auto const& options : {planted_pairs(random_seed{7}), planted_classes(random_seed{7})}) {
+    CHECK(options.features.size() == 26);
+    std::map<std::int64_t, int> sizes;
+    std::int64_t last = 0;
+    for (auto const& feature : options.features) {
+      CHECK(feature.block >= last);
+      last = feature.block;
+      ++sizes[feature.block];
+    }
+    CHECK(sizes.size() == 8);
+    for (auto const& [block, size] : sizes) CHECK((size == 3 || size == 4));
+    CHECK(options.interaction_signal == 2);
+    CHECK(options.linear_signal == 0.3);
+    CHECK(options.seed == random_seed{7});
+  }
+  CHECK(planted_pairs().classes == 0);
+  CHECK(planted_classes().classes > 0);
+  CHECK(planted_classes().class_share == 0.9);
+}
+
 TEST_CASE("expected_auc: the pairs of a naive double loop, and the AUC of labels on average") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
@@ -361,6 +508,17 @@ TEST_CASE("planted_clicks: what cannot be is named") {
   CHECK(refused([](auto& o) { o.features[2].longest_bag = 0; }).value("longest_bag") == "0");
   CHECK(refused([](auto& o) { o.features[2].more = 1.1; }).value("more") == "1.1");
   CHECK(refused([](auto& o) { o.dense_features = -1; }).value("dense_features") == "-1");
+  CHECK(refused([](auto& o) { o.features[2].block = -1; }).value("block") == "-1");
+  CHECK(refused([](auto& o) { o.features[2].block = 1 << 20; }).value("feature") == "2");
+  CHECK(refused([](auto& o) { o.classes = 10; }).value("classes") == "10");
+  CHECK(refused([](auto& o) {
+          for (auto& feature : o.features) feature.ids = 9;
+          o.classes = 3;
+          o.latent_dim = 2;
+        }).value("classes") == "3");
+  CHECK(refused([](auto& o) { o.classes = -1; }).value("classes") == "-1");
+  CHECK(refused([&](auto& o) { o.class_share = nan; }).value("class_share") == "nan");
+  CHECK(refused([](auto& o) { o.class_share = 1.01; }).value("class_share") == "1.01");
   CHECK(refused([](auto& o) { o.latent_dim = 17; }).value("latent_dim") == "17");
   CHECK(refused([](auto& o) { o.base_rate = 1; }).value("base_rate") == "1");
   CHECK(refused([&](auto& o) { o.linear_signal = nan; }).value("linear_signal") == "nan");

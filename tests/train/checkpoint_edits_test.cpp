@@ -22,6 +22,8 @@
 #include "temporary_folder.hpp"
 #include "trainer_setup.hpp"
 
+namespace checkpoint_edits_test {
+
 namespace {
 
 using namespace tessera;
@@ -236,3 +238,5 @@ TEST_CASE("clocks and counts of policies from which nothing goes on are refused 
   refused("table.2." + std::string(evict_lfu::name), 0, "count");
   refused("table.2." + std::string(admit_by_frequency::name), 1, "count");
 }
+
+}  // namespace checkpoint_edits_test

@@ -28,6 +28,8 @@
 #include "temporary_folder.hpp"
 #include "trainer_setup.hpp"
 
+namespace checkpoint_test {
+
 namespace {
 
 using namespace tessera;
@@ -796,3 +798,5 @@ TEST_CASE("a kill in the middle of saving leaves the newest committed checkpoint
   for (auto const& entry : std::filesystem::directory_iterator(folder.path()))
     CHECK(entry.path().filename().string().rfind("step-", 0) == 0);
 }
+
+}  // namespace checkpoint_test

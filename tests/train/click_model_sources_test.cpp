@@ -25,6 +25,8 @@
 #include "session_support.hpp"
 #include "temporary_folder.hpp"
 
+namespace click_model_sources_test {
+
 namespace {
 
 using namespace tessera;
@@ -228,3 +230,5 @@ TEST_CASE("the dense parameters of a source are trained, clipped, saved and load
   CHECK(run.step(exec, batch.plain()) == again.step(exec, batch.plain()));
   CHECK(loaded.source().scales() == model.source().scales());
 }
+
+}  // namespace click_model_sources_test

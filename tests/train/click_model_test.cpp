@@ -22,6 +22,8 @@
 #include "click_batches.hpp"
 #include "local_source.hpp"
 
+namespace click_model_test {
+
 namespace {
 
 using namespace tessera;
@@ -244,3 +246,5 @@ TEST_CASE("what makes no model is refused") {
                       exec, options, source_of(made_tables<dense_table<>>(exec, {3}, 5, sgd{}, {}), {{0}}, sgd{}), {.rank = 11})),
                   error);
 }
+
+}  // namespace click_model_test

@@ -16,6 +16,8 @@
 #include "../support/type_lists.hpp"
 #include "trainer_setup.hpp"
 
+namespace evaluation_test {
+
 namespace {
 
 using namespace tessera;
@@ -160,3 +162,5 @@ TEST_CASE("samples that are refused leave an evaluation as it was") {
     CHECK(found.clicks.log_loss() == loss);
   }
 }
+
+}  // namespace evaluation_test

@@ -19,6 +19,8 @@
 #include "../support/random.hpp"
 #include "../support/temporary_folder.hpp"
 
+namespace gathered_predictions_test {
+
 namespace {
 
 using tessera::batch_view;
@@ -115,3 +117,5 @@ TEST_CASE("predictions that are no whole batch are refused, and samples without 
   CHECK(all.batch().sample_ids[0] == -1);
   CHECK(all.logits().size() == 2);
 }
+
+}  // namespace gathered_predictions_test

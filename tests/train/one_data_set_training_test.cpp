@@ -21,6 +21,8 @@
 #include "../data/one_data_set.hpp"
 #include "random.hpp"
 
+namespace one_data_set_training_test {
+
 namespace {
 
 // The bits of what a model has learned in an epoch: losses, dense parameters, and the logits of all samples afterwards.
@@ -70,3 +72,5 @@ TEST_CASE("one data set as text with tabs or commas, in Parquet and in memory: t
     CHECK(learned_from(h.exec, data.sources[i]) == first);
   }
 }
+
+}  // namespace one_data_set_training_test

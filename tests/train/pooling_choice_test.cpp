@@ -26,6 +26,8 @@
 #include "local_source.hpp"
 #include "session_support.hpp"
 
+namespace pooling_choice_test {
+
 namespace {
 
 using namespace tessera;
@@ -257,3 +259,5 @@ TEST_CASE("a step allocates nothing after the first ones") {
     CHECK(host.memory().allocations() == before);
   }
 }
+
+}  // namespace pooling_choice_test

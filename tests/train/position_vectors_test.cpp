@@ -20,6 +20,8 @@
 
 #include "session_support.hpp"
 
+namespace position_vectors_test {
+
 namespace {
 
 using namespace tessera;
@@ -119,3 +121,5 @@ TEST_CASE("gradients of positions are those of finite differences, of distinct r
   CHECK(tessera_tests::largest_difference(predicted(exec, model, batch.with(distinct)), predicted(exec, model, batch.plain())) < 1e-4);
   CHECK(tessera_tests::error_of([&] { model_of(exec, -1); }).value("positions") == "-1");
 }
+
+}  // namespace position_vectors_test

@@ -10,6 +10,8 @@
 
 #include <tessera/train/progress.hpp>
 
+namespace progress_test {
+
 namespace {
 
 using tessera::progress;
@@ -172,3 +174,5 @@ TEST_CASE("what was done before counts in the share, not in the rate") {
   CHECK(holds(out.text(), " 50%"));
   CHECK(holds(out.text(), " 0 samples/s"));
 }
+
+}  // namespace progress_test

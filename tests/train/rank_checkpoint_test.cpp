@@ -49,6 +49,8 @@
 
 namespace rank_checkpoint_tests {
 
+namespace rank_checkpoint_test {
+
 namespace {
 
 using namespace tessera;
@@ -122,6 +124,20 @@ sharding_plan grid_of_four() {
     for (int r = 0; r < 4; ++r) shards.push_back({table, r, r < 2 ? 0 : 20, r < 2 ? 20 : 30, r % 2 == 0 ? 0 : 4, r % 2 == 0 ? 4 : 12});
   auto plan = with_shards(plan_of_four(), by_element, {shards.begin(), shards.begin() + 4});
   return with_shards(std::move(plan), by_row, {shards.begin() + 4, shards.end()});
+}
+// Hashed tables cut by rows, one of them with policies, another also by columns.
+sharding_plan hashes_of_four() {
+  auto const tables = options_of(all_specs());
+  return by_rows(by_rows(with_shards(rows_of_four(), hashed, grid(tables, hashed, {{3, 1}, {0, 2}})), scaled, 4), lru, 4);
+}
+sharding_plan hashes_of_three() {
+  return by_rows(with_shards(plan_of_three(), hashed, {{hashed, 2, 0, 20, 0, 16}, {hashed, 0, 20, 30, 0, 16}}), scaled, 3);
+}
+// Tables on all ranks, one of them hashed.
+sharding_plan everywhere_of(sharding_plan plan) {
+  auto const tables = options_of(all_specs());
+  for (auto const table : {by_element, by_row, hashed}) plan = with_shards(std::move(plan), table, data_parallel(tables, table));
+  return plan;
 }
 // Rectangles that no lines from edge to edge make, one of them with all rows.
 sharding_plan mixed_of_four() {
@@ -370,6 +386,7 @@ TEST_CASE("tables that are cut by rows go on under other cuts, on one rank and w
   for (auto const& plans :
        {kind{rows_of_four(), rows_of_three(), {}, {}}, kind{rows_of_four(), mixed_of_three(), {lru}, {lru}},
         kind{grid_of_four(), rows_of_three(), {by_row, lru}, {}}, kind{mixed_of_four(), mixed_of_three(), {by_row, lru}, {lru}},
+        kind{everywhere_of(plan_of_four()), mixed_of_three(), {lru}, {lru}}, kind{rows_of_four(), everywhere_of(rows_of_three()), {}, {}},
         kind{plan_of_four(), mixed_of_three(), {lru}, {lru}}, kind{mixed_of_four(), plan_of_three(), {by_row, lru}, {by_row, lru}}}) {
     temporary_folder folder, merged;
     auto const of_four = save_four(folder.path(), seed, 4, 1, plans.of_four);
@@ -457,6 +474,107 @@ TEST_CASE("a hashed table goes on as a dense one that is cut by rows, and that a
   for (auto const& predicted : loaded) CHECK(same(predicted, of_four));
 }
 
+TEST_CASE("hashed tables that are cut by rows go on under other cuts, whole, as dense ones, and without ranks") {
+  auto const seed = draw_seed();
+  CAPTURE(seed);
+  serial_host host;
+  auto const exec = host.exec();
+  auto const four = by_rows(hashes_of_four(), lru, 1), three = by_rows(hashes_of_three(), lru, 1);
+  auto specs = all_specs();
+  specs[hashed] = spec_of<dense_table<>>(options_of_table(hashed), adam{.learning_rate = 0.05F});
+  auto const dense = with_shards(three, hashed, {{hashed, 0, 0, 20, 0, 16}, {hashed, 1, 20, 30, 0, 8}, {hashed, 2, 20, 30, 8, 8}});
+  temporary_folder of_four, of_three, as_dense, from_dense, merged, again;
+  auto const predicted = save_four(of_four.path(), seed, 4, 1, four);
+  auto const goes_on = [&](std::string const& from, sharding_plan const& plan, std::vector<table_spec> const& as, std::string const& to) {
+    on_ranks(3, [&](host_exec const& here, any_communicator const& comm) {
+      auto const run = make_run(here, comm, seed, plan, as);
+      load_trainer(here, open_newest_checkpoint(here, comm, from), run->run);
+      CHECK(same(run->predict(here), predicted));
+      run->save(here, to, 4);
+    });
+  };
+  goes_on(of_four.path(), three, all_specs(), of_three.path());
+  goes_on(of_three.path(), dense, specs, as_dense.path());
+  goes_on(as_dense.path(), three, all_specs(), from_dense.path());
+  goes_on(of_four.path(), plan_of_three(), all_specs(), from_dense.path());
+  goes_on(from_dense.path(), three, all_specs(), from_dense.path());
+
+  CHECK(merge_checkpoint(exec, of_four.path(), merged.path()).averaged_tables == numbers_list{});
+  CHECK(merge_checkpoint(exec, of_three.path(), again.path()).averaged_tables == numbers_list{by_row});
+  std::vector<std::vector<float>> further;
+  for (auto const& directory : {of_four.path(), merged.path(), of_three.path(), again.path()}) {
+    auto const run = make_run(exec, seed);
+    load_trainer(exec, open_newest_checkpoint(directory), run->run);
+    CHECK(same(run->predict(exec), predicted));
+    run->train(exec, 4, 6);
+    further.push_back(run->predict(exec));
+  }
+  CHECK(same(further[0], further[1]));
+  CHECK(same(further[2], further[3]));
+  goes_on(merged.path(), three, all_specs(), of_three.path());
+
+  // Another size makes other ranges, and one too small for its rows is refused.
+  specs = all_specs();
+  specs[hashed].table.rows = 1000;
+  auto larger = three;
+  for (auto& shard : larger.shards)
+    if (shard.table == hashed) {
+      shard.first_row *= 20;
+      shard.rows *= 20;
+    }
+  goes_on(of_four.path(), larger, specs, from_dense.path());
+  specs[hashed].table.most_rows = 1000;
+  goes_on(from_dense.path(), larger, specs, from_dense.path());
+  auto few = all_specs();
+  few[hashed].table.rows = few[hashed].table.most_rows = 2;
+  auto const of_few = with_shards(three, hashed, {{hashed, 0, 0, 1, 0, 16}, {hashed, 1, 1, 1, 0, 16}});
+  std::vector<std::optional<error>> errors(3);
+  on_ranks(3, [&](host_exec const& here, any_communicator const& comm) {
+    auto const run = make_run(here, comm, seed, of_few, few);
+    try {
+      load_trainer(here, open_newest_checkpoint(here, comm, of_four.path()), run->run);
+    } catch (error const& e) {
+      errors[static_cast<std::size_t>(comm.rank())] = e;
+    }
+  });
+  for (auto const& e : errors) REQUIRE(e.has_value());
+  CHECK(errors[0]->code() == errc::incompatible);
+  CHECK(errors[0]->value("table") == std::to_string(hashed));
+}
+
+TEST_CASE("a table with policies that is cut by rows goes on under the same cuts alone") {
+  auto const seed = draw_seed();
+  CAPTURE(seed);
+  temporary_folder cut, whole, merged;
+  auto const of_four = save_four(cut.path(), seed, 4, 1, hashes_of_four());
+  save_four(whole.path(), seed, 4);
+  serial_host host;
+  auto const exec = host.exec();
+  auto const refused = [&](auto const& f) {
+    auto const e = error_of(f);
+    CHECK(e.code() == errc::incompatible);
+    CHECK(e.value("table") == std::to_string(lru));
+    CHECK(std::string(e.what()).find("policies") != std::string::npos);
+  };
+  auto const run = make_run(exec, seed);
+  refused([&] { load_trainer(exec, open_newest_checkpoint(cut.path()), run->run); });
+  refused([&] { merge_checkpoint(exec, cut.path(), merged.path()); });
+  on_ranks(4, [&](host_exec const& here, any_communicator const& comm) {
+    auto const other = make_run(here, comm, seed, hashes_of_four());
+    refused([&] {
+      try {
+        load_trainer(here, open_newest_checkpoint(here, comm, whole.path()), other->run);
+      } catch (error const& e) {
+        if (e.code() != errc::rank_failed) throw;
+        FAIL("another rank failed first");
+      }
+    });
+  });
+  auto const again = make_run(exec, seed);
+  load_model(exec, open_newest_checkpoint(cut.path()), again->model);  // predictions need no policies
+  CHECK(again->predict(exec).size() == of_four.size());
+}
+
 TEST_CASE("a model alone is loaded on ranks, and from ranks") {
   auto const seed = draw_seed();
   CAPTURE(seed);
@@ -478,7 +596,8 @@ TEST_CASE("a model alone is loaded on ranks, and from ranks") {
 TEST_CASE("training that is resumed on as many ranks under the same plan has the bits of training that never stopped") {
   auto const seed = draw_seed();
   CAPTURE(seed);
-  for (auto const& plan : {plan_of_four(), rows_of_four(), grid_of_four(), mixed_of_four()}) {
+  for (auto const& plan :
+       {plan_of_four(), rows_of_four(), grid_of_four(), mixed_of_four(), hashes_of_four(), everywhere_of(plan_of_four())}) {
     temporary_folder whole, cut;
     save_four(whole.path(), seed, 7, 1, plan);
     save_four(cut.path(), seed, 4, 1, plan);
@@ -529,8 +648,9 @@ TEST_CASE("a checkpoint of one process goes through ranks of any plan and comes 
     sharding_plan plan;
   };
   // Of four ranks under the plan of three, one has no tables.
-  for (auto const& of : {kind{4, plan_of_four()}, kind{3, plan_of_three()}, kind{4, plan_of_three()}, kind{1, plan_of_one()},
-                         kind{4, rows_of_four()}, kind{4, grid_of_four()}, kind{4, mixed_of_four()}, kind{3, mixed_of_three()}}) {
+  for (auto const& of :
+       {kind{4, plan_of_four()}, kind{3, plan_of_three()}, kind{4, plan_of_three()}, kind{1, plan_of_one()}, kind{4, rows_of_four()},
+        kind{4, grid_of_four()}, kind{4, mixed_of_four()}, kind{3, mixed_of_three()}, kind{4, everywhere_of(plan_of_four())}}) {
     auto const ranks = of.ranks;
     CAPTURE(ranks);
     temporary_folder of_ranks, back;
@@ -989,5 +1109,7 @@ TEST_CASE("where one rank refuses a checkpoint, all do, and nothing has changed"
   CHECK(kind.of(0)->code() == errc::rank_failed);
   CHECK(manifests.check_from(1).code() == errc::incompatible);
 }
+
+}  // namespace rank_checkpoint_test
 
 }  // namespace rank_checkpoint_tests

@@ -27,6 +27,8 @@
 #include "local_source.hpp"
 #include "session_support.hpp"
 
+namespace sequence_model_test {
+
 namespace {
 
 using namespace tessera;
@@ -440,3 +442,5 @@ TEST_CASE("gradients take the place of the vectors: another backward needs anoth
   model.update_rows(exec, saved);
   CHECK(tessera_tests::error_of(go_back).code() == errc::invalid_argument);
 }
+
+}  // namespace sequence_model_test

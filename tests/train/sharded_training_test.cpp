@@ -29,6 +29,8 @@
 #include <tessera/train/click_model.hpp>
 #include <tessera/train/trainer.hpp>
 
+namespace sharded_training_test {
+
 namespace {
 
 using tessera_tests::serial_host;
@@ -155,15 +157,20 @@ TEST_CASE("a model over sharded tables learns on several ranks what one process 
       std::erase_if(by_rows.shards, [](auto const& shard) { return shard.table % 2 == 0; });
       for (std::int64_t const table : {0, 2})
         for (auto const& shard : tessera::row_wise(tables, table, ranks)) by_rows.shards.push_back(shard);
-      auto const of_rows = train(by_rows);
-      for (std::size_t r = 0; r < of_rank.size(); ++r) {
-        for (std::size_t i = 0; i < of_rank[r].logits.size(); ++i)
-          CHECK(std::fabs(of_rows[r].logits[i] - of_rank[r].logits[i]) <= (clip_norm > 0 ? 0.02F : 0.0F));
-        if (clip_norm == 0.0F) {
-          CHECK(of_rows[r].losses == of_rank[r].losses);
-          CHECK(of_rows[r].dense == of_rank[r].dense);
+      // Or on all ranks, and the hashed ones cut by rows.
+      tessera::sharding_plan everywhere;
+      for (std::int64_t table = 0; table < 4; ++table)
+        for (auto const& shard : table % 2 == 0 ? tessera::data_parallel(tables, table) : tessera::row_wise(tables, table, ranks))
+          everywhere.shards.push_back(shard);
+      for (auto const& of_rows : {train(by_rows), train(everywhere)})
+        for (std::size_t r = 0; r < of_rank.size(); ++r) {
+          for (std::size_t i = 0; i < of_rank[r].logits.size(); ++i)
+            CHECK(std::fabs(of_rows[r].logits[i] - of_rank[r].logits[i]) <= (clip_norm > 0 ? 0.02F : 0.0F));
+          if (clip_norm == 0.0F) {
+            CHECK(of_rows[r].losses == of_rank[r].losses);
+            CHECK(of_rows[r].dense == of_rank[r].dense);
+          }
         }
-      }
       std::vector<float> logits;
       for (auto const& r : of_rank) {
         CHECK(r.losses == of_rank[0].losses);
@@ -178,3 +185,5 @@ TEST_CASE("a model over sharded tables learns on several ranks what one process 
     CHECK(alone.losses.back() < 0.8 * alone.losses.front());
   }
 }
+
+}  // namespace sharded_training_test

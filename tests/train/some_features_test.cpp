@@ -23,6 +23,8 @@
 #include "temporary_folder.hpp"
 #include "trainer_setup.hpp"
 
+namespace some_features_test {
+
 namespace {
 
 using namespace tessera;
@@ -220,3 +222,5 @@ TEST_CASE("a reader whose groups put keys into another order than the trainer's 
   CHECK(e.value("found") == "item");
   CHECK(e.value("expected") == "user");
 }
+
+}  // namespace some_features_test

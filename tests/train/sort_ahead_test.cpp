@@ -20,6 +20,8 @@
 
 using namespace tessera_tests;
 
+namespace sort_ahead_test {
+
 namespace {
 
 tessera::planted_clicks_options clicks_of_shape(small_shape const& shape) {
@@ -90,3 +92,5 @@ TEST_CASE("a step refuses what was sorted for another batch") {
     CHECK(e.value("values") != e.value("values of the order"));
   }
 }
+
+}  // namespace sort_ahead_test

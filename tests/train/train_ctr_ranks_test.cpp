@@ -14,20 +14,24 @@ TEST_CASE("train_ctr on ranks") { tessera_tests::skip("the examples are not buil
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <chrono>
 #include <filesystem>
+#include <random>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include <tessera/files/step_folders.hpp>
 
+#include "launched.hpp"
+#include "random.hpp"
 #include "run_program.hpp"
 #include "temporary_folder.hpp"
 #include "train_ctr_support.hpp"
+
+namespace train_ctr_ranks_test {
 
 namespace {
 
@@ -37,25 +41,6 @@ arguments with(arguments all, arguments const& more) {
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
-
-#ifdef TESSERA_MPIEXEC
-/// The command by which MPI's launcher starts so many processes.
-arguments launch(int ranks, arguments const& command) {
-  static bool const is_set = [] {
-    for (auto const& [name, value] : {std::pair("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-                                      {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
-                                      {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
-                                      {"OMPI_MCA_hwloc_base_binding_policy", "none"},
-                                      {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
-                                      {"OMPI_MCA_mpi_yield_when_idle", "1"}})
-      ::setenv(name, value, 0);
-    return true;
-  }();
-  REQUIRE(is_set);
-  return with({TESSERA_MPIEXEC, "-n", std::to_string(ranks)}, command);
-}
-program_result launched(int ranks, arguments const& command) { return run_program(launch(ranks, command)); }
-#endif
 
 /// The probabilities of a predictions file, in the order of its samples, which are all there once.
 std::vector<double> probabilities(std::string const& path) {
@@ -125,12 +110,100 @@ TEST_CASE("every rank's samples are tested and predicted once, and the first ran
   CHECK(tests == 3);
 }
 
+TEST_CASE("with fixed sums any number of ranks predicts to the bits of one process, also where it goes on from others") {
+  small_data const data;
+  arguments const usual{"--sums", "fixed", "--batch-size", "100"}, chunks{"--chunk-samples", "16"};
+  auto const predicted = [&](std::string const& name, arguments const& more, arguments const& by) {
+    auto const file = data.folder.file(name + ".csv");
+    auto const result = data.run(with(with(usual, by), with(more, {"--predict", file})));
+    CAPTURE(result.output);
+    CHECK(result.status == 0);
+    return contents(file);
+  };
+  auto const alone = predicted("alone", {}, chunks);
+  CHECK(predicted("two", {"--ranks", "threads:2"}, chunks) == alone);
+  CHECK(predicted("three", {"--ranks", "threads:3", "--plan", "round-robin"}, chunks) == alone);
+  CHECK(predicted("others", {}, {"--chunk-samples", "32"}) != alone);
+  CHECK(data.run({"--sums", "fixed", "--chunk-samples", "64", "--batch-size", "100", "--ranks", "threads:3"})
+            .says("--chunk-samples: a batch of 100 has 2 chunks, so 1 ranks have none"));
+
+  auto const runs = data.folder.file("runs");
+  predicted("begun", {"--ranks", "threads:3", "--checkpoint", runs, "--epochs", "1"}, chunks);
+  CHECK(predicted("gone-on", {"--ranks", "threads:2", "--checkpoint", runs, "--resume", "--epochs", "3"}, chunks) == alone);
+}
+
+TEST_CASE("a run that goes on says what its ranks, plan and codec were; ranks write a report") {
+  small_data const data;
+  auto const runs = data.folder.file("runs"), page = data.folder.file("page.html"), alone = data.folder.file("alone.html");
+  CHECK(data.run({"--checkpoint", runs, "--epochs", "1"}).status == 0);
+  auto const result =
+      data.run({"--checkpoint", runs, "--resume", "--epochs", "2", "--ranks", "threads:2", "--codec", "fp16", "--report", page});
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(result.says("ranks: 2, and 1 before; the bits may be others"));
+  CHECK(result.says("codec: fp16, and fp32 before"));
+  CHECK(!result.says("plan: "));
+  auto const other = data.run({"--checkpoint", runs, "--resume", "--epochs", "3", "--ranks", "threads:2", "--plan", "round-robin"});
+  CHECK(other.status == 0);
+  CHECK(other.says("plan: round-robin, and bytes before"));
+  CHECK(other.says("codec: fp32, and fp16 before"));
+  CHECK(!other.says("ranks: 2, and"));
+
+  // All ranks' reads, and the bytes of all shards, stand in the page as one process writes them.
+  CHECK(data.run({"--epochs", "1", "--sums", "fixed", "--chunk-samples", "16", "--batch-size", "64", "--report", alone}).status == 0);
+  CHECK(data.run({"--epochs", "1", "--sums", "fixed", "--chunk-samples", "16", "--batch-size", "64", "--ranks", "threads:3", "--plan",
+                  "round-robin", "--report", page})
+            .status == 0);
+  auto const tables = [](std::string const& text) {
+    auto const first = text.find("Embedding tables");
+    REQUIRE(first != std::string::npos);
+    return text.substr(first, text.find("Options", first) - first);
+  };
+  CHECK(tables(contents(page)) == tables(contents(alone)));
+}
+
+TEST_CASE("with fixed sums, tables that lie whole, by columns, by rows and in grids predict to the bits of one process") {
+  temporary_folder folder;
+  auto const predicted = [&](std::string const& name, arguments const& more) {
+    auto const file = folder.file(name + ".csv");
+    auto const result = train_ctr(train_tsv, test_tsv,
+                                  with({"--epochs", "1", "--sums", "fixed", "--chunk-samples", "16", "--hash-size", "64",
+                                        "--embedding-optimizer", "adagrad", "--predict", file},
+                                       more));
+    CAPTURE(result.output);
+    CHECK(result.status == 0);
+    return contents(file);
+  };
+  auto const alone = predicted("alone", {});
+  for (int const ranks : {2, 3, 4, 8}) {
+    CAPTURE(ranks);
+    nlohmann::json shards = nlohmann::json::array();
+    for (int t = 0; t < 13; ++t) {
+      // Whole, by columns, by rows, or both ways; no rank has two pieces of a table.
+      int const columns = t % 2 == 1 ? 2 : 1, rows = t % 4 < 2 ? 1 : ranks / columns;
+      for (int piece = 0; piece < rows * columns; ++piece) {
+        nlohmann::json shard{{"table", t}, {"rank", (t + piece) % ranks}};
+        int const row = piece / columns, first = 65 * row / rows;  // a row more than --hash-size, for what is empty
+        if (rows > 1) shard.update({{"first_row", first}, {"rows", 65 * (row + 1) / rows - first}});
+        if (columns > 1) shard.update({{"first_column", 8 * (piece % 2)}, {"columns", 8}});
+        shards.push_back(shard);
+      }
+    }
+    auto const plan = folder.file("plan.json");
+    write_file(plan, nlohmann::json{{"shards", shards}}.dump());
+    bool const same = predicted("ranks", {"--ranks", "threads:" + std::to_string(ranks), "--plan", plan}) == alone;
+    CHECK(same);
+  }
+}
+
 TEST_CASE("a plan that cuts tables by rows predicts to the bits what one of whole tables does, and goes on under others") {
   small_data const data;
   auto const plan = data.folder.file("plan.json"), whole = data.folder.file("whole.csv"), cut = data.folder.file("cut.csv");
   // A table has a row more than --hash-size, for what is empty.
   nlohmann::json shards = nlohmann::json::array();
-  for (int t = 0; t < 13; ++t)
+  shards.push_back({{"table", "C1"}, {"kind", "row_wise"}, {"ranks", {2, 0, 1}}});
+  shards.push_back({{"table", 1}, {"kind", "data_parallel"}});
+  for (int t = 2; t < 13; ++t)
     for (int r = 0; r < 3; ++r) {
       constexpr int first[]{0, 30, 31, 65};
       shards.push_back({{"table", t}, {"rank", (t + r) % 3}, {"first_row", first[r]}, {"rows", first[r + 1] - first[r]}});
@@ -173,8 +246,8 @@ TEST_CASE("what ranks cannot do is refused by name, once") {
   refused({"--ranks", "threads:2", "--plan", plan}, {"no such rank", "rank 2", "ranks 2"});
   write_file(plan, R"({"shards": [{"table": 0, "rank": 0, "color": "red"}]})");
   refused({"--ranks", "threads:2", "--plan", plan}, {plan, "color"});
-  refused({"--ranks", "threads:2", "--report", data.folder.file("page.html")}, {"--report", "one rank"});
-  refused({"--ranks", "threads:2", "--dedup-sums", "expanded"}, {"expanded", "ranks 2"});
+  write_file(plan, R"({"shards": [{"table": "C0", "rank": 0}]})");
+  refused({"--ranks", "threads:2", "--plan", plan}, {plan, "no table has this name", "C0"});
 }
 
 TEST_CASE("what ranks saved goes on on other ranks, under another plan, and alone") {
@@ -226,26 +299,50 @@ TEST_CASE("ranks that are killed at any moment go on from their last checkpoint 
   CHECK(contents(resumed) == contents(uninterrupted));
 }
 
-TEST_CASE("a process that is killed ends all, which go on from their last checkpoint on fewer") {
+TEST_CASE("a process that is killed at any moment ends all, which go on on fewer: from their last checkpoint, if there is one") {
 #ifndef TESSERA_MPIEXEC
   skip("this build has no MPI");
 #else
+  auto const seed = draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
   small_data const data;
-  auto const checkpoints = data.folder.file("run");
-  auto const command = command_of(data.train, data.test, {"--checkpoint", checkpoints, "--checkpoint-every", "5", "--epochs", "1000000"});
-  running_program first(launch(3, command));
-  while (!first.ended() && tessera::list_step_folders(checkpoints).empty()) ::usleep(1000);
-  auto const processes = first.children();
-  REQUIRE(processes.size() == 3);
-  ::kill(processes[1], SIGKILL);
-  auto const ended = first.wait();
-  CHECK(ended.status != 0);
-  auto const steps = tessera::list_step_folders(checkpoints);
-  REQUIRE(!steps.empty());
-  auto const result = launched(2, command_of(data.train, data.test, {"--checkpoint", checkpoints, "--resume", "--epochs", "1"}));
-  CAPTURE(result.output);
-  CHECK(result.status == 0);
-  CHECK(result.says("resumed from " + checkpoints));
+  // Hangs alone last so long.
+  auto const within_a_minute = [](auto const& done) {
+    auto const end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!done() && std::chrono::steady_clock::now() < end) ::usleep(1000);
+    return done();
+  };
+  // Soon after the start, often before there is a checkpoint; and some time after the first one.
+  for (bool const waits : {false, true}) {
+    CAPTURE(waits);
+    auto const checkpoints = data.folder.file(waits ? "later" : "soon");
+    auto const command = command_of(data.train, data.test, {"--checkpoint", checkpoints, "--checkpoint-every", "5", "--epochs", "1000000"});
+    running_program first(launch(3, command));
+    REQUIRE(within_a_minute([&] { return first.ended() || first.children().size() == 3; }));
+    if (waits) CHECK(within_a_minute([&] { return first.ended() || !tessera::list_step_folders(checkpoints).empty(); }));
+    auto const processes = first.children();
+    REQUIRE(processes.size() == 3);
+    auto const wait_ms = static_cast<unsigned>(random() % (waits ? 300 : 1500));
+    CAPTURE(wait_ms);
+    ::usleep(1000 * wait_ms);
+    ::kill(processes[random() % 3], SIGKILL);
+    bool const has_ended = within_a_minute([&] { return first.ended(); });
+    CHECK(has_ended);
+    if (!has_ended) first.kill();
+    auto const ended = first.wait();
+    CAPTURE(ended.output);
+    CHECK(ended.status != 0);
+    auto const steps = tessera::list_step_folders(checkpoints);
+    CHECK((!waits || !steps.empty()));
+    arguments more{"--checkpoint", checkpoints, "--epochs", "1"};
+    if (!steps.empty()) more.push_back("--resume");
+    auto const result = launched(2, command_of(data.train, data.test, more));
+    CAPTURE(result.output);
+    CHECK(result.status == 0);
+    CHECK(result.says("resumed from " + checkpoints) == !steps.empty());
+    CHECK(figure(result, "auc") > 0.7);
+  }
 #endif
 }
 
@@ -288,7 +385,8 @@ TEST_CASE("a process whose data are bad ends all, and is named") {
   auto const result = run_program(all);
   CAPTURE(result.output);
   CHECK(result.status != 0);
-  CHECK(result.says("rank 1: "));
+  // The launcher ends the others as soon as one has ended, so the message is of rank 1 itself or of a rank that heard of it.
+  CHECK((result.says("rank 1: ") || result.says("(rank 1, ")));
   CHECK(result.says(bad));
 #endif
 }
@@ -317,5 +415,7 @@ TEST_CASE("processes of MPI's launcher have the bits of as many threads") {
   CHECK(threads.says("MPI's launcher has started several processes"));
 #endif
 }
+
+}  // namespace train_ctr_ranks_test
 
 #endif

@@ -26,6 +26,8 @@
 #include <tessera/train/click_model.hpp>
 #include <tessera/train/trainer.hpp>
 
+namespace trainer_ranks_test {
+
 namespace {
 
 using tessera_tests::serial_host;
@@ -209,3 +211,5 @@ TEST_CASE("trainer: ranks that start from other parameters are refused, and bad 
     CHECK(same_bits(parameters[0], parameters[2]));
   }
 }
+
+}  // namespace trainer_ranks_test

@@ -29,6 +29,8 @@
 
 #include "../support/hosts.hpp"
 
+namespace unknown_choices_test {
+
 namespace {
 
 constexpr int unknown_choice = 7;
@@ -161,3 +163,5 @@ TEST_CASE("readers and generators of samples refuse choices that are none") {
   feature.lengths = static_cast<tessera::list_lengths>(unknown_choice);
   refuses_choice("lengths", [&] { tessera::detail::check_feature(feature, 0); });
 }
+
+}  // namespace unknown_choices_test

@@ -13,6 +13,7 @@
 #include <tessera/comm/communicator.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
@@ -72,6 +73,11 @@ class any_communicator {
     return any_communicator(held_->split(exec, color, key));
   }
 
+  /// Whether the communicator that is held has a `sum_native`.
+  bool has_native_sum() const noexcept { return held_->has_native_sum(); }
+  /// Sums as `sums_natively` says. @throws what the communicator that is held throws; invalid_argument where it has no such sum.
+  void sum_native(host_exec const& exec, vector_view<float> values) { held_->sum_native(exec, values); }
+
  private:
   struct base {
     virtual ~base() = default;
@@ -82,6 +88,8 @@ class any_communicator {
     virtual received_messages finish(host_exec const& exec, std::unique_ptr<detail::pending_base>& pending) = 0;
     virtual void fail(std::string_view reason) = 0;
     virtual std::shared_ptr<base> split(host_exec const& exec, std::int64_t color, std::int64_t key) = 0;
+    virtual bool has_native_sum() const noexcept = 0;
+    virtual void sum_native(host_exec const& exec, vector_view<float> values) = 0;
   };
 
   template <class C>
@@ -104,6 +112,13 @@ class any_communicator {
     void fail(std::string_view reason) override { comm.fail(reason); }
     std::shared_ptr<base> split(host_exec const& exec, std::int64_t color, std::int64_t key) override {
       return std::make_shared<holder>(comm.split(exec, color, key));
+    }
+    bool has_native_sum() const noexcept override { return sums_natively<C>; }
+    void sum_native([[maybe_unused]] host_exec const& exec, [[maybe_unused]] vector_view<float> values) override {
+      if constexpr (sums_natively<C>)
+        comm.sum_native(exec, values);
+      else
+        throw error(errc::invalid_argument, "any_communicator: the communicator has no sum_native", {{"ranks", comm.size()}});
     }
 
     C comm;

@@ -62,20 +62,25 @@ struct split_members {
   int place = 0;   // of this rank among them
   int colors = 0;  // below its own
 
+  struct wish {
+    std::int64_t color, key;
+  };
+
   template <communicator C>
   static split_members of(typename C::execution_type const& exec, C& comm, std::int64_t color, std::int64_t key) {
-    struct wish {
-      std::int64_t color, key;
-    };
     wish const own{color, key};
     typename C::pending_type pending;
-    auto const wishes = all_gather<wish>(exec, comm, {&own, 1}, pending, "split");
+    std::vector<wish> wishes;
+    for (auto const& one : all_gather<wish>(exec, comm, {&own, 1}, pending, "split")) wishes.push_back(one[0]);
+    return of(wishes, comm.rank());
+  }
+  static split_members of(std::vector<wish> const& wishes, int rank) {
+    auto const color = wishes[static_cast<std::size_t>(rank)].color;
     std::vector<std::pair<std::int64_t, int>> same;
     std::vector<std::int64_t> below;
-    for (int r = 0; r < comm.size(); ++r) {
-      auto const& theirs = wishes[static_cast<std::size_t>(r)][0];
-      if (theirs.color == color) same.emplace_back(theirs.key, r);
-      if (theirs.color < color) below.push_back(theirs.color);
+    for (std::size_t r = 0; r < wishes.size(); ++r) {
+      if (wishes[r].color == color) same.emplace_back(wishes[r].key, static_cast<int>(r));
+      if (wishes[r].color < color) below.push_back(wishes[r].color);
     }
     std::sort(same.begin(), same.end());
     std::sort(below.begin(), below.end());
@@ -83,7 +88,7 @@ struct split_members {
     members.colors = static_cast<int>(std::unique(below.begin(), below.end()) - below.begin());
     members.ranks.reserve(same.size());
     for (auto const& one : same) members.ranks.push_back(one.second);
-    members.place = static_cast<int>(std::find(members.ranks.begin(), members.ranks.end(), comm.rank()) - members.ranks.begin());
+    members.place = static_cast<int>(std::find(members.ranks.begin(), members.ranks.end(), rank) - members.ranks.begin());
     return members;
   }
 };

@@ -79,6 +79,14 @@ concept communicator = execution<typename C::execution_type> &&
   { comm.split(exec, color, color) } -> std::same_as<C>;
 };
 
+/// A communicator that sums in an order of its own, or of what it stands on: `sum_native(exec, values)` replaces values by their sums over all
+/// ranks, which all call it with as many. The bits differ from those of `rank_sums`, and may differ from one number of ranks, machine or
+/// release to another. Models say what a rank does that fails meanwhile.
+template <class C>
+concept sums_natively = communicator<C> && requires(C& comm, typename C::execution_type const& exec, vector_view<float> values) {
+  comm.sum_native(exec, values);
+};
+
 namespace detail {
 
 inline constexpr std::int64_t message_alignment = 64;
@@ -104,6 +112,13 @@ inline void check_messages(exchange_messages const& messages, int size) {
 inline void check_timeout(std::int64_t timeout_ms) {
   constexpr std::int64_t most = std::int64_t{1} << 40;  // some decades, which a clock can add
   if (timeout_ms < 1 || timeout_ms > most) throw error(errc::invalid_argument, "communicator: timeout_ms", {{"timeout_ms", timeout_ms}});
+}
+
+// A number of an operation's name, by which ranks see that they are out of step. Source: FNV-1a.
+constexpr std::uint32_t operation_number(std::string_view operation) noexcept {
+  std::uint32_t number = 2166136261U;
+  for (char const c : operation) number = (number ^ static_cast<unsigned char>(c)) * 16777619U;
+  return number;
 }
 
 // What an exception says.

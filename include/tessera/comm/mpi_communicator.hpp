@@ -73,6 +73,13 @@ class mpi_communicator {
   /// Makes a communicator of the ranks with the same color. All ranks call it. @throws tessera::error as `finish`.
   mpi_communicator split(host_exec const& exec, std::int64_t color, std::int64_t key);
 
+  /// Replaces values by their sums over all ranks, as MPI_Allreduce orders them: see `sums_natively`. It waits within the time limit.
+  /// A rank that fails before its call says so by `fail`. Others then throw rank_failed; no rank is left behind.
+  /// @pre all ranks call it in the same order, with as many values: MPI finds out nothing else. They may go on with exchanges in between.
+  /// @throws tessera::error timed_out where ranks do not come, of which MPI names none; rank_failed where one has left; io_error where MPI
+  /// refuses. The values are then as they were, and the rank has left. MPI may still use memory of the communicator, which is never freed.
+  void sum_native(host_exec const& exec, vector_view<float> values);
+
  private:
   friend class mpi_pending;
 
@@ -86,7 +93,8 @@ class mpi_communicator {
     for (auto const* state = state_.get(); state != nullptr; state = state->parent.get())
       if (!state->left.empty()) throw detail::rank_failed(operation, state->left_rank, state->left);
   }
-  void wait_for_all(host_exec const& exec, mpi_pending& pending);
+  template <class Advance, class Absent>
+  void wait_until(char const* operation, Advance const& advance, Absent const& absent);
   void look_for_left(char const* operation);
   std::byte* room(host_exec const& exec, mpi_pending& pending, std::size_t i, std::int64_t bytes) const;
   void receive_rest(mpi_pending& pending, std::size_t i, std::byte* to, std::int64_t bytes, std::vector<MPI_Request>& requests) const;
@@ -96,7 +104,7 @@ class mpi_communicator {
 
   std::shared_ptr<detail::mpi_state> state_;
 };
-static_assert(communicator<mpi_communicator>);
+static_assert(sums_natively<mpi_communicator>);
 
 inline void mpi_communicator::begin(host_exec const& exec, exchange_messages const& messages, mpi_pending& pending,
                                     std::exception_ptr failure) {
@@ -145,7 +153,7 @@ inline void mpi_communicator::begin(host_exec const& exec, exchange_messages con
     auto const first = std::min(bytes.size(), piece_bytes);
     auto& piece = pending.outgoing_[i];
     piece.resize(static_cast<std::size_t>(header_bytes + first));
-    detail::mpi_header const header{bytes.size(), failure != nullptr ? 1U : 0U, detail::mpi_header::number_of(messages.operation)};
+    detail::mpi_header const header{bytes.size(), failure != nullptr ? 1U : 0U, detail::operation_number(messages.operation)};
     std::memcpy(piece.data(), &header, sizeof header);
     if (first > 0) std::memcpy(piece.data() + header_bytes, bytes.data(), static_cast<std::size_t>(first));
     MPI_Request request = MPI_REQUEST_NULL;
@@ -172,7 +180,8 @@ inline received_messages mpi_communicator::finish(host_exec const& exec, mpi_pen
   if (pending.state_ != state_)
     throw error(errc::invalid_argument, "communicator: the exchange is of another communicator", {{"operation", pending.operation_}});
   try {
-    wait_for_all(exec, pending);
+    wait_until(
+        pending.operation_, [&] { return advance(exec, pending); }, [&] { return absent(pending); });
   } catch (...) {
     pending.abandon();
     throw;
@@ -183,8 +192,9 @@ inline received_messages mpi_communicator::finish(host_exec const& exec, mpi_pen
   return pending.boxes_.views;
 }
 
-// Until all messages have come and are taken.
-inline void mpi_communicator::wait_for_all(host_exec const& exec, mpi_pending& pending) {
+// Until `advance()`, which calls MPI, gives true. `absent()` are the ranks that it waits for, where they are known.
+template <class Advance, class Absent>
+void mpi_communicator::wait_until(char const* operation, Advance const& advance, Absent const& absent) {
   struct waiting_thread {
     detail::mpi_turns* turns;
     explicit waiting_thread(detail::mpi_turns* all) : turns(all) {
@@ -195,13 +205,13 @@ inline void mpi_communicator::wait_for_all(host_exec const& exec, mpi_pending& p
     }
   } const this_thread(state_->turns.get());
   auto lock = state_->turn();
-  check_here(pending.operation_);
+  check_here(operation);
   auto const deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(state_->options.timeout_ms);
-  for (std::int64_t polls = 1; !advance(exec, pending); ++polls) {
+  for (std::int64_t polls = 1; !advance(); ++polls) {
     if (polls % 64 != 0) continue;
-    look_for_left(pending.operation_);
+    look_for_left(operation);
     if (std::chrono::steady_clock::now() >= deadline) {
-      auto const failure = detail::timed_out(pending.operation_, absent(pending), state_->options.timeout_ms);
+      auto const failure = detail::timed_out(operation, absent(), state_->options.timeout_ms);
       fail(failure.what());
       throw failure;
     }
@@ -257,7 +267,7 @@ inline void mpi_communicator::take_header(host_exec const& exec, mpi_pending& pe
     view = {};
     return;
   }
-  if (header.operation != detail::mpi_header::number_of(pending.operation_))
+  if (header.operation != detail::operation_number(pending.operation_))
     pending.boxes_.note(in.from, detail::out_of_step(pending.operation_, in.from, "another"));
   if (in.awaited == awaited_message::unknown) {
     view.count = header.bytes;
@@ -333,6 +343,38 @@ inline void mpi_communicator::look_for_left(char const* operation) {
     state_->leave(status.MPI_SOURCE, failure.what());
     throw failure;
   }
+}
+
+inline void mpi_communicator::sum_native(host_exec const& exec, vector_view<float> values) {
+  constexpr char const* operation = "sum_native";
+  auto& sum = state_->native;
+  auto const copy = [&](float const* from, float* to) {
+    for_each_piece(exec, values.size(), std::int64_t{1} << 16,
+                   [=](std::int64_t first, std::int64_t last) { std::copy(from + first, from + last, to + first); });
+  };
+  {
+    auto const lock = state_->turn();
+    check_here(operation);
+    sum.resize(values.size());
+    copy(values.data(), sum.values.data());
+    if (state_->turns != nullptr) state_->turns->add_exchange();
+  }
+  try {
+    {
+      auto const lock = state_->turn();
+      sum.begin(state_->comm);
+    }
+    wait_until(
+        operation, [&] { return sum.advance(); }, [] { return std::vector<int>(); });
+  } catch (std::exception const& e) {
+    auto const lock = state_->turn();
+    if (state_->turns != nullptr) --state_->turns->exchanges;
+    fail(e.what());
+    sum.abandon();
+    throw;
+  }
+  if (state_->turns != nullptr) --state_->turns->exchanges;
+  copy(sum.values.data(), values.data());
 }
 
 inline mpi_communicator mpi_communicator::split(host_exec const& exec, std::int64_t color, std::int64_t key) {

@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,7 @@
 #include <tessera/comm/mpi_progress_thread.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
@@ -45,16 +47,49 @@ inline void check_mpi(int code, char const* call) {
 struct mpi_header {
   std::int64_t bytes = 0;       // of the whole message; of a failure, of its text
   std::uint32_t failed = 0;     // 1: the text of a failure is there in place of the message
-  std::uint32_t operation = 0;  // by `number_of`
-
-  // A number of an operation's name, by which ranks see that they are out of step. Source: FNV-1a.
-  static constexpr std::uint32_t number_of(std::string_view operation) noexcept {
-    std::uint32_t number = 2166136261U;
-    for (char const c : operation) number = (number ^ static_cast<unsigned char>(c)) * 16777619U;
-    return number;
-  }
+  std::uint32_t operation = 0;  // its number
 };
 static_assert(sizeof(mpi_header) == 16 && alignof(mpi_header) <= 16);
+
+// A sum over ranks that MPI has under way.
+struct mpi_native_sum {
+  std::vector<float> values;  // of this rank, which become the sums; their memory is kept
+  std::vector<MPI_Request> requests;
+  std::size_t next = 0;  // those before it are done
+
+  static constexpr std::int64_t most = 1 << 30;  // values of one call, which counts them in an int
+
+  void resize(std::int64_t count) {
+    values.resize(static_cast<std::size_t>(count));
+    requests.clear();
+    requests.reserve(static_cast<std::size_t>(divide_up(count, most)));
+    next = 0;
+  }
+  void begin(MPI_Comm comm) {
+    auto const count = static_cast<std::int64_t>(values.size());
+    for (std::int64_t first = 0; first < count; first += most) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, values.data() + first, static_cast<int>(std::min(most, count - first)), MPI_FLOAT, MPI_SUM,
+                               comm, &request),
+                "MPI_Iallreduce");
+      requests.push_back(request);
+    }
+  }
+  // Whether all is done.
+  bool advance() {
+    for (int done = 0; next < requests.size(); ++next) {
+      check_mpi(MPI_Test(&requests[next], &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (done == 0) return false;
+    }
+    return true;
+  }
+  // Behind a failure: no call of MPI's ends such a sum, so its memory is never freed.
+  void abandon() noexcept {
+    if (next < requests.size()) new std::vector<float>(std::move(values));
+    values.clear();
+    requests.clear();
+  }
+};
 
 // What all copies of a rank's communicator share.
 struct mpi_state {
@@ -109,9 +144,10 @@ struct mpi_state {
   mpi_options options;
   std::shared_ptr<mpi_turns> turns;         // none: no progress thread
   std::vector<std::int64_t> sent, awaited;  // messages to and from each rank, so far
-  std::string left;                         // why this rank has left, or whom it missed; empty: all are there
-  int left_rank = -1;                       // who has left, where that is known
-  std::shared_ptr<mpi_state> parent;        // none: these ranks are not split from others
+  mpi_native_sum native;
+  std::string left;                   // why this rank has left, or whom it missed; empty: all are there
+  int left_rank = -1;                 // who has left, where that is known
+  std::shared_ptr<mpi_state> parent;  // none: these ranks are not split from others
 };
 
 }  // namespace detail

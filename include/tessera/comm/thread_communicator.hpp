@@ -27,25 +27,41 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+template <execution Exec>
+class basic_thread_communicator;
+
+/// Ranks that are threads of one process, on the host.
+using thread_communicator = basic_thread_communicator<host_exec>;
+
+/// Makes ranks of one process; rank r is for a thread of its own. @throws tessera::error invalid_argument for less than one rank, and for
+/// options out of their range.
+template <execution Exec = host_exec>
+std::vector<basic_thread_communicator<Exec>> make_thread_ranks(int ranks, communicator_options const& options = {});
+
 /// Ranks that are threads of one process: a model of `communicator`. The receiver copies each message once, from the sender's memory.
 ///
 ///     auto ranks = make_thread_ranks(4);
 ///     // thread r uses ranks[r], or: run_thread_ranks(4, [](thread_communicator& comm) { … });
+///     // with streams of one device: run_thread_ranks<cuda_exec>(4, [](basic_thread_communicator<cuda_exec>& comm) { … });
+///
+/// On a device, `begin` waits, on the host, for the stream whose work made what is sent, and `finish` for the copies. Faults of kernels are
+/// told by the execution's `synchronize()`, as ever.
 ///
 /// A copy of a communicator is the same rank.
-class thread_communicator {
+template <execution Exec>
+class basic_thread_communicator {
  public:
-  using execution_type = host_exec;
-  using pending_type = thread_pending;
+  using execution_type = Exec;
+  using pending_type = basic_thread_pending<Exec>;
 
   /// Which of the ranks this is, from 0.
   int rank() const noexcept { return rank_; }
   /// How many ranks there are.
   int size() const noexcept { return static_cast<int>(state_->ranks.size()); }
 
-  /// Posts messages, and takes note of those that are awaited. It does not wait.
+  /// Posts messages, and takes note of those that are awaited. It does not wait for other ranks.
   /// @throws tessera::error as `communicator` says. invalid_argument for a `pending` that is under way.
-  void begin(host_exec const&, exchange_messages const& messages, thread_pending& pending, std::exception_ptr failure = nullptr) {
+  void begin(Exec const& exec, exchange_messages const& messages, pending_type& pending, std::exception_ptr failure = nullptr) {
     detail::check_messages(messages, size());
     if (pending.under_way())
       throw error(errc::invalid_argument, "communicator: an exchange is under way", {{"operation", pending.operation_}});
@@ -53,6 +69,11 @@ class thread_communicator {
     pending.awaited_.resize(static_cast<std::size_t>(messages.receive.size()));
     pending.boxes_.reset(messages.receive.size());
     pending.operation_ = messages.operation;
+    if (failure == nullptr) try {
+        wait_for_stream(exec, messages.send);
+      } catch (...) {  // which all shall throw
+        failure = std::current_exception();
+      }
     std::unique_lock lock(state_->mutex);
     check_here(messages.operation);
     auto& own = state_->of(rank_);
@@ -87,7 +108,7 @@ class thread_communicator {
 
   /// Waits for what `begin` has sent and awaits. @throws tessera::error as `communicator` says; what the memory throws, after which the rank
   /// has left; invalid_argument where nothing is under way.
-  received_messages finish(host_exec const& exec, thread_pending& pending) {
+  received_messages finish(Exec const& exec, pending_type& pending) {
     if (!pending.under_way()) throw error(errc::invalid_argument, "communicator: no exchange is under way");
     if (pending.ranks_ != state_ || pending.rank_ != rank_)
       throw error(errc::invalid_argument, "communicator: the exchange is of another communicator", {{"operation", pending.operation_}});
@@ -110,13 +131,13 @@ class thread_communicator {
   }
 
   /// Makes a communicator of the ranks with the same color. All ranks call it. @throws tessera::error as `finish`.
-  thread_communicator split(host_exec const& exec, std::int64_t color, std::int64_t key);
+  basic_thread_communicator split(Exec const& exec, std::int64_t color, std::int64_t key);
 
  private:
-  friend class thread_pending;
-  friend std::vector<thread_communicator> make_thread_ranks(int ranks, communicator_options const& options);
+  template <execution E>
+  friend std::vector<basic_thread_communicator<E>> make_thread_ranks(int ranks, communicator_options const& options);
 
-  thread_communicator(std::shared_ptr<detail::thread_ranks_state> state, int rank) : state_(std::move(state)), rank_(rank) {}
+  basic_thread_communicator(std::shared_ptr<detail::thread_ranks_state> state, int rank) : state_(std::move(state)), rank_(rank) {}
 
   // @pre the mutex is held, as for all below
   void check_here(char const* operation) const {
@@ -129,7 +150,7 @@ class thread_communicator {
   }
 
   // Until all messages have come and are taken.
-  void wait_for_all(host_exec const& exec, thread_pending& pending) {
+  void wait_for_all(Exec const& exec, pending_type& pending) {
     using state = detail::thread_mail::state;
     using clock = std::chrono::steady_clock;
     auto const deadline = clock::now() + std::chrono::milliseconds(state_->options.timeout_ms);
@@ -163,7 +184,7 @@ class thread_communicator {
   }
 
   // Takes all messages that are there. Returns whether there were some.
-  bool take_some(host_exec const& exec, thread_pending& pending, std::unique_lock<std::mutex>& lock) {
+  bool take_some(Exec const& exec, pending_type& pending, std::unique_lock<std::mutex>& lock) {
     using state = detail::thread_mail::state;
     bool taken = false;
     auto& mail = state_->of(rank_).mail;
@@ -203,10 +224,25 @@ class thread_communicator {
     return taken;
   }
 
-  static void copy(host_exec const& exec, vector_view<std::byte const> from, std::byte* to) {
-    for_each_piece(exec, from.size(), std::int64_t{1} << 20, [&](std::int64_t first, std::int64_t last) {
-      std::memcpy(to + first, from.data() + first, static_cast<std::size_t>(last - first));
-    });
+  // Whoever reads the bytes next may be another stream.
+  static void copy(Exec const& exec, vector_view<std::byte const> from, std::byte* to) {
+    if constexpr (device_execution<Exec>) {
+      if (from.empty()) return;
+      exec.copy(to, from.data(), static_cast<std::size_t>(from.size()));
+      std::byte one;
+      exec.copy_out(&one, to, 1);
+    } else {
+      for_each_piece(exec, from.size(), std::int64_t{1} << 20, [&](std::int64_t first, std::int64_t last) {
+        std::memcpy(to + first, from.data() + first, static_cast<std::size_t>(last - first));
+      });
+    }
+  }
+  static void wait_for_stream([[maybe_unused]] Exec const& exec, [[maybe_unused]] vector_view<sent_message const> sent) {
+    if constexpr (device_execution<Exec>) {
+      auto const some = std::find_if(sent.begin(), sent.end(), [](sent_message const& m) { return !m.bytes.empty(); });
+      std::byte one;
+      if (some != sent.end()) exec.copy_out(&one, some->bytes.data(), 1);
+    }
   }
 
   std::shared_ptr<detail::thread_ranks_state> state_;
@@ -214,23 +250,22 @@ class thread_communicator {
 };
 static_assert(communicator<thread_communicator>);
 
-/// Makes ranks of one process; rank r is for a thread of its own. @throws tessera::error invalid_argument for less than one rank, and for
-/// options out of their range.
-inline std::vector<thread_communicator> make_thread_ranks(int ranks, communicator_options const& options = {}) {
+template <execution Exec>
+std::vector<basic_thread_communicator<Exec>> make_thread_ranks(int ranks, communicator_options const& options) {
   if (ranks < 1) throw error(errc::invalid_argument, "make_thread_ranks: ranks", {{"ranks", ranks}});
   detail::check_timeout(options.timeout_ms);
   auto const state = std::make_shared<detail::thread_ranks_state>(ranks, options);
-  std::vector<thread_communicator> all;
+  std::vector<basic_thread_communicator<Exec>> all;
   all.reserve(static_cast<std::size_t>(ranks));
-  for (int r = 0; r < ranks; ++r) all.push_back(thread_communicator(state, r));
+  for (int r = 0; r < ranks; ++r) all.push_back(basic_thread_communicator<Exec>(state, r));
   return all;
 }
 
 /// Starts a thread for each rank, which calls `f(communicator)`, and waits for all of them. A rank that throws has left, so the others end,
 /// too. @throws what the lowest rank threw, but rather an error of its own than rank_failed.
-template <class F>
+template <execution Exec = host_exec, class F>
 void run_thread_ranks(int ranks, F const& f, communicator_options const& options = {}) {
-  auto communicators = make_thread_ranks(ranks, options);
+  auto communicators = make_thread_ranks<Exec>(ranks, options);
   std::vector<std::exception_ptr> failures(communicators.size());
   auto const is_own = [](std::exception_ptr const& failure) {
     try {
@@ -270,8 +305,20 @@ void run_thread_ranks(int ranks, F const& f, communicator_options const& options
   if (first != nullptr) std::rethrow_exception(first);
 }
 
-inline thread_communicator thread_communicator::split(host_exec const& exec, std::int64_t color, std::int64_t key) {
-  auto const members = detail::split_members::of(exec, *this, color, key);
+template <execution Exec>
+basic_thread_communicator<Exec> basic_thread_communicator<Exec>::split(Exec const& exec, std::int64_t color, std::int64_t key) {
+  {
+    std::lock_guard const lock(state_->mutex);
+    state_->of(rank_).color = color;
+    state_->of(rank_).key = key;
+  }
+  barrier(exec, *this, "split");
+  std::vector<detail::split_members::wish> wishes;
+  {
+    std::lock_guard const lock(state_->mutex);
+    for (auto const& r : state_->ranks) wishes.push_back({r.color, r.key});
+  }
+  auto const members = detail::split_members::of(wishes, rank_);
   // The first of them makes what they share. It stays with that rank until all have taken it.
   auto const leader = members.ranks[0];
   if (leader == rank_) {

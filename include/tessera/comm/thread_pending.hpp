@@ -41,6 +41,7 @@ struct thread_ranks_state {
     std::deque<thread_mail*> mail;             // posted to it, not yet taken
     std::vector<std::int64_t> sent, awaited;   // to and from each rank, so far
     std::string left;                          // why the rank has left; empty: it has not
+    std::int64_t color = 0, key = 0;           // in the split that is under way
     std::shared_ptr<thread_ranks_state> made;  // by this rank, for those that split with it
   };
 
@@ -70,14 +71,16 @@ struct thread_ranks_state {
 
 }  // namespace detail
 
-class thread_communicator;
+template <execution Exec>
+class basic_thread_communicator;
 
-/// What an exchange of a `thread_communicator` has under way. The caller owns it, and may use it again. Move-only.
-class thread_pending {
+/// What an exchange of a `basic_thread_communicator` has under way. The caller owns it, and may use it again. Move-only.
+template <execution Exec>
+class basic_thread_pending {
  public:
-  thread_pending() = default;
-  thread_pending(thread_pending&& other) noexcept { *this = std::move(other); }
-  thread_pending& operator=(thread_pending&& other) noexcept {
+  basic_thread_pending() = default;
+  basic_thread_pending(basic_thread_pending&& other) noexcept { *this = std::move(other); }
+  basic_thread_pending& operator=(basic_thread_pending&& other) noexcept {
     if (this == &other) return *this;
     abandon();
     ranks_ = std::exchange(other.ranks_, nullptr);
@@ -90,13 +93,13 @@ class thread_pending {
     return *this;
   }
   /// A rank whose exchange ends here before its `finish` has left.
-  ~thread_pending() { abandon(); }
+  ~basic_thread_pending() { abandon(); }
 
   /// Whether `finish` is still to come.
   bool under_way() const noexcept { return ranks_ != nullptr; }
 
  private:
-  friend class thread_communicator;
+  friend class basic_thread_communicator<Exec>;
 
   struct awaited_mail {
     int from;
@@ -112,10 +115,14 @@ class thread_pending {
   std::vector<detail::thread_mail> mail_;  // stays where it is while under way
   std::vector<awaited_mail> awaited_;
   std::exception_ptr failure_;  // of this rank
-  detail::message_boxes<host_exec> boxes_;
+  detail::message_boxes<Exec> boxes_;
 };
 
-inline void thread_pending::abandon() noexcept {
+/// That of the host's ranks.
+using thread_pending = basic_thread_pending<host_exec>;
+
+template <execution Exec>
+void basic_thread_pending<Exec>::abandon() noexcept {
   using state = detail::thread_mail::state;
   if (ranks_ == nullptr) return;
   std::unique_lock lock(ranks_->mutex);

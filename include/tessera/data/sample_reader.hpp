@@ -33,6 +33,9 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+template <sample_source Source, class Pipeline>
+class dealt_reader;
+
 /// Gives the batches of a data set of samples, epoch after epoch.
 ///
 ///     preprocessing const prepare = …;
@@ -43,8 +46,8 @@ inline namespace TESSERA_ABI {
 /// options alone. Data set and pipeline outlive the reader. One thread at a time.
 ///
 /// With a `slice`, the readers of all ranks together give the batches of one reader, rank 0's part first. A part of few samples may be
-/// empty. Each reader decodes every block that its parts lie in. Positions and sizes are those of whole batches, so a position of one rank
-/// is that of all, and of another number of ranks.
+/// empty. Each reader decodes every block that its parts lie in; a `dealt_reader` reads each block on one rank. Positions and sizes are those
+/// of whole batches, so a position of one rank is that of all, and of another number of ranks.
 ///
 /// `Pipeline` says what becomes of ids: `pipeline(exec, inverse_keyed_jagged<>) -> inverse_keyed_jagged<>`. The result has the same
 /// samples, groups and keys. An `id_pipeline` is such a pipeline. A pipeline sees each distinct row of a group once, and may offer more:
@@ -63,9 +66,9 @@ template <sample_source Source, class Pipeline = stored_ids>
 class sample_reader {
  public:
   /// Stands at the beginning of epoch 0, and reads nothing yet.
-  /// @throws tessera::error invalid_argument for batch_size < 1, for blocks that the data set does not have, for a slice that is none of its
-  /// ranks', and for groups as `group_keys`. The same for sample_order::sessions without a column of sessions. shape_mismatch for a pipeline that was made for other
-  /// keys or in another order, or for other dense columns.
+  /// @throws tessera::error invalid_argument for batch_size < 1, for blocks that the data set does not have, and for a slice that cannot be.
+  /// invalid_argument also for groups as `group_keys`, and for sample_order::sessions without a column of sessions. shape_mismatch for a
+  /// pipeline that was made for other keys or in another order, or for other dense columns.
   sample_reader(host_exec const& exec, Source const& source, Pipeline const& pipeline, sample_reader_options options = {})
       : source_(&source),
         pipeline_(&pipeline),
@@ -115,13 +118,64 @@ class sample_reader {
       walk_.begin_next_epoch();
       return false;
     }
+    auto const before = options_.slice.first(size), mine = options_.slice.size(size);
+    give(exec, before, mine, size - before - mine, out);
+    return true;
+  }
+
+  /// Where the next batch begins.
+  reader_position position() const noexcept { return walk_.position(); }
+  /// How many samples this epoch had before the next batch. The call looks at every block before that batch.
+  std::int64_t epoch_samples() const noexcept { return walk_.epoch_samples(); }
+  /// Goes on from a position. @post the batches are those that came after `position()` gave it, with the same data set, pipeline and
+  /// options.
+  /// @throws tessera::error incompatible for a position that these blocks do not have.
+  void seek(reader_position position) { walk_.seek("sample_reader", position); }
+
+  /// Bytes of the reader, the block in memory and the last batch.
+  std::size_t bytes() const noexcept {
+    return sizeof(*this) + columns_.bytes() + pending_.bytes() + features_.bytes() + walk_.bytes() + keys_.bytes() +
+           row_order_.capacity_bytes() + dense_.capacity_bytes() + labels_.capacity_bytes() + weights_.capacity_bytes() +
+           other_labels_.capacity_bytes() + sample_ids_.capacity_bytes() + session_ids_.capacity_bytes() +
+           columns_of_keys_.capacity_bytes() + lists_.capacity_bytes();
+  }
+
+ private:
+  template <sample_source S, class P>
+  friend class dealt_reader;
+
+  static constexpr std::int64_t nothing = -1, samples_per_piece = 256;
+  static constexpr bool keeps_missing = detail::takes_missing<Pipeline>;
+  static constexpr stored_ids as_stored{};
+
+  static sample_reader_options checked(Source const& source, sample_reader_options options) {
+    if (options.batch_size < 1)
+      throw error(errc::invalid_argument, "sample_reader: option batch_size", {{"batch_size", options.batch_size}, {"least", 1}});
+    detail::check_choice("sample_reader", "order", options.order, sample_order::sessions);
+    detail::check_choice("sample_reader", "last_batch", options.last_batch, short_batch::drop);
+    auto& blocks = options.blocks;
+    auto const all = source.block_count();
+    if (blocks.first < 0 || blocks.first > all || blocks.count < -1 || blocks.count > all - blocks.first)
+      throw error(errc::invalid_argument, "sample_reader: no such blocks",
+                  {{"first", blocks.first}, {"count", blocks.count}, {"blocks of the data set", all}});
+    if (blocks.count == -1) blocks.count = all - blocks.first;
+    auto const& slice = options.slice;
+    if (slice.ranks < 1 || slice.rank < 0 || slice.rank >= slice.ranks || slice.chunk_samples < 1)
+      throw error(errc::invalid_argument, "sample_reader: option slice",
+                  {{"rank", slice.rank}, {"ranks", slice.ranks}, {"chunk_samples", slice.chunk_samples}});
+    if (options.order == sample_order::sessions && source.schema().session.empty())
+      throw error(errc::invalid_argument, "sample_reader: sessions to shuffle, and no column of sessions");
+    return options;
+  }
+
+  // A batch of `mine` samples, which may be none, behind `before` others of the walk. It moves on over `after` more.
+  void give(host_exec const& exec, std::int64_t before, std::int64_t mine, std::int64_t after, batch_view& out) {
     features_ = {};  // before anything is taken, so that nothing stays behind it in an arena
     stopwatch watch;
     auto place = walk_.position();
-    auto const before = options_.slice.first(size), mine = options_.slice.size(size);
     skip(place, before);
     auto const rows = pick(exec, place, mine);
-    skip(place, size - before - mine);
+    skip(place, after);
     times_.fill += watch.lap();
     copy_numbers(exec, rows);
     times_.process += watch.lap();
@@ -145,48 +199,6 @@ class sample_reader {
     out.id = place.batch++;
     out.epoch = place.epoch;
     walk_.stand_at(place);
-    return true;
-  }
-
-  /// Where the next batch begins.
-  reader_position position() const noexcept { return walk_.position(); }
-  /// How many samples this epoch had before the next batch. The call looks at every block before that batch.
-  std::int64_t epoch_samples() const noexcept { return walk_.epoch_samples(); }
-  /// Goes on from a position. @post the batches are those that came after `position()` gave it, with the same data set, pipeline and
-  /// options.
-  /// @throws tessera::error incompatible for a position that these blocks do not have.
-  void seek(reader_position position) { walk_.seek("sample_reader", position); }
-
-  /// Bytes of the reader, the block in memory and the last batch.
-  std::size_t bytes() const noexcept {
-    return sizeof(*this) + columns_.bytes() + pending_.bytes() + features_.bytes() + walk_.bytes() + keys_.bytes() +
-           row_order_.capacity_bytes() + dense_.capacity_bytes() + labels_.capacity_bytes() + weights_.capacity_bytes() +
-           other_labels_.capacity_bytes() + sample_ids_.capacity_bytes() + session_ids_.capacity_bytes() +
-           columns_of_keys_.capacity_bytes() + lists_.capacity_bytes();
-  }
-
- private:
-  static constexpr std::int64_t nothing = -1, samples_per_piece = 256;
-  static constexpr bool keeps_missing = detail::takes_missing<Pipeline>;
-  static constexpr stored_ids as_stored{};
-
-  static sample_reader_options checked(Source const& source, sample_reader_options options) {
-    if (options.batch_size < 1)
-      throw error(errc::invalid_argument, "sample_reader: option batch_size", {{"batch_size", options.batch_size}, {"least", 1}});
-    detail::check_choice("sample_reader", "order", options.order, sample_order::sessions);
-    detail::check_choice("sample_reader", "last_batch", options.last_batch, short_batch::drop);
-    auto& blocks = options.blocks;
-    auto const all = source.block_count();
-    if (blocks.first < 0 || blocks.first > all || blocks.count < -1 || blocks.count > all - blocks.first)
-      throw error(errc::invalid_argument, "sample_reader: no such blocks",
-                  {{"first", blocks.first}, {"count", blocks.count}, {"blocks of the data set", all}});
-    if (blocks.count == -1) blocks.count = all - blocks.first;
-    auto const& slice = options.slice;
-    if (slice.ranks < 1 || slice.rank < 0 || slice.rank >= slice.ranks)
-      throw error(errc::invalid_argument, "sample_reader: option slice", {{"rank", slice.rank}, {"ranks", slice.ranks}});
-    if (options.order == sample_order::sessions && source.schema().session.empty())
-      throw error(errc::invalid_argument, "sample_reader: sessions to shuffle, and no column of sessions");
-    return options;
   }
 
   void skip(reader_position& place, std::int64_t samples) const noexcept {

@@ -28,17 +28,21 @@ enum class short_batch : std::uint8_t {
   drop,  ///< no batch has them in this epoch: all batches have the same size
 };
 
-/// The part of every batch that a reader gives: `rank` of `ranks` parts, which follow each other and differ by one sample at most.
+/// The part of every batch that a reader gives: `rank` of `ranks` parts, which follow each other and differ by one chunk at most.
 struct batch_slice {
-  int rank = 0;   ///< 0 … ranks - 1
-  int ranks = 1;  ///< at least 1: ranks that train together, each with a reader of the same options but for `rank`
+  int rank = 0;                    ///< 0 … ranks - 1
+  int ranks = 1;                   ///< at least 1: ranks that train together, each with a reader of the same options but for `rank`
+  std::int64_t chunk_samples = 1;  ///< at least 1: parts begin at multiples of it (`trainer_options::chunk_samples`)
 
   /// How many of a batch's samples come before the part.
   constexpr std::int64_t first(std::int64_t samples) const noexcept {
-    return samples / ranks * rank + std::min<std::int64_t>(samples % ranks, rank);
+    auto const chunks = divide_up(samples, chunk_samples);
+    return std::min(samples, (chunks / ranks * rank + std::min<std::int64_t>(chunks % ranks, rank)) * chunk_samples);
   }
   /// How many of a batch's samples are in the part.
-  constexpr std::int64_t size(std::int64_t samples) const noexcept { return samples / ranks + (samples % ranks > rank ? 1 : 0); }
+  constexpr std::int64_t size(std::int64_t samples) const noexcept {
+    return batch_slice{rank + 1, ranks, chunk_samples}.first(samples) - first(samples);
+  }
 };
 
 /// Options of `sample_reader`.

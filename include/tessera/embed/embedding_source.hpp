@@ -29,13 +29,21 @@ struct embedding_output {
 
 /// A source with dense parameters of its own, which a trainer updates with the model's. `groups()` is a std::vector<parameter_group>.
 /// `blocks()` is a std::vector<parameter_block>, whose memory stays where it is when the source moves. `parameter_count()` is the sum over
-/// all groups. `begin_backward` has one more argument, `of_parameters` (parameter_count(),): it overwrites them with gradients, group after
-/// group.
+/// all groups. `begin_backward` has one more argument, `of_parameters` (parameter_count(),): the backward overwrites them with gradients, group
+/// after group, which are final when `finish_backward` or `gradients` returns. Those of `replication::tower` are then sums over the tower's
+/// ranks. A source that runs by chunks of samples has `chunk_samples` and `first_chunk` in its `saved`, which the model sets before `begin`.
 template <class S>
 concept owns_parameters = requires(S& source, S const& held) {
   source.groups();
   source.blocks();
   { held.parameter_count() } -> std::same_as<std::int64_t>;
+};
+
+/// A source that reads hot rows from replicas of them on every rank, and only the others where its tables lie. It says so by
+/// `static constexpr bool has_hot_replicas = true`, which an adaptor passes on.
+template <class S>
+concept reads_hot_replicas = requires {
+  requires S::has_hot_replicas;
 };
 
 namespace detail {

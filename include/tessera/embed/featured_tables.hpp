@@ -126,7 +126,7 @@ class featured_tables {
     buffer<std::int64_t const*> slots_of_key(exec, batch.keys);
     for (std::int64_t t = 0; t < table_count(); ++t) bounds[t] = slot_bound(t);
     for (std::int64_t key = 0; key < batch.keys; ++key) {
-      table_of_key[key] = table_of(key);
+      table_of_key[key] = features_[static_cast<std::size_t>(key)].learns ? table_of(key) : -1;
       slots_of_key[key] = slots_of(key, batch, slots);
     }
     order.sort(exec, {batch, table_of_key.view(), bounds.view(), slots_of_key.view(), lookup_.source_ranks});
@@ -145,6 +145,7 @@ class featured_tables {
     bool const is_large = exceeds_caches(to.view());
     auto const places = places_of_tables(exec);
     auto const size = [&](std::int64_t key) {
+      if (!features_[static_cast<std::size_t>(key)].reads) return std::int64_t{0};
       return features_[static_cast<std::size_t>(key)].sequence ? rows.key(key).size() : rows.rows(key);
     };
     auto const grain = [&](std::int64_t key) {
@@ -216,6 +217,7 @@ class featured_tables {
                   {{"outputs", features_.size()}, {"blocks", blocks.size()}});
     for (std::int64_t key = 0; key < blocks.size(); ++key) {
       auto const& feature = features_[static_cast<std::size_t>(key)];
+      if (!feature.reads && !feature.learns) continue;
       auto const rows = !feature.sequence ? pooled_vectors(batch, key, lookup_.source_ranks)
                         : expanded        ? expanded_size(batch, key)
                                           : batch.distinct.key(key).size();

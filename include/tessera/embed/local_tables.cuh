@@ -103,8 +103,8 @@ class device_tables {
   using gradients_type = basic_row_gradients<Exec>;
 
   /// `exec` serves `parts()` before the first step.
-  /// @throws tessera::error invalid_argument for two tables of one id, and a feature that pools by maximum. invalid_argument also where source
-  /// ranks differ in the number of features or in their tables. out_of_range for a feature of no table.
+  /// @throws tessera::error invalid_argument for two tables of one id, and a feature that pools by maximum, or does not both read and learn.
+  /// invalid_argument also where source ranks differ in the number of features or in their tables. out_of_range for a feature of no table.
   device_tables(Exec const& exec, basic_table_list<Exec> tables, std::vector<table_feature> features,
                 local_tables_options const& options = {})
       : last_(exec), tables_(std::move(tables)), features_(std::move(features)), options_(options), kinds_(tables_.groups().size()) {
@@ -118,6 +118,8 @@ class device_tables {
       auto const key = static_cast<std::int64_t>(f);
       if (feature.is_largest())
         throw error(errc::invalid_argument, "device_tables: a maximum is pooled on the host alone", {{"feature", key}});
+      if (!feature.reads || !feature.learns)
+        throw error(errc::invalid_argument, "device_tables: a feature that reads or learns alone is one of the host", {{"feature", key}});
       auto& kind = kinds_[tables_.group_number_of(feature.table)];
       kind.keys.push_back(key);
       kind.features.push_back({tables_.number_of(feature.table), feature.pooling, feature.sequence, key});

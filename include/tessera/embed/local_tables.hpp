@@ -114,6 +114,10 @@ class local_tables {
   /// All tables, each a whole part. The parts refer to the tables, which stay where they are when the source moves. Parts must not outlive
   /// them.
   table_parts parts() { return tables_.parts(); }
+  /// Finds the slots of ids of table number t; -1 where an id has no row. Shapes (ids,).
+  void find(host_exec const& exec, std::int64_t t, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const {
+    tables_.group_of(t).find(exec, tables_.number_of(t), ids, slots);
+  }
   /// Table number t as what it is, and its optimizer, whose rate may change between steps.
   /// @throws tessera::error incompatible where the table is of another type, out_of_range where there is none.
   template <row_store Store>

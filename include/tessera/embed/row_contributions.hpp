@@ -43,7 +43,11 @@ class contribution_writer {
 
   void write(host_exec const& exec) const {
     for_each_piece_of(
-        exec, batch_.keys, [&](std::int64_t key) { return is_sequence(features_[key]) ? batch_.key(key).size() : batch_.rows(key); },
+        exec, batch_.keys,
+        [&](std::int64_t key) {
+          if (!learns(features_[key])) return std::int64_t{0};
+          return is_sequence(features_[key]) ? batch_.key(key).size() : batch_.rows(key);
+        },
         [&](std::int64_t key) {
           return is_sequence(features_[key]) ? values_per_piece : bags_per_piece(batch_.rows(key), batch_.key(key).size(), 64);
         },
@@ -60,6 +64,14 @@ class contribution_writer {
 
  private:
   static constexpr std::int64_t values_per_piece = 4096;
+
+  // What does not is left out of a row's sum (`batch_slots`).
+  static bool learns(Feature const& feature) noexcept {
+    if constexpr (requires { feature.learns; })
+      return feature.learns;
+    else
+      return true;
+  }
 
   void write_values(std::int64_t key, std::int64_t first, std::int64_t last) const {
     auto const before = batch_.key(key).offsets[0] - first_value(batch_);

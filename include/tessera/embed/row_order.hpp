@@ -40,7 +40,7 @@ struct table_order {
 /// The slots that a batch names.
 struct batch_slots {
   keyed_jagged_view<std::int64_t const> batch;
-  vector_view<std::int64_t const> table_of_key;         // (keys,)
+  vector_view<std::int64_t const> table_of_key;         // (keys,); -1: its values are left out
   vector_view<std::int64_t const> bounds;               // (tables,): rows have slots of [0, bound), any other names none
   vector_view<std::int64_t const* const> slots_of_key;  // (keys,): of the value at position p of the batch, counted from its first, [p]
   std::int64_t source_ranks = 1;                        // which have as many keys each, one rank after the other
@@ -66,6 +66,7 @@ struct row_sort {
       parts[i] = {i / ranks, first_key, first_key + keys_each, 0, 0, 0};
     }
     for (std::int64_t key = 0; key < batch.keys; ++key) {
+      if (of.table_of_key[key] < 0) continue;
       auto& part = parts[of.table_of_key[key] * ranks + key / keys_each];
       part.samples = std::max(part.samples, batch.rows(key));
       part.count += batch.key(key).size();

@@ -42,7 +42,8 @@ enum class row_status : std::uint8_t {
 /// row-wise optimizer sees the shard's columns alone. `scaled_int8` rows choose the scale of the shard's columns alone after their first
 /// step, which is never coarser than that of the whole row.
 struct table_options {
-  /// Tables that share a seed must differ in it, or they start with the same rows; so must all tables of one list.
+  /// Tables that share a seed must differ in it, or they start with the same rows; so must all tables of one list, unless they begin with
+  /// other columns of one table.
   table_id id{};
   std::int64_t dim = 0;  ///< elements a row, at least 1
   /// Dense: ids are 0 … rows - 1; hash_table: how many to make room for at first; bucket_table: for how many there ever is.

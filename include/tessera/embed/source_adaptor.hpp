@@ -48,6 +48,8 @@ class source_adaptor {
   using saved_type = typename Inner::saved_type;
   using prepared_type = typename Inner::prepared_type;
   using gradients_type = typename Inner::gradients_type;
+  /// Whether hot rows come from replicas of them: what the inner source says.
+  static constexpr bool has_hot_replicas = reads_hot_replicas<Inner>;
 
   /// Owns `inner`.
   explicit source_adaptor(Inner inner) : inner_(std::move(inner)) {}

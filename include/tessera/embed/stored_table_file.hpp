@@ -76,8 +76,10 @@ class stored_table {
   std::int64_t first_row() const noexcept { return place_.first_row; }
   /// How many rows are asked for; `part_place::all_rows` for all of them.
   std::int64_t asked_rows() const noexcept { return place_.rows; }
-  /// Whether rows of the table are not asked for.
-  bool lacks_rows() const noexcept { return place_.rows != part_place::all_rows; }
+  /// Whether rows of the table are not asked for, where ids are rows.
+  bool lacks_rows() const noexcept { return place_.rows != part_place::all_rows && place_.hashed_rows == 0; }
+  /// The rows that ids hash to, of which those above are asked for; 0: ids are rows. Then all rows are read.
+  std::int64_t hashed_rows() const noexcept { return place_.hashed_rows; }
   /// The rows of the whole table, where ids are rows.
   std::int64_t table_rows() const noexcept { return table_rows_; }
   /// Whether there is a tensor of that name.

@@ -19,6 +19,7 @@
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/eviction.hpp>
+#include <tessera/embed/hashed_row.hpp>
 #include <tessera/embed/stored_table_file.hpp>
 #include <tessera/embed/table_part.hpp>
 #include <tessera/embed/table_places.hpp>
@@ -58,8 +59,9 @@ class table_file_reader {
   /// @throws tessera::error io_error, corrupt_file. incompatible naming the tensor that does not fit, or for a table that may hold fewer
   /// rows. invalid_argument for a hashed table that has rows already.
   table_file_reader(std::string const& path, table_parts& tables, table_content content);
-  /// Checks what other files hold for each of the tables. It refers to the tables, which do not change. @throws tessera::error as above.
-  table_file_reader(std::vector<stored_table> stored, table_parts& tables, table_content content);
+  /// Checks what other files hold for each of the tables: one or more lists of rows. It refers to the tables, which do not change.
+  /// @throws tessera::error as above. incompatible also for a table with policies whose rows were cut otherwise.
+  table_file_reader(std::vector<std::vector<stored_table>> stored, table_parts& tables, table_content content);
 
   /// Numbers of the tables whose states of rows are of other columns than those in the files.
   std::vector<std::int64_t> averaged_tables() const;
@@ -74,7 +76,7 @@ class table_file_reader {
   static void expect(stored_table const& from, row_plane plane, table_part const& table);
   static table_clock read_clock(stored_table const& from, table_part const& table);
   static void read_sightings(host_exec const& exec, stored_table const& from, table_part& table);
-  void read_rows(host_exec const& exec, stored_table const& from, table_part& table) const;
+  void read_rows(host_exec const& exec, stored_table const& from, table_part& table, std::vector<bool>& is_read) const;
   void read_planes(host_exec const& exec, stored_table const& from, std::int64_t first, std::int64_t count,
                    vector_view<std::int64_t const> kept, vector_view<std::int64_t const> slots, table_part& table) const;
   template <class F>
@@ -82,7 +84,7 @@ class table_file_reader {
 
   table_parts* tables_;
   table_content content_;
-  std::vector<stored_table> stored_;  // of each table
+  std::vector<std::vector<stored_table>> stored_;  // of each table
 };
 
 namespace detail {
@@ -177,15 +179,15 @@ namespace detail {
 }
 
 // The tables of a file, which has those and no more.
-inline std::vector<stored_table> stored_tables(std::string const& path, table_parts const& tables) {
+inline std::vector<std::vector<stored_table>> stored_tables(std::string const& path, table_parts const& tables) {
   auto const in = std::make_shared<safetensors_reader const>(path);
   if (auto const more = table_tensor(tables.size(), "weight"); in->find(more) != nullptr) refuse_table_tensor(path, more);
-  std::vector<stored_table> stored;
+  std::vector<std::vector<stored_table>> stored;
   for (auto const& table : tables) {
     auto const number = static_cast<std::int64_t>(stored.size());
     auto const columns = table->shape(row_plane::weights).width;
-    stored.emplace_back(part_place{.table = number, .columns = columns}, std::vector<stored_block>{{in, number, 0, columns}},
-                        table->state_layout());
+    stored.emplace_back().emplace_back(part_place{.table = number, .columns = columns}, std::vector<stored_block>{{in, number, 0, columns}},
+                                       table->state_layout());
   }
   return stored;
 }
@@ -195,26 +197,36 @@ inline std::vector<stored_table> stored_tables(std::string const& path, table_pa
 inline table_file_reader::table_file_reader(std::string const& path, table_parts& tables, table_content content)
     : table_file_reader(detail::stored_tables(path, tables), tables, content) {}
 
-inline table_file_reader::table_file_reader(std::vector<stored_table> stored, table_parts& tables, table_content content)
+inline table_file_reader::table_file_reader(std::vector<std::vector<stored_table>> stored, table_parts& tables, table_content content)
     : tables_(&tables), content_(content), stored_(std::move(stored)) {
-  for (std::size_t t = 0; t < stored_.size(); ++t) check_table(stored_[t], *tables[t]);
+  for (std::size_t t = 0; t < stored_.size(); ++t) {
+    bool const is_cut_otherwise = stored_[t].size() > 1 || stored_[t].front().hashed_rows() > 0;
+    if (content_ == table_content::all && tables[t]->clock() && is_cut_otherwise)
+      throw error(errc::incompatible, "table file: rows of a table with policies were cut otherwise",
+                  {{"file", stored_[t].front().path()}, {"table", stored_[t].front().number()}});
+    for (auto const& from : stored_[t]) check_table(from, *tables[t]);
+  }
 }
 
 inline std::vector<std::int64_t> table_file_reader::averaged_tables() const {
   std::vector<std::int64_t> numbers;
-  for (auto const& from : stored_)
-    if (content_ == table_content::all && from.averages_states()) numbers.push_back(from.number());
+  for (auto const& of_table : stored_)
+    if (content_ == table_content::all &&
+        std::any_of(of_table.begin(), of_table.end(), [](auto const& from) { return from.averages_states(); }))
+      numbers.push_back(of_table.front().number());
   return numbers;
 }
 
 inline void table_file_reader::read(host_exec const& exec) const {
   for (std::size_t t = 0; t < stored_.size(); ++t) {
-    auto const& from = stored_[t];
     auto& table = *(*tables_)[t];
-    bool const has_policies = content_ == table_content::all && table.clock().has_value();
-    if (has_policies) table.set_clock(read_clock(from, table));
-    read_rows(exec, from, table);
-    if (has_policies) read_sightings(exec, from, table);
+    std::vector<bool> is_read;  // by slot
+    for (auto const& from : stored_[t]) {
+      bool const has_policies = content_ == table_content::all && table.clock().has_value();
+      if (has_policies) table.set_clock(read_clock(from, table));
+      read_rows(exec, from, table, is_read);
+      if (has_policies) read_sightings(exec, from, table);
+    }
   }
 }
 
@@ -238,7 +250,7 @@ inline void table_file_reader::check_table(stored_table const& from, table_part 
   if (table.slots_are_ids() && !from.has("ids") && from.rows() != table.rows())
     throw error(errc::incompatible, "table file: a table of another size",
                 {{"file", from.path()}, {"table", t}, {"rows", from.rows()}, {"expected", table.rows()}});
-  if (!table.slots_are_ids() && from.rows() > table.options().most_rows)
+  if (!table.slots_are_ids() && from.hashed_rows() == 0 && from.rows() > table.options().most_rows)
     throw error(errc::incompatible, "table file: more rows than the table may hold",
                 {{"file", from.path()}, {"table", t}, {"rows", from.rows()}, {"most_rows", table.options().most_rows}});
   if (all && table.clock()) read_clock(from, table);
@@ -294,6 +306,10 @@ inline std::int64_t keep_rows(stored_table const& from, vector_view<std::int64_t
     if (selects && (id < 0 || id >= from.table_rows()))
       throw error(errc::incompatible, "table file: the table has no row for an id",
                   {{"file", from.path()}, {"table", from.number()}, {"id", id}, {"rows", from.table_rows()}});
+    if (from.hashed_rows() > 0) {
+      auto const row = hashed_row(id, from.hashed_rows());
+      if (row < from.first_row() || row - from.first_row() >= from.asked_rows()) continue;
+    }
     if (selects && (id < from.first_row() || id - from.first_row() >= from.asked_rows())) continue;
     ids[count] = selects ? id - from.first_row() : id;
     kept[count++] = i;
@@ -304,12 +320,12 @@ inline std::int64_t keep_rows(stored_table const& from, vector_view<std::int64_t
 }  // namespace detail
 
 // Row r of what is read goes to the row of its id, so either kind of store reads what either wrote.
-inline void table_file_reader::read_rows(host_exec const& exec, stored_table const& from, table_part& table) const {
+inline void table_file_reader::read_rows(host_exec const& exec, stored_table const& from, table_part& table,
+                                         std::vector<bool>& is_read) const {
   auto const t = from.number(), rows = from.rows();
   bool const has_ids = from.has("ids");
   auto const most = std::min(rows, detail::table_rows_per_piece);
   buffer<std::int64_t> ids(exec, most), slots(exec, most), kept(exec, most);
-  std::vector<bool> is_read;  // by slot
   for (std::int64_t first = 0; first < rows; first += detail::table_rows_per_piece) {
     auto const piece = std::min(rows - first, detail::table_rows_per_piece);
     for (std::int64_t i = 0; i < piece; ++i) ids[i] = first + i;

@@ -129,6 +129,9 @@ struct table_feature {
   std::int64_t table = 0;  ///< its number in the list; several features may share one
   bool sequence = false;   ///< a vector for each id; else one for each bag, pooled so:
   tessera::pooling pooling = tessera::pooling::sum;
+  /// Of tables of the host: whether vectors are read, whose block else keeps what it has; whether their gradients count. With neither, ids
+  /// get rows, and blocks may be empty.
+  bool reads = true, learns = true;
 
   /// Whether a bag's vector is the maximum of its rows.
   constexpr bool is_largest() const noexcept { return !sequence && pooling == tessera::pooling::max; }
@@ -136,12 +139,13 @@ struct table_feature {
 
 namespace detail {
 
-/// Checks that all tables have ids of their own, and that features read tables of the list. Errors call the caller `owner`.
+/// Checks that all tables have ids of their own, or begin with other columns of one table, and that features read tables of the list. Errors
+/// call the caller `owner`.
 template <class Exec>
 void check_features(char const* owner, basic_table_list<Exec> const& tables, vector_view<table_feature const> features) {
   for (std::int64_t t = 0; t < tables.size(); ++t)
     for (std::int64_t other = 0; other < t; ++other)
-      if (tables.options(t).id == tables.options(other).id)
+      if (tables.options(t).id == tables.options(other).id && tables.options(t).first_column == tables.options(other).first_column)
         throw error(errc::invalid_argument, std::string(owner) + ": tables of one list differ in their ids",
                     {{"table", other}, {"and table", t}, {"id", tables.options(t).id.value}});
   for (std::int64_t f = 0; f < features.size(); ++f) {

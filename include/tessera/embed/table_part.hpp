@@ -257,6 +257,7 @@ class store_part final : public whole_store<Store> {
   void copy_out(row_plane plane, vector_view<std::int64_t const> slots, char* to) const override {
     auto const& from = store();
     auto const bytes = base::row_bytes(plane);
+    if (bytes == 0) return;  // and perhaps no memory
     for (auto const slot : slots) {
       if (plane == row_plane::weights) std::memcpy(to, from.row(slot), bytes);
       if (plane == row_plane::state) std::memcpy(to, from.state(slot), bytes);
@@ -278,6 +279,7 @@ class store_part final : public whole_store<Store> {
   void copy_in(host_exec const& exec, row_plane plane, vector_view<std::int64_t const> slots, char const* from) override {
     auto& to = store();
     auto const bytes = base::row_bytes(plane);
+    if (bytes == 0) return;
     for (auto const slot : slots) {
       if (plane == row_plane::weights) std::memcpy(to.row(slot), from, bytes);
       if (plane == row_plane::state) std::memcpy(to.state(slot), from, bytes);

@@ -16,12 +16,14 @@ inline namespace TESSERA_ABI {
 
 /// Where a part lies in its table: columns [first_column, first_column + columns) of rows [first_row, first_row + rows).
 struct part_place {
-  /// All rows of the table, however many they are. Parts of hashed tables have no others.
+  /// All rows of the table, however many they are.
   static constexpr std::int64_t all_rows = std::numeric_limits<std::int64_t>::max();
 
   std::int64_t table = 0;  ///< number of the table
   std::int64_t first_column = 0, columns = 0;
-  std::int64_t first_row = 0, rows = all_rows;  ///< 0 and `all_rows`, or a range of a dense table's rows
+  std::int64_t first_row = 0, rows = all_rows;  ///< 0 and `all_rows`, or a range of the table's rows
+  std::int64_t hashed_rows = 0;                 ///< of a range of a hashed table: ids are in it by `hashed_row(id, hashed_rows)`
+  bool is_copy = false;                         ///< another rank has the same rows, which counts for both where each counts once
 };
 
 /// The whole tables of a source, also those that lie on other ranks, and where in them its parts lie.

@@ -52,23 +52,37 @@ struct cross_net_options {
 /// improved deep & cross network and practical lessons for web-scale learning to rank systems", WWW 2021, equations 1 and 2.
 class cross_net {
  public:
+  /// How many parameters a cross network of this shape has.
   /// @throws tessera::error invalid_argument for a width below 1, negative layers, a rank outside [0, width], or more parameters than can
   /// be counted.
-  cross_net(host_exec const& exec, cross_net_options const& options) : width_(options.width), layers_(options.layers), rank_(options.rank) {
-    if (width_ < 1 || width_ > largest_width)
-      throw error(errc::invalid_argument, "cross_net: width", {{"width", width_}, {"least", 1}, {"most", largest_width}});
-    if (rank_ < 0 || rank_ > width_) throw error(errc::invalid_argument, "cross_net: rank", {{"rank", rank_}, {"width", width_}});
-    if (layers_ < 0 || layers_ > most_parameters / layer_size())
+  static std::int64_t parameter_count(cross_net_options const& options) {
+    auto const width = options.width, rank = options.rank;
+    if (width < 1 || width > largest_width)
+      throw error(errc::invalid_argument, "cross_net: width", {{"width", width}, {"least", 1}, {"most", largest_width}});
+    if (rank < 0 || rank > width) throw error(errc::invalid_argument, "cross_net: rank", {{"rank", rank}, {"width", width}});
+    auto const size = layer_size(width, rank);
+    if (options.layers < 0 || options.layers > most_parameters / size)
       throw error(errc::invalid_argument, "cross_net: layers",
-                  {{"layers", layers_}, {"least", 0}, {"most", most_parameters / layer_size()}});
-    parameters_.resize(exec, layers_ * layer_size());
-    for (std::int64_t l = 0; l < layers_; ++l) {
-      auto const view = layer(parameters(), l);
-      auto const matrix = 2 * static_cast<std::uint64_t>(l);
-      detail::initialise_weight(exec, view.down, width_ + rank_, options.seed, options.stream, matrix + 1);
-      detail::initialise_weight(exec, view.mix.weight, width_ + inner(), options.seed, options.stream, matrix);
-      std::fill(view.mix.bias.begin(), view.mix.bias.end(), 0.0F);
-    }
+                  {{"layers", options.layers}, {"least", 0}, {"most", most_parameters / size}});
+    return options.layers * size;
+  }
+
+  /// @throws tessera::error as `parameter_count`.
+  cross_net(host_exec const& exec, cross_net_options const& options)
+      : width_(options.width),
+        layers_(options.layers),
+        rank_(options.rank),
+        own_(exec, parameter_count(options)),
+        parameters_(own_.view()) {
+    initialise(exec, options);
+  }
+  /// A cross network with its parameters in the caller's `memory` (parameter_count,), as an MLP's. @pre the memory outlives it
+  /// @throws tessera::error as `parameter_count`; shape_mismatch.
+  cross_net(host_exec const& exec, cross_net_options const& options, vector_view<float> memory)
+      : width_(options.width), layers_(options.layers), rank_(options.rank), parameters_(memory) {
+    if (auto const count = parameter_count(options); memory.size() != count)
+      throw error(errc::shape_mismatch, "cross_net: memory for the parameters", {{"size", memory.size()}, {"parameters", count}});
+    initialise(exec, options);
   }
 
   std::int64_t width() const noexcept { return width_; }
@@ -77,10 +91,11 @@ class cross_net {
   std::int64_t rank() const noexcept { return rank_; }
 
   /// All parameters; gradients and optimizer states have the same layout.
-  vector_view<float> parameters() noexcept { return parameters_.view(); }
-  vector_view<float const> parameters() const noexcept { return parameters_.view(); }
+  vector_view<float> parameters() noexcept { return parameters_; }
+  vector_view<float const> parameters() const noexcept { return parameters_; }
 
-  std::size_t bytes() const noexcept { return parameters_.capacity_bytes(); }
+  /// The bytes of the parameters; 0 where they lie in the caller's memory.
+  std::size_t bytes() const noexcept { return own_.capacity_bytes(); }
 
   /// One layer's part of a block laid out like `parameters()`: down, mix weight, bias.
   template <class T>
@@ -166,7 +181,20 @@ class cross_net {
   static constexpr std::int64_t rows_per_piece = 64;
 
   std::int64_t inner() const noexcept { return rank_ > 0 ? rank_ : width_; }
-  std::int64_t layer_size() const noexcept { return width_ * (rank_ + inner() + 1); }
+  static constexpr std::int64_t layer_size(std::int64_t width, std::int64_t rank) noexcept {
+    return width * (rank + (rank > 0 ? rank : width) + 1);
+  }
+  std::int64_t layer_size() const noexcept { return layer_size(width_, rank_); }
+
+  void initialise(host_exec const& exec, cross_net_options const& options) {
+    for (std::int64_t l = 0; l < layers_; ++l) {
+      auto const view = layer(parameters(), l);
+      auto const matrix = 2 * static_cast<std::uint64_t>(l);
+      detail::initialise_weight(exec, view.down, width_ + rank_, options.seed, options.stream, matrix + 1);
+      detail::initialise_weight(exec, view.mix.weight, width_ + inner(), options.seed, options.stream, matrix);
+      std::fill(view.mix.bias.begin(), view.mix.bias.end(), 0.0F);
+    }
+  }
 
   // Of a layer, for one sample: z, the projection, and its output unless that is y.
   std::int64_t saved_width() const noexcept { return 2 * width_ + rank_; }
@@ -253,7 +281,8 @@ class cross_net {
   }
 
   std::int64_t width_, layers_, rank_;
-  buffer<float> parameters_;
+  buffer<float> own_;
+  vector_view<float> parameters_;  // in `own_`, or in the caller's memory
 };
 
 }  // namespace TESSERA_ABI

@@ -122,17 +122,22 @@ inline void check_loss(char const* loss, std::int64_t predictions, std::int64_t 
                 {{"predictions", predictions}, {"labels", labels}, {"gradient", gradient}});
 }
 
-// What a weighted mean divides by: the sum of the weights, n where there are none.
-inline double weight_sum(host_exec const& exec, char const* loss, vector_view<float const> weights, std::int64_t n) {
+// The sum of weights, each of which is checked; n where there are none. A part of a batch may have any sum.
+inline double sum_of_weights(host_exec const& exec, char const* loss, vector_view<float const> weights, std::int64_t n) {
   if (weights.empty()) return static_cast<double>(n);
   if (weights.size() != n)
     throw error(errc::shape_mismatch, std::string(loss) + ": one weight a prediction", {{"weights", weights.size()}, {"predictions", n}});
-  auto const sum = sum_losses(exec, weights.size(), [=](std::int64_t i) {
+  return sum_losses(exec, weights.size(), [=](std::int64_t i) {
     if (!is_weight(weights[i]))
       throw error(errc::invalid_argument, std::string(loss) + ": a weight that is negative or not finite",
                   {{"position", i}, {"weight", weights[i]}});
     return static_cast<double>(weights[i]);
   });
+}
+
+// What a weighted mean divides by.
+inline double weight_sum(host_exec const& exec, char const* loss, vector_view<float const> weights, std::int64_t n) {
+  auto const sum = sum_of_weights(exec, loss, weights, n);
   check_weight_sum(loss, sum);
   return sum;
 }
@@ -207,7 +212,7 @@ inline double bce_with_logits(host_exec const& exec, vector_view<float const> lo
 inline double bce_of_part(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels,
                           vector_view<float> gradient, vector_view<float const> weights, double total_weight) {
   detail::check_loss("bce_of_part", logits.size(), labels.size(), gradient.size());
-  detail::weight_sum(exec, "bce_of_part", weights, logits.size());
+  detail::sum_of_weights(exec, "bce_of_part", weights, logits.size());
   detail::check_weight_sum("bce_of_part", total_weight);
   return detail::bce(exec, logits, labels, gradient, weights, total_weight);
 }

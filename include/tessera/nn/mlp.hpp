@@ -116,11 +116,12 @@ class mlp {
 
   /// Computes the gradients of the forward that filled `saved`. `gradient` (samples, output width), that of y, becomes that of the last
   /// layer before its activation. `parameter_gradient`, laid out like `parameters()`, is overwritten. `x_gradient` (samples, input width)
-  /// is overwritten; where it is empty, it is not computed. @throws tessera::error shape_mismatch. Then nothing has been written.
+  /// is overwritten; where it is empty, it is not computed. `finished` hears of each layer, from the last to the first.
+  /// @throws tessera::error shape_mismatch. Then nothing has been written.
   template <gemm_policy Gemm>
   void backward(host_exec const& exec, Gemm const& policy, mlp_saved& saved, matrix_view<float> gradient,
-                vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}) const {
-    backward(exec, policy, saved.x, saved.y, saved.hidden.view(), gradient, parameter_gradient, x_gradient);
+                vector_view<float> parameter_gradient, matrix_view<float> x_gradient = {}, gradient_listener const& finished = {}) const {
+    backward(exec, policy, saved.x, saved.y, saved.hidden.view(), gradient, parameter_gradient, x_gradient, finished);
   }
 
   /// How many floats a sample a backward needs of its forward beside x and y: the sum of the hidden layers' widths.
@@ -147,7 +148,7 @@ class mlp {
   template <gemm_policy Gemm>
   void backward(host_exec const& exec, Gemm const& policy, matrix_view<float const> x, matrix_view<float const> y,
                 vector_view<float> hidden, matrix_view<float> gradient, vector_view<float> parameter_gradient,
-                matrix_view<float> x_gradient = {}) const {
+                matrix_view<float> x_gradient = {}, gradient_listener const& finished = {}) const {
     if (parameter_gradient.size() != parameters_.size())
       throw error(errc::shape_mismatch, "mlp: gradient block", {{"size", parameter_gradient.size()}, {"parameters", parameters_.size()}});
     check_saved(x, y, hidden);
@@ -168,7 +169,9 @@ class mlp {
     matrix_view<float const> layer_gradient = gradient;
     for (auto l = layers() - 1; l >= 0; --l) {
       matrix_view<float const> const from = l == 0 ? x : matrix_view<float const>(hidden_layer(hidden, samples, l - 1));
-      linear_backward_parameters(exec, policy, from, layer_gradient, layer(parameter_gradient, l));
+      auto const of_layer = layer(parameter_gradient, l);
+      linear_backward_parameters(exec, policy, from, layer_gradient, of_layer);
+      if (finished) finished({of_layer.weight.data(), (in(l) + 1) * out(l)});
       if (l == 0 && x_gradient.rows() == 0) return;
       auto const to = l == 0 ? x_gradient : matrix_view<float>{scratch.data() + (l % 2) * samples * widest, samples, in(l)};
       linear_backward_input(exec, policy, layer_gradient, layer(parameters(), l), l == 0 ? activation::identity : activation::relu, from,

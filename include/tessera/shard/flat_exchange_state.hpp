@@ -8,7 +8,9 @@
 #include <vector>
 
 #include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/codec.hpp>
 #include <tessera/core/buffer.hpp>
+#include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/pooling.hpp>
 #include <tessera/shard/row_split.hpp>
@@ -20,18 +22,56 @@ inline namespace TESSERA_ABI {
 struct exchanged_key {
   bool sequence = false;      ///< a vector for each id; else one for each row
   std::int64_t id_bound = 0;  ///< ids are below it, or name no row; 0: they have no bound
-  bool keeps_rows = true;     ///< of a sequence that is cut by rows: whether blocks learn which row an id is of
+  /// Of a key that is cut by rows: whether blocks get all its rows. Else sequences come as ids alone, and others without empty rows.
+  bool keeps_rows = true;
   /// Of a sequence that is cut by rows: how whoever asks pools its vectors. Ids then bring what their gradients are to be multiplied by.
+  /// Of a key that is cut by rows and no sequence: a sum or mean of the rows. Each block sums its own ids; the exchange joins and divides.
   std::optional<tessera::pooling> pooled = {};
+  /// Of a key that is cut by rows: ids are of the blocks that have row `hashed_row(id, hashed_rows)`. 0: ids are rows.
+  std::int64_t hashed_rows = 0;
+  bool keeps_ids = false;  ///< of a key that is cut by rows: whether blocks get ids as they are
+  /// Of a key that is not: ids say where samples' rows are in another key. They have no weights, and a rank's blocks of neighbouring such keys
+  /// get equal rows once.
+  bool is_inverse = false;
+};
+
+/// What travels for a block, and which way.
+enum class block_way : std::uint8_t {
+  both,       ///< vectors to who asked, their gradients back
+  vectors,    ///< vectors to who asked, and nothing back
+  own,        ///< vectors of the ids that the rank itself has, and nothing else
+  gradients,  ///< gradients alone, to be summed
+  ids,        ///< ids alone
 };
 
 /// A block of vectors that a rank makes of a key: columns [first_column, first_column + columns) of the key's vectors. A block with `rows` is
-/// of ids [first_row, first_row + rows) alone, and gets them less its first row. The key is *cut by rows*: all its blocks have `rows`, and it
-/// is a sequence.
+/// of ids [first_row, first_row + rows) alone, and gets them less its first row. The key is *cut by rows*: all its blocks have `rows`. It is
+/// a sequence, or says how it is `pooled`.
 struct exchanged_block {
   std::int64_t key = 0, first_column = 0, columns = 0;
   std::int64_t first_row = 0, rows = 0;  ///< 0 rows: of all ids
+  block_way way = block_way::both;       ///< own and gradients are of keys that are cut by rows
+  std::int64_t section = 0;              ///< where it stands in the batch that its rank gets; of later blocks no smaller
 };
+
+namespace detail {
+
+/// How the ids of a key that is cut by rows go to its blocks.
+inline split_options split_options_of(exchanged_key const& key, bool weighted) noexcept {
+  auto const pooled = key.pooled.value_or(pooling::max);
+  bool const scaled = (pooled == pooling::mean && key.sequence) || (pooled != pooling::max && weighted);
+  return {key.keeps_rows, scaled, key.pooled.value_or(pooling::sum), !key.sequence};
+}
+
+/// The bytes that a block's vectors take in a message. Each block begins on a cache line, so that floats lie on the wire as in memory.
+inline std::int64_t exchanged_room(codec with, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t line_bytes = 64;
+  return divide_up(encoded_bytes(with, rows, columns), line_bytes) * line_bytes;
+}
+
+inline float* floats_at(buffer<float>& floats, std::int64_t byte) noexcept { return floats.data() + byte / std::int64_t{sizeof(float)}; }
+
+}  // namespace detail
 
 /// What a `flat_exchange` keeps of a batch. Its memory is kept from batch to batch.
 class flat_exchange_state {
@@ -46,7 +86,7 @@ class flat_exchange_state {
       for (auto const& message : *all) sum += message.capacity_bytes();
     return sum;
   }
-  /// Where the vectors of the keys of all ranks go, or their gradients are: of key i of rank r, [r * blocks + i].
+  /// Where the vectors of the keys of the batch that came go, or their gradients are.
   std::vector<matrix_view<float>> const& out() const noexcept { return out_; }
   /// The gradients of these vectors, after `finish_gradients`.
   std::vector<matrix_view<float const>> const& gradients() const noexcept { return gradients_here_; }

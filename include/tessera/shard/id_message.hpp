@@ -24,7 +24,8 @@ namespace detail {
 // The ids of some keys, as a rank sends them to the one that holds their tables:
 //
 //   header       int64 keys, int64 weighted (0 or 1): whether the batch is
-//   of each key  int64 rows, int64 values, int32 bytes of a length (0: each row has one value), int32 bytes of an id, int64 weighted (0 or 1)
+//   of each key  int64 rows, int64 values, int32 bytes of a length (0: each row has one value; -1: all is as the key before has it, and does
+//                not travel again), int32 bytes of an id, int64 weighted (0 or 1)
 //   of each key  lengths, ids, weights, each to the next multiple of 8 bytes
 //
 // An id of 4 bytes whose bits are all set stands for one that its table has no row for.
@@ -36,11 +37,14 @@ struct id_message_key {
   std::int32_t length_bytes = 0, id_bytes = 8;
   std::int64_t weighted = 0;  // 0 or 1
 
+  static constexpr std::int32_t as_before = -1;  // for `length_bytes`
+
   static constexpr std::int64_t padded(std::int64_t bytes) noexcept { return divide_up(bytes, 8) * 8; }
   constexpr std::int64_t lengths_size() const noexcept { return padded(rows * length_bytes); }
   constexpr std::int64_t ids_size() const noexcept { return padded(values * id_bytes); }
   constexpr std::int64_t weights_size() const noexcept { return weighted != 0 ? padded(values * 4) : 0; }
-  constexpr std::int64_t size() const noexcept { return lengths_size() + ids_size() + weights_size(); }
+  constexpr bool is_as_before() const noexcept { return length_bytes == as_before; }
+  constexpr std::int64_t size() const noexcept { return is_as_before() ? 0 : lengths_size() + ids_size() + weights_size(); }
 };
 static_assert(sizeof(id_message_key) == 32);
 
@@ -57,6 +61,14 @@ inline id_message_key measure_key(jagged_view<std::int64_t const> bags, std::int
   bool const all_one = longest == 1 && shortest == 1;
   key.length_bytes = all_one || bags.rows == 0 ? 0 : longest < 256 ? 1 : longest < 65'536 ? 2 : longest < (std::int64_t{1} << 32) ? 4 : 8;
   return key;
+}
+
+// Whether all rows have the same values in the same order.
+inline bool have_equal_rows(jagged_view<std::int64_t const> a, jagged_view<std::int64_t const> b) noexcept {
+  if (a.rows != b.rows || a.size() != b.size()) return false;
+  for (std::int64_t row = 0; row < a.rows; ++row)
+    if (a.length(row) != b.length(row)) return false;
+  return a.size() == 0 || std::equal(a.values + a.offsets[0], a.values + a.offsets[a.rows], b.values + b.offsets[0]);
 }
 
 template <class F>
@@ -87,6 +99,7 @@ void write_id_message(std::vector<id_message_key> const& keys, bool weighted, Ro
   to += keys.size() * sizeof(id_message_key);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     auto const& key = keys[i];
+    if (key.is_as_before()) continue;
     jagged_view<std::int64_t const> const bags = rows_of(i);
     if (key.length_bytes > 0)
       with_unsigned(key.length_bytes, [&](auto zero) {
@@ -126,16 +139,22 @@ class id_message {
     keys_.resize(static_cast<std::size_t>(keys));
     if (keys > 0) std::memcpy(keys_.data(), bytes.data() + sizeof header, keys_.size() * sizeof(id_message_key));
     left -= keys * static_cast<std::int64_t>(sizeof(id_message_key));
-    first_.push_back(bytes.data() + (bytes.size() - left));
-    for (auto const& key : keys_) {
+    for (std::size_t i = 0; i < keys_.size(); ++i) {
+      auto& key = keys_[i];
+      if (key.is_as_before()) {
+        if (i == 0 || key.rows != keys_[i - 1].rows || key.values != keys_[i - 1].values) refuse();
+        key = keys_[i - 1];
+        first_.push_back(first_.back());
+        continue;
+      }
       constexpr std::int64_t most = std::int64_t{1} << 56;
       bool const is_size =
           key.length_bytes == 0 || key.length_bytes == 1 || key.length_bytes == 2 || key.length_bytes == 4 || key.length_bytes == 8;
       if (key.rows < 0 || key.rows > most || key.values < 0 || key.values > most || !is_size || (key.id_bytes != 4 && key.id_bytes != 8) ||
           (key.weighted != 0 && key.weighted != 1) || key.size() > left || (key.length_bytes == 0 && key.values != key.rows))
         refuse();
+      first_.push_back(bytes.data() + (bytes.size() - left));
       left -= key.size();
-      first_.push_back(first_.back() + key.size());
     }
     if (left != 0) refuse();
   }

@@ -11,6 +11,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/embed/hashed_row.hpp>
 #include <tessera/embed/pooling.hpp>
 #include <tessera/shard/id_message.hpp>
 #include <tessera/tensor/jagged.hpp>
@@ -31,9 +32,9 @@ struct row_range {
 /// Those ids of a key that a range of rows has, in the key's order.
 struct ids_of_range {
   id_message_key measured;
-  buffer<std::int64_t> ids;        // (n,), counted from the range's first row
-  buffer<std::int64_t> positions;  // (n,), among the key's ids
-  buffer<std::int64_t> offsets;    // (rows of the key + 1,), or (1,) where each id is a row
+  buffer<std::int64_t> ids;        // (n,), counted from the range's first row, or as they are
+  buffer<std::int64_t> positions;  // (n,), among the key's ids; of partial sums (rows,), among the key's rows
+  buffer<std::int64_t> offsets;    // (rows + 1,), or (1,) where each id is a row
   buffer<float> scales;            // (n,), or none
 
   jagged_view<std::int64_t const> rows() const noexcept { return {ids.data(), offsets.data(), measured.rows}; }
@@ -50,13 +51,16 @@ struct split_ids {
   std::vector<ids_of_range> parts;   // of each range
   buffer<std::int64_t> absent;       // positions of ids that no range has
   std::vector<std::int64_t> counts;  // of the ids of each range, and of those absent
+  buffer<float> means;               // (rows of the key,): what multiplies each row's joined sum, of partial means; else none
 
+  /// The means, or nullptr where there are none.
+  float const* means_or_none() const noexcept { return means.empty() ? nullptr : means.data(); }
   /// Zeros the vectors of ids that no range has. `vectors` (ids of the key, dim).
   void clear_absent(matrix_view<float> vectors) const noexcept {
     for (auto const position : absent) std::fill_n(vectors.row(position), vectors.columns(), 0.0F);
   }
   std::size_t bytes() const noexcept {
-    auto sum = absent.capacity_bytes();
+    auto sum = absent.capacity_bytes() + means.capacity_bytes();
     for (auto const& part : parts) sum += part.bytes();
     return sum;
   }
@@ -64,15 +68,22 @@ struct split_ids {
 
 /// How the ids of a key go to ranges of its table's rows.
 struct split_options {
-  bool keeps_rows = true;         ///< whether parts say which row an id is of; else each id is a row
-  bool scaled = false;            ///< whether each id brings what multiplies its gradient: its weight times the scale of its bag
+  bool keeps_rows = true;         ///< whether parts have all rows of the key; else each id is a row, or partial sums have no empty rows
+  bool scaled = false;            ///< whether each id brings what multiplies it: its weight, times the scale of its bag but of partial sums
   pooling pooled = pooling::sum;  ///< of the bags
+  bool partial = false;           ///< whether each part sums its ids of a row
 };
 
 /// Splits the ids of a key by ranges of rows, which may overlap. A batch is counted, then gets room, then is split: threads may count and
 /// split different keys at the same time.
 class row_split {
  public:
+  row_split() = default;
+  /// Where `hashed_rows` is above 0, ids are in the ranges that have `hashed_row(id, hashed_rows)`; else they are rows. Where `keeps_ids`,
+  /// parts get them as they are, and all are below `id_bound`, or it is 0.
+  row_split(std::int64_t hashed_rows, bool keeps_ids, std::int64_t id_bound)
+      : hashed_rows_(hashed_rows), keeps_ids_(keeps_ids), id_bound_(id_bound) {}
+
   /// Whether there is no range: the key is not split.
   bool empty() const noexcept { return ranges_.empty(); }
 
@@ -101,43 +112,50 @@ class row_split {
   void make_room(host_exec const& exec, std::int64_t rows, split_options const& options, split_ids& to) const {
     to.parts.resize(ranges_.size());
     to.absent.resize(exec, to.counts.back());
+    to.means.resize(exec, options.partial && options.pooled == pooling::mean ? rows : 0);
     for (std::size_t r = 0; r < ranges_.size(); ++r) {
       auto& part = to.parts[r];
+      auto const rows_there = options.keeps_rows ? rows : options.partial ? std::min(rows, to.counts[r]) : 0;
       part.ids.resize(exec, to.counts[r]);
-      part.positions.resize(exec, to.counts[r]);
-      part.offsets.resize(exec, options.keeps_rows ? rows + 1 : 1);
+      part.positions.resize(exec, options.partial ? rows_there : to.counts[r]);
+      part.offsets.resize(exec, rows_there + 1);
       part.scales.resize(exec, options.scaled ? to.counts[r] : 0);
     }
   }
 
   /// `weights`: of the batch's positions, or nullptr. @pre `make_room` went before
   void split(jagged_view<std::int64_t const> bags, float const* weights, split_options const& options, split_ids& to) const {
-    std::vector<std::int64_t> next(ranges_.size() + 1, 0);
+    std::vector<std::int64_t> next(ranges_.size() + 1, 0), rows_of(ranges_.size(), 0);
     for (auto& part : to.parts) part.offsets[0] = 0;
     for (std::int64_t row = 0; row < bags.rows; ++row) {
-      auto const scale = pooling_scale(options.pooled, bags.length(row));
+      auto const scale = options.partial ? 1.0F : pooling_scale(options.pooled, bags.length(row));
+      if (!to.means.empty()) to.means[row] = pooling_scale(options.pooled, bags.length(row));
       for (auto p = bags.begin_of(row); p < bags.end_of(row); ++p) {
         auto const id = bags.values[p];
         auto const& takers = takers_of(id);
         for (auto const r : takers) {
           auto& part = to.parts[r];
           auto const n = next[r]++;
-          part.ids[n] = id - ranges_[r].first;
-          part.positions[n] = p - bags.offsets[0];
+          part.ids[n] = keeps_ids_ ? id : id - ranges_[r].first;
+          if (!options.partial) part.positions[n] = p - bags.offsets[0];
           if (options.scaled) part.scales[n] = weights == nullptr ? scale : scale * weights[p];
         }
         if (takers.empty()) to.absent[next.back()++] = p - bags.offsets[0];
       }
-      if (options.keeps_rows)
-        for (std::size_t r = 0; r < ranges_.size(); ++r) to.parts[r].offsets[row + 1] = next[r];
+      for (std::size_t r = 0; r < ranges_.size(); ++r) {
+        auto& part = to.parts[r];
+        if (!options.keeps_rows && (!options.partial || next[r] == part.offsets[rows_of[r]])) continue;
+        if (options.partial) part.positions[rows_of[r]] = row;
+        part.offsets[++rows_of[r]] = next[r];
+      }
     }
-    for (std::size_t r = 0; r < ranges_.size(); ++r) measure(r, bags.rows, options, to.parts[r]);
+    for (std::size_t r = 0; r < ranges_.size(); ++r) measure(r, rows_of[r], options, to.parts[r]);
   }
 
  private:
   void measure(std::size_t r, std::int64_t rows, split_options const& options, ids_of_range& part) const {
-    auto const bound = ranges_[r].count, n = part.ids.size();
-    if (options.keeps_rows)
+    auto const bound = keeps_ids_ ? id_bound_ : ranges_[r].count, n = part.ids.size();
+    if (options.keeps_rows || options.partial)
       part.measured = measure_key({part.ids.data(), part.offsets.data(), rows}, bound, options.scaled);
     else
       part.measured = {.rows = n, .values = n, .id_bytes = id_bytes_below(bound), .weighted = options.scaled ? 1 : 0};
@@ -156,9 +174,13 @@ class row_split {
 
   // The ranges that have an id.
   std::vector<std::size_t> const& takers_of(std::int64_t id) const noexcept {
-    return takers_[static_cast<std::size_t>(std::upper_bound(bounds_.begin(), bounds_.end(), id) - bounds_.begin())];
+    auto const row = hashed_rows_ > 0 ? hashed_row(id, hashed_rows_) : id;
+    return takers_[static_cast<std::size_t>(std::upper_bound(bounds_.begin(), bounds_.end(), row) - bounds_.begin())];
   }
 
+  std::int64_t hashed_rows_ = 0;
+  bool keeps_ids_ = false;
+  std::int64_t id_bound_ = 0;
   std::vector<row_range> ranges_;
   std::vector<std::int64_t> bounds_;  // where ranges begin and end, ascending
   std::vector<std::vector<std::size_t>> takers_ =
@@ -189,6 +211,7 @@ struct rows_to_copy {
   matrix_view<float const> from;
   matrix_view<float> to;
   std::int64_t const *from_rows = nullptr, *to_rows = nullptr;
+  float const* scales = nullptr;  // of the rows of `from`, which are multiplied by them; nullptr: they are not
 };
 
 /// Copies them, each on any thread.
@@ -197,8 +220,13 @@ inline void copy_rows(host_exec const& exec, std::vector<rows_to_copy> const& ta
     auto const& task = tasks[static_cast<std::size_t>(number)];
     auto const row_in = [](std::int64_t const* rows, std::int64_t i) { return rows == nullptr ? i : rows[i]; };
     auto const count = std::min(task.from.rows(), task.to.rows());
-    for (std::int64_t i = 0; i < count; ++i)
-      std::copy_n(task.from.row(row_in(task.from_rows, i)), task.to.columns(), task.to.row(row_in(task.to_rows, i)));
+    for (std::int64_t i = 0; i < count; ++i) {
+      auto const row = row_in(task.from_rows, i);
+      auto* const to = task.to.row(row_in(task.to_rows, i));
+      std::copy_n(task.from.row(row), task.to.columns(), to);
+      if (task.scales != nullptr)
+        for (std::int64_t c = 0; c < task.to.columns(); ++c) to[c] *= task.scales[row];
+    }
   });
 }
 

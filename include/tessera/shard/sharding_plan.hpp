@@ -6,11 +6,12 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include <tessera/comm/topology.hpp>
 #include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_store.hpp>
 
@@ -19,9 +20,11 @@ inline namespace TESSERA_ABI {
 
 /// A rectangle of a table, and the rank that holds it.
 struct table_shard {
+  static constexpr int all_ranks = -1;  ///< in place of a rank: each has all of the table
+
   std::int64_t table = 0;                      ///< number of the table
-  int rank = 0;                                ///< who holds it
-  std::int64_t first_row = 0, rows = 0;        ///< rows [first_row, first_row + rows); of a hashed table all: 0 and the table's `rows`
+  int rank = 0;                                ///< who holds it, or `all_ranks`
+  std::int64_t first_row = 0, rows = 0;        ///< rows [first_row, first_row + rows); of a hashed table ids whose `hashed_row` is there
   std::int64_t first_column = 0, columns = 0;  ///< elements of each row, as rows above; `first_column` is a multiple of 4
 
   friend bool operator==(table_shard const&, table_shard const&) = default;
@@ -30,6 +33,9 @@ struct table_shard {
 /// Which rank holds which part of which table. Shards of a table cover it once.
 struct sharding_plan {
   std::vector<table_shard> shards;  ///< in any order
+  /// Tables whose shards of rows return partial sums, in any order: a vector a bag and shard, which the rank that asked joins. Shards of other
+  /// tables return the vectors of single ids. It says nothing of tables that are not cut by rows.
+  std::vector<std::int64_t> partial = {};
 
   friend bool operator==(sharding_plan const&, sharding_plan const&) = default;
 };
@@ -40,17 +46,48 @@ inline table_shard whole_table(vector_view<table_options const> tables, std::int
   return {table, rank, 0, of.rows, 0, of.dim};
 }
 
-/// Shards of all columns of a table, cut by rows as evenly as can be: one a rank, or as many as it has rows.
-/// @throws tessera::error invalid_argument for less than one rank.
+/// All of a table on one rank, as a list, as below. Lists of shards of all tables make a plan.
+inline std::vector<table_shard> table_wise(vector_view<table_options const> tables, std::int64_t table, int rank) {
+  return {whole_table(tables, table, rank)};
+}
+
+/// All of a dense table on each rank. @return one shard, of `table_shard::all_ranks`
+inline std::vector<table_shard> data_parallel(vector_view<table_options const> tables, std::int64_t table) {
+  return {whole_table(tables, table, table_shard::all_ranks)};
+}
+
+/// Blocks of columns of all rows, as even as can be: one on each of `ranks`, or as many as there are columns by 4.
+/// @throws tessera::error invalid_argument for no ranks.
+inline std::vector<table_shard> column_wise(vector_view<table_options const> tables, std::int64_t table, std::vector<int> const& ranks);
+
+/// Blocks of rows of all columns, as even as can be: one on each of `ranks`, or as many as there are rows.
+/// @throws tessera::error invalid_argument for no ranks.
+inline std::vector<table_shard> row_wise(vector_view<table_options const> tables, std::int64_t table, std::vector<int> const& ranks);
+/// As above on ranks 0 … ranks - 1. @throws tessera::error invalid_argument for less than one rank.
 inline std::vector<table_shard> row_wise(vector_view<table_options const> tables, std::int64_t table, int ranks);
+
+/// Blocks of columns, each cut by rows: block b over the ranks of `blocks[b]`. Where there are more lists than columns by 4, the last ones
+/// get none. @throws tessera::error invalid_argument for no lists, and for an empty one.
+inline std::vector<table_shard> grid(vector_view<table_options const> tables, std::int64_t table,
+                                     std::vector<std::vector<int>> const& blocks);
+/// A block of columns a host, cut by rows over its ranks. Hosts are the domains of the level "host", here and below.
+/// @throws tessera::error invalid_argument for a topology without such a level, here and below.
+inline std::vector<table_shard> grid_of_hosts(vector_view<table_options const> tables, std::int64_t table, topology const& where);
+
+/// `row_wise` over the ranks of one host. @throws tessera::error out_of_range, naming the host, where there is none.
+inline std::vector<table_shard> table_row_wise(vector_view<table_options const> tables, std::int64_t table, topology const& where,
+                                               std::int64_t host);
+/// `column_wise` over the ranks of one host. @throws tessera::error as above.
+inline std::vector<table_shard> table_column_wise(vector_view<table_options const> tables, std::int64_t table, topology const& where,
+                                                  std::int64_t host);
 
 /// Deals out whole tables in turn. @throws tessera::error invalid_argument for less than one rank.
 inline sharding_plan plan_round_robin(vector_view<table_options const> tables, int ranks);
 
 /// Gives each whole table, the largest first, to the rank with the fewest bytes so far. `row_bytes` (tables,) is what a row takes with its
 /// optimizer's state. `limit_bytes` is what a rank may hold; 0: no limit.
-/// @throws tessera::error invalid_argument for less than one rank, and for other numbers of tables; out_of_memory naming the table, the
-/// rank, and what it would hold, where a rank's share is above the limit: the table is its largest.
+/// @throws tessera::error invalid_argument for less than one rank, and for other numbers of tables. out_of_memory where a rank's share is
+/// above the limit, naming the rank, what it would hold, and its largest table.
 inline sharding_plan plan_by_bytes(vector_view<table_options const> tables, vector_view<std::int64_t const> row_bytes, int ranks,
                                    std::int64_t limit_bytes = 0);
 
@@ -60,8 +97,9 @@ inline sharding_plan plan_by_lookups(vector_view<table_options const> tables, ve
 
 /// Refuses a plan that these tables and ranks cannot have.
 /// @throws tessera::error invalid_argument, naming table, rank, rows and columns of the shard. It does so for a table or rank that is not
-/// there, and for a shard that is empty or reaches past its table. It also does so for a first column that is no multiple of 4, for two
-/// shards that overlap, and for a table that is not covered.
+/// there, for a shard that is empty or reaches past its table, and for one on all ranks that is not the whole table. It also does so for a
+/// first column that is no multiple of 4, for two shards that overlap, and for a table that is not covered. It names a table of `partial`
+/// that is not there or there twice.
 inline void check_plan(sharding_plan const& plan, vector_view<table_options const> tables, int ranks);
 
 namespace detail {
@@ -89,18 +127,72 @@ sharding_plan deal_out(vector_view<table_options const> tables, vector_view<Cost
   return plan;
 }
 
+// First number and size of at most so many pieces of `all`, as even as can be, the larger ones first. Nothing is one empty piece.
+inline std::vector<std::pair<std::int64_t, std::int64_t>> even_pieces(std::int64_t all, std::int64_t most) {
+  auto const pieces = std::clamp<std::int64_t>(all, 1, most), each = all / pieces, more = all % pieces;
+  std::vector<std::pair<std::int64_t, std::int64_t>> result;
+  for (std::int64_t i = 0; i < pieces; ++i) result.emplace_back(i * each + std::min(i, more), each + (i < more ? 1 : 0));
+  return result;
+}
+
+inline std::vector<int> ranks_of_host(topology const& where, std::int64_t host) {
+  std::vector<int> ranks;
+  for (auto const rank : where.ranks_of(where.level("host"), host)) ranks.push_back(static_cast<int>(rank));
+  return ranks;
+}
+
 }  // namespace detail
+
+inline std::vector<table_shard> column_wise(vector_view<table_options const> tables, std::int64_t table, std::vector<int> const& ranks) {
+  std::vector<std::vector<int>> blocks;
+  blocks.reserve(ranks.size());
+  for (auto const rank : ranks) blocks.push_back({rank});
+  return grid(tables, table, blocks);
+}
+
+inline std::vector<table_shard> row_wise(vector_view<table_options const> tables, std::int64_t table, std::vector<int> const& ranks) {
+  return grid(tables, table, {ranks});
+}
 
 inline std::vector<table_shard> row_wise(vector_view<table_options const> tables, std::int64_t table, int ranks) {
   if (ranks < 1) throw error(errc::invalid_argument, "sharding plan: ranks", {{"ranks", ranks}});
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  return row_wise(tables, table, all);
+}
+
+inline std::vector<table_shard> grid(vector_view<table_options const> tables, std::int64_t table,
+                                     std::vector<std::vector<int>> const& blocks) {
+  constexpr std::int64_t unit = 4;  // columns
+  if (blocks.empty()) throw error(errc::invalid_argument, "sharding plan: ranks", {{"table", table}, {"ranks", 0}});
+  for (std::size_t b = 0; b < blocks.size(); ++b)
+    if (blocks[b].empty()) throw error(errc::invalid_argument, "sharding plan: ranks", {{"table", table}, {"block", b}, {"ranks", 0}});
   auto const& of = tables[table];
-  auto const parts = std::min<std::int64_t>(ranks, of.rows), each = of.rows / parts, more = of.rows % parts;
   std::vector<table_shard> shards;
-  for (std::int64_t i = 0, first = 0; i < parts; ++i) {
-    shards.push_back({table, static_cast<int>(i), first, each + (i < more ? 1 : 0), 0, of.dim});
-    first += shards.back().rows;
+  auto const columns = detail::even_pieces(divide_up(of.dim, unit), static_cast<std::int64_t>(blocks.size()));
+  for (std::size_t b = 0; b < columns.size(); ++b) {
+    auto const first = columns[b].first * unit, end = std::min(first + columns[b].second * unit, of.dim);
+    auto const rows = detail::even_pieces(of.rows, static_cast<std::int64_t>(blocks[b].size()));
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      shards.push_back({table, blocks[b][r], rows[r].first, rows[r].second, first, end - first});
   }
   return shards;
+}
+
+inline std::vector<table_shard> grid_of_hosts(vector_view<table_options const> tables, std::int64_t table, topology const& where) {
+  std::vector<std::vector<int>> blocks;
+  for (std::int64_t host = 0; host < where.domains(where.level("host")); ++host) blocks.push_back(detail::ranks_of_host(where, host));
+  return grid(tables, table, blocks);
+}
+
+inline std::vector<table_shard> table_row_wise(vector_view<table_options const> tables, std::int64_t table, topology const& where,
+                                               std::int64_t host) {
+  return row_wise(tables, table, detail::ranks_of_host(where, host));
+}
+
+inline std::vector<table_shard> table_column_wise(vector_view<table_options const> tables, std::int64_t table, topology const& where,
+                                                  std::int64_t host) {
+  return column_wise(tables, table, detail::ranks_of_host(where, host));
 }
 
 inline sharding_plan plan_round_robin(vector_view<table_options const> tables, int ranks) {
@@ -146,11 +238,12 @@ inline void check_plan(sharding_plan const& plan, vector_view<table_options cons
     auto const& s = plan.shards[i];
     if (s.table < 0 || s.table >= tables.size()) refuse("no such table", s, {{"tables", tables.size()}});
     auto const& of = tables[s.table];
-    if (s.rank < 0 || s.rank >= ranks) refuse("no such rank", s, {{"ranks", ranks}});
+    if (s.rank != table_shard::all_ranks && (s.rank < 0 || s.rank >= ranks)) refuse("no such rank", s, {{"ranks", ranks}});
     if (s.rows < 1 || s.columns < 1 || s.first_row < 0 || s.first_column < 0) refuse("an empty shard", s);
     if (s.first_row > of.rows - s.rows || s.first_column > of.dim - s.columns)
       refuse("a shard reaches past its table", s, {{"rows of the table", of.rows}, {"its columns", of.dim}});
     if (s.first_column % 4 != 0) refuse("a first column that is no multiple of 4", s);
+    if (s.rank == table_shard::all_ranks && (s.rows != of.rows || s.columns != of.dim)) refuse("a part of a table on all ranks", s);
     for (std::size_t j = 0; j < i; ++j) {
       auto const& other = plan.shards[j];
       if (other.table == s.table && other.first_row < s.first_row + s.rows && s.first_row < other.first_row + other.rows &&
@@ -160,6 +253,10 @@ inline void check_plan(sharding_plan const& plan, vector_view<table_options cons
     }
     covered[static_cast<std::size_t>(s.table)] += static_cast<double>(s.rows) * static_cast<double>(s.columns);
   }
+  for (auto const t : plan.partial)
+    if (t < 0 || t >= tables.size() || std::count(plan.partial.begin(), plan.partial.end(), t) > 1)
+      throw error(errc::invalid_argument, "sharding plan: partial sums of a table that is not there, or is listed twice",
+                  {{"table", t}, {"tables", tables.size()}});
   for (std::int64_t t = 0; t < tables.size(); ++t)
     if (auto const all = static_cast<double>(tables[t].rows) * static_cast<double>(tables[t].dim);
         covered[static_cast<std::size_t>(t)] != all)

@@ -31,6 +31,7 @@ struct planted_feature {
   std::int64_t shortest_bag = 1;  ///< a bag has at least so many ids
   std::int64_t longest_bag = 1;   ///< a bag has at most so many ids
   double more = 1;                ///< probability of each further id up to longest_bag: 1 fixes the length, less makes it geometric
+  std::int64_t block = 0;         ///< only features of one block interact; blocks have any numbers from 0
 };
 
 /// Options of `planted_clicks`: the features, and the planted model that decides clicks.
@@ -38,13 +39,15 @@ struct planted_clicks_options {
   std::vector<planted_feature> features{};  ///< the sparse features, in the order of the batch's keys
   std::int64_t dense_features = 4;          ///< columns of dense features
   std::int64_t latent_dim = 1;              ///< elements of the vectors whose dot products are the interactions; at most 16
-  double base_rate = 0.25;                  ///< share of samples with a click, above 0 and below 1
-  double dense_signal = 1;                  ///< standard deviation of the logit's dense part
-  double linear_signal = 0.7;               ///< standard deviation of the logit's linear part, which single ids decide
-  double interaction_signal = 0.6;          ///< standard deviation of the logit's interaction part, which pairs of bags decide
-  double head_ids = 20;                     ///< an id of rank r > head_ids has effects weakened by (head_ids / r)^tail_decay
-  double tail_decay = 1.5;                  ///< exponent of that decay, 0 to 100
-  random_seed seed{};                       ///< seed of model and samples
+  std::int64_t classes = 0;    ///< of each block, one a sample; at most latent_dim, and at most a feature's ids; 0: bags are independent
+  double class_share = 0.9;    ///< probability that a bag follows the class of its block; share of the class in a vector
+  double base_rate = 0.25;     ///< share of samples with a click, above 0 and below 1
+  double dense_signal = 1;     ///< standard deviation of the logit's dense part
+  double linear_signal = 0.7;  ///< standard deviation of the logit's linear part, which single ids decide
+  double interaction_signal = 0.6;  ///< standard deviation of the logit's interaction part, which pairs of bags decide
+  double head_ids = 20;             ///< an id of rank r > head_ids has effects weakened by (head_ids / r)^tail_decay
+  double tail_decay = 1.5;          ///< exponent of that decay, 0 to 100
+  random_seed seed{};               ///< seed of model and samples
 };
 
 /// Owns samples that `planted_clicks` made. Move-only.
@@ -81,62 +84,18 @@ class planted_samples {
   buffer<std::int64_t> sample_ids_;
 };
 
-namespace detail {
-
-// Uniform doubles in [0, 1), multiples of 2^-53, of the sub-stream (a, b) of a seed.
-class uniform_stream {
- public:
-  uniform_stream(random_seed seed, std::uint64_t a, std::uint32_t b) noexcept : seed_(seed), a_(a), b_(b) {}
-  double operator()() noexcept {
-    auto const draw = draws_++;
-    if (draw % 2 == 0) words_ = philox(seed_, a_, b_, draw / 2);
-    int const word = draw % 2 == 0 ? 0 : 2;
-    return uniform_double(std::uint64_t{words_[word]} << 32 | words_[word + 1]);
-  }
-
- private:
-  random_seed seed_;
-  std::uint64_t a_;
-  std::uint32_t b_;
-  std::uint32_t draws_ = 0;
-  random_block words_{};
-};
-
-// A bijection of [0, n) without a pattern: mixes the bits of the next power of two, again while the result lies outside.
-class scramble {
- public:
-  scramble(std::int64_t n, std::uint64_t key) noexcept : n_(static_cast<std::uint64_t>(n)), key_(key) {
-    while (bits_ < 64 && std::uint64_t{1} << bits_ < n_) ++bits_;
-  }
-  std::int64_t operator()(std::int64_t i) const noexcept {
-    auto const mask = (std::uint64_t{1} << bits_) - 1;
-    auto const shift = bits_ / 2 + 1;
-    auto x = static_cast<std::uint64_t>(i);
-    do {
-      for (std::uint64_t round = 0; round < 3; ++round) {
-        x = (x ^ mix_bits(key_ + round)) & mask;
-        x = x * 0x9E3779B97F4A7C15 & mask;
-        x ^= x >> shift;
-      }
-    } while (x >= n_);
-    return static_cast<std::int64_t>(x);
-  }
-
- private:
-  std::uint64_t n_;
-  std::uint64_t key_;
-  int bits_ = 0;
-};
-
-}  // namespace detail
-
 /// Generates clicks whose best possible ranking is known. Bags have ids that follow Zipf laws, and a planted model decides labels.
 ///
 /// A sample is a pure function of the options and its number. So any part can be made anywhere and in any order, with memory for that part
 /// alone. Dense features are standard normal, rounded to thousandths. A label is 1 with probability sigmoid(logit), where
 ///   logit = bias + dense part + Σ_f mean of w_f(id) + Σ_{f<g} <v_f, v_g>.
 /// v_f is the mean of v_f(id) over the bag, less its mean over samples. The first sum is the linear part, and an empty bag adds nothing to it.
-/// The second sum is the interaction part. The dense part is linear in the features, plus a multiple of |first feature|.
+/// The second sum is the interaction part, over pairs of one block. The dense part is linear in the features, plus a multiple of
+/// |first feature|.
+///
+/// With classes, each block of a sample has a class, all equally likely. The id of rank r is of class r % classes. A bag that follows its
+/// block's class has ids of that class alone, otherwise any. Of the vector of an id, `class_share` is the unit vector of its class and the
+/// rest its own. So features of a block are alike in most samples, and clicks come where they are: an id alone says little.
 ///
 /// Weights and vectors are uniform, drawn by seed, feature and rank. The parts are scaled to their signals, and the bias fits the base rate;
 /// both are measured on samples that `generate` cannot return. Ids are a scrambling of ranks, so that their order says nothing. An object
@@ -154,8 +113,10 @@ class planted_clicks {
     for (std::int64_t f = 0; f < feature_count(); ++f) {
       auto const& feature = options_.features[at(f)];
       ranks_.emplace_back(feature.ids, feature.exponent);
+      by_block_.push_back(f);
       scrambles_.emplace_back(feature.ids, mix_bits(options_.seed.value) + static_cast<std::uint64_t>(f) * 0x9E3779B97F4A7C15);
     }
+    std::stable_sort(by_block_.begin(), by_block_.end(), [&](std::int64_t f, std::int64_t g) { return block_of(f) < block_of(g); });
     double squares = 0;
     for (std::int64_t k = 0; k < options_.dense_features; ++k) {
       auto const slope = 2 * detail::uniform_stream(options_.seed, static_cast<std::uint64_t>(k), slope_words)() - 1;
@@ -184,10 +145,10 @@ class planted_clicks {
       for (auto i = begin; i < end; ++i) {
         auto const sample = first + i;
         parts total;
-        for (std::int64_t f = 0; f < feature_count(); ++f) {
+        for (auto const f : by_block_) {
           auto const row = f * count + i;
           bag_effects(sample, f, {out.ids_.data() + out.offsets_[row], out.offsets_[row + 1] - out.offsets_[row]}, effects.data());
-          total.add(effects.data(), centers_.data() + f * options_.latent_dim, options_.latent_dim);
+          total.add(block_of(f), effects.data(), centers_.data() + f * options_.latent_dim, options_.latent_dim);
         }
         float* const dense = out.dense_.data() + i * dense_features();
         auto const logit = bias_ + dense_scale_ * draw_dense(sample, [&](std::int64_t k, double x) { dense[k] = static_cast<float>(x); }) +
@@ -202,19 +163,28 @@ class planted_clicks {
 
  private:
   static constexpr std::uint32_t slope_words = 0x736c6f70, dense_words = 0x64656e73, label_words = 0x6c61626c;
-  // And the number of the feature.
+  // And the number of the feature, or of the block.
   static constexpr std::uint32_t length_words = 0x10000000, id_words = 0x20000000, effect_words = 0x30000000;
+  static constexpr std::uint32_t class_words = 0x40000000;
   static constexpr std::int64_t samples_per_piece = 256;
   static constexpr std::int64_t calibration_samples = 1 << 14;
   static constexpr std::int64_t calibration_samples_begin = std::int64_t{1} << 62;  // behind all that `generate` returns
 
-  // A logit's sums over features, before scaling.
+  // A logit's sums over features, before scaling. Features of a block are added one after the other.
   struct parts {
     double linear = 0;
-    double squares = 0;  // Σ |v_f|²
-    std::array<double, most_latent_dim> sum{};
+    double of_blocks = 0;  // Σ_{f<g} <v_f, v_g> of the blocks before
+    std::int64_t block = 0;
+    double squares = 0;                         // Σ |v_f|² of the block
+    std::array<double, most_latent_dim> sum{};  // Σ v_f of the block
 
-    void add(double const* effects, double const* center, std::int64_t dim) noexcept {
+    void add(std::int64_t of_block, double const* effects, double const* center, std::int64_t dim) noexcept {
+      if (of_block != block) {
+        of_blocks = interaction();
+        block = of_block;
+        squares = 0;
+        sum = {};
+      }
       linear += effects[0];
       for (std::int64_t k = 0; k < dim; ++k) {
         auto const v = effects[1 + k] - center[k];
@@ -222,15 +192,15 @@ class planted_clicks {
         squares += v * v;
       }
     }
-    // Σ_{f<g} <v_f, v_g>
     double interaction() const noexcept {
       double square = 0;
       for (auto const s : sum) square += s * s;
-      return (square - squares) / 2;
+      return of_blocks + (square - squares) / 2;
     }
   };
 
   static constexpr std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
+  std::int64_t block_of(std::int64_t f) const noexcept { return options_.features[at(f)].block; }
 
   void check() const {
     auto const& o = options_;
@@ -250,7 +220,14 @@ class planted_clicks {
           !(feature.more >= 0 && feature.more <= 1))
         throw error(errc::invalid_argument, "planted_clicks: bag length of a feature",
                     {{"feature", f}, {"shortest_bag", feature.shortest_bag}, {"longest_bag", feature.longest_bag}, {"more", feature.more}});
+      if (feature.block < 0 || feature.block >= 1 << 20)
+        throw error(errc::invalid_argument, "planted_clicks: block of a feature", {{"feature", f}, {"block", feature.block}});
+      if (o.classes > feature.ids)
+        throw error(errc::invalid_argument, "planted_clicks: more classes than a feature has ids",
+                    {{"feature", f}, {"ids", feature.ids}, {"classes", o.classes}});
     }
+    if (o.classes < 0 || o.classes > o.latent_dim) refuse("classes", o.classes);
+    if (!(o.class_share >= 0 && o.class_share <= 1)) refuse("class_share", o.class_share);
     if (o.latent_dim < 0 || o.latent_dim > most_latent_dim) refuse("latent_dim", o.latent_dim);
     if (!(o.interaction_signal >= 0 && o.interaction_signal <= 100)) refuse("interaction_signal", o.interaction_signal);
   }
@@ -266,20 +243,34 @@ class planted_clicks {
 
   // Draws a bag's ids; effects[0]: mean weight; effects[1 …]: mean vector; before centring and scaling.
   void bag_effects(std::int64_t sample, std::int64_t f, vector_view<std::int64_t> ids, double* effects) const noexcept {
-    auto const width = 1 + options_.latent_dim;
-    std::fill_n(effects, width, 0.0);
+    auto const classes = options_.classes;
+    std::fill_n(effects, 1 + options_.latent_dim, 0.0);
     detail::uniform_stream uniform(options_.seed, static_cast<std::uint64_t>(sample), id_words + static_cast<std::uint32_t>(f));
+    auto const follows = classes > 0 && uniform() < options_.class_share;
+    auto const of_block = follows ? class_of(sample, block_of(f)) : 0;
     for (auto& id : ids) {
-      auto const rank = ranks_[at(f)](uniform);
+      auto rank = ranks_[at(f)](uniform);
+      if (follows) rank += of_block - rank % classes;
+      if (rank >= options_.features[at(f)].ids) rank -= classes;
       id = scrambles_[at(f)](rank);
       auto const size = detail::strength_of_rank(rank, options_.head_ids, options_.tail_decay) / static_cast<double>(ids.size());
-      random_block words{};
-      for (std::int64_t k = 0; k < width; ++k) {
-        if (k % 4 == 0)
-          words = philox(options_.seed, static_cast<std::uint64_t>(rank), effect_words + static_cast<std::uint32_t>(f),
-                         static_cast<std::uint32_t>(k / 4));
-        effects[k] += size * static_cast<double>(uniform_symmetric(words[static_cast<int>(k % 4)], 1));
-      }
+      auto const share = classes > 0 ? options_.class_share : 0;
+      add_effects(static_cast<std::uint64_t>(rank), f, size, 1 - share, effects);
+      if (classes > 0) effects[1 + rank % classes] += size * share;
+    }
+  }
+
+  std::int64_t class_of(std::int64_t sample, std::int64_t block) const noexcept {
+    detail::uniform_stream uniform(options_.seed, static_cast<std::uint64_t>(sample), class_words + static_cast<std::uint32_t>(block));
+    return static_cast<std::int64_t>(uniform() * static_cast<double>(options_.classes));  // below them: uniform() <= 1 - 2^-53
+  }
+
+  // Adds what an id has as its own, uniform: a weight in ±size, a vector's elements in ±size * share.
+  void add_effects(std::uint64_t rank, std::int64_t f, double size, double share, double* effects) const noexcept {
+    random_block words{};
+    for (std::int64_t k = 0; k <= options_.latent_dim; ++k) {
+      if (k % 4 == 0) words = philox(options_.seed, rank, effect_words + static_cast<std::uint32_t>(f), static_cast<std::uint32_t>(k / 4));
+      effects[k] += size * (k == 0 ? 1 : share) * static_cast<double>(uniform_symmetric(words[static_cast<int>(k % 4)], 1));
     }
   }
 
@@ -314,8 +305,9 @@ class planted_clicks {
           centers_[at(f * options_.latent_dim + k)] += effects[(i * feature_count() + f) * width + 1 + k] / n;
     for (std::int64_t i = 0; i < n; ++i) {
       parts total;
-      for (std::int64_t f = 0; f < feature_count(); ++f)
-        total.add(effects.data() + (i * feature_count() + f) * width, centers_.data() + f * options_.latent_dim, options_.latent_dim);
+      for (auto const f : by_block_)
+        total.add(block_of(f), effects.data() + (i * feature_count() + f) * width, centers_.data() + f * options_.latent_dim,
+                  options_.latent_dim);
       linear[i] = total.linear;
       interaction[i] = total.interaction();
     }
@@ -354,6 +346,7 @@ class planted_clicks {
   planted_clicks_options options_;
   std::vector<zipf_distribution> ranks_;     // by feature
   std::vector<detail::scramble> scrambles_;  // by feature: rank to id
+  std::vector<std::int64_t> by_block_;       // features, those of a block one after the other
   detail::dense_part dense_;
   std::vector<double> centers_;  // (features, latent dim): mean vectors
   double bias_ = 0, dense_scale_ = 0, linear_scale_ = 0, interaction_scale_ = 0;

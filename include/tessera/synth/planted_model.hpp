@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/core/config.hpp>
+#include <tessera/core/id_map.hpp>
+#include <tessera/core/philox.hpp>
+#include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 
 // What the generators of planted clicks have in common.
@@ -21,6 +23,51 @@ namespace detail {
 constexpr double uniform_double(std::uint64_t word) noexcept { return static_cast<double>(word >> 11) * 0x1p-53; }
 // In [0, n), by the upper half of the word. @pre n <= 2^32.
 constexpr std::uint64_t draw_below(std::uint64_t word, std::uint64_t n) noexcept { return (word >> 32) * n >> 32; }
+
+// Uniform doubles in [0, 1), multiples of 2^-53, of the sub-stream (a, b) of a seed.
+class uniform_stream {
+ public:
+  uniform_stream(random_seed seed, std::uint64_t a, std::uint32_t b) noexcept : seed_(seed), a_(a), b_(b) {}
+  double operator()() noexcept {
+    auto const draw = draws_++;
+    if (draw % 2 == 0) words_ = philox(seed_, a_, b_, draw / 2);
+    int const word = draw % 2 == 0 ? 0 : 2;
+    return uniform_double(std::uint64_t{words_[word]} << 32 | words_[word + 1]);
+  }
+
+ private:
+  random_seed seed_;
+  std::uint64_t a_;
+  std::uint32_t b_;
+  std::uint32_t draws_ = 0;
+  random_block words_{};
+};
+
+// A bijection of [0, n) without a pattern: mixes the bits of the next power of two, again while the result lies outside.
+class scramble {
+ public:
+  scramble(std::int64_t n, std::uint64_t key) noexcept : n_(static_cast<std::uint64_t>(n)), key_(key) {
+    while (bits_ < 64 && std::uint64_t{1} << bits_ < n_) ++bits_;
+  }
+  std::int64_t operator()(std::int64_t i) const noexcept {
+    auto const mask = (std::uint64_t{1} << bits_) - 1;
+    auto const shift = bits_ / 2 + 1;
+    auto x = static_cast<std::uint64_t>(i);
+    do {
+      for (std::uint64_t round = 0; round < 3; ++round) {
+        x = (x ^ mix_bits(key_ + round)) & mask;
+        x = x * 0x9E3779B97F4A7C15 & mask;
+        x ^= x >> shift;
+      }
+    } while (x >= n_);
+    return static_cast<std::int64_t>(x);
+  }
+
+ private:
+  std::uint64_t n_;
+  std::uint64_t key_;
+  int bits_ = 0;
+};
 
 // Fisher and Yates, with a word for each place i = size, size - 1, … 2.
 template <class T, class Word>

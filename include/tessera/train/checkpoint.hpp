@@ -86,11 +86,12 @@ void load_model(host_exec const& exec, open_checkpoint const& from, Model& model
   auto ranks = detail::ranks_of_source(model.source());
   std::optional<safetensors_reader> dense;
   std::optional<table_file_reader> tables;
+  auto const names = detail::dense_names(exec, ranks, model);
   detail::on_all_ranks(exec, ranks, "checkpoint: it fits the model", [&] {
     auto const places = places_of(std::as_const(model).source(), parts);
     detail::check_description(model, places, from.content.state, from.folder + "/manifest.json");
     dense.emplace(from.folder + "/dense.safetensors");
-    detail::check_parameters(*dense, model);
+    detail::check_parameters(*dense, model, names);
     tables.emplace(detail::stored_parts(from.folder, from.content, places, parts), parts, table_content::weights);
   });
   detail::on_all_ranks(exec, ranks, "checkpoint: it is read", [&] {
@@ -121,6 +122,7 @@ load_report load_trainer(host_exec const& exec, open_checkpoint const& from, Tra
   std::vector<step_count> table_steps, dense_steps;
   std::optional<safetensors_reader> dense;
   std::optional<table_file_reader> tables;
+  auto const names = detail::dense_names(exec, ranks, model);
   detail::on_all_ranks(exec, ranks, "checkpoint: it fits the trainer", [&] {
     detail::check_description(model, places, from.content.state, file);
     detail::check_training(run, places, parts, from.content, file);
@@ -128,7 +130,7 @@ load_report load_trainer(host_exec const& exec, open_checkpoint const& from, Tra
     for (auto const& [group, state] : states)
       dense_steps.emplace_back(json_count(json_object(from.content.state, "dense_steps", file), group, file));
     dense.emplace(from.folder + "/dense.safetensors");
-    detail::check_parameters(*dense, model);
+    detail::check_parameters(*dense, model, names);
     for (auto const& [group, state] : states) dense->expect(detail::plane_tensor(group), safetensors_dtype::f32, {state->planes().size()});
     tables.emplace(detail::stored_parts(from.folder, from.content, places, parts), parts, table_content::all);
   });

@@ -34,14 +34,12 @@ inline constexpr std::int64_t first_version_with_kinds = 3;  // of optimizers an
   throw error(errc::incompatible, "checkpoint: a tensor that the model has no place for", {{"file", in.path()}, {"tensor", tensor}});
 }
 
-// A file of dense parameters that fits the model.
+// A file of dense parameters that fits the model. `names` are those of all ranks' parameters.
 template <class Model>
-void check_parameters(safetensors_reader const& in, Model& model) {
-  auto const blocks = model.blocks();
-  for (auto const& b : blocks) in.expect(b.name, safetensors_dtype::f32, b.shape);
+void check_parameters(safetensors_reader const& in, Model& model, std::vector<std::string> const& names) {
+  for (auto const& b : model.blocks()) in.expect(b.name, safetensors_dtype::f32, b.shape);
   for (auto const& tensor : in.entries())
-    if (!tensor.name.starts_with("optimizer.") &&
-        std::none_of(blocks.begin(), blocks.end(), [&](auto const& b) { return b.name == tensor.name; }))
+    if (!tensor.name.starts_with("optimizer.") && std::find(names.begin(), names.end(), tensor.name) == names.end())
       refuse_tensor(in, tensor.name);
 }
 
@@ -64,6 +62,8 @@ nlohmann::json describe_model(Model const& model, table_places const& places) {
   auto const pooled = model.pooled_outputs();
   for (auto const o : pooled) features.push_back({{"table", outputs[o].table}, {"pooling", name(outputs[o].pooling)}});
   nlohmann::json all{{"tables", std::move(tables)}, {"features", std::move(features)}, {"interaction", Model::interaction_type::name}};
+  if constexpr (requires { model.source().towers_text(); })
+    if (auto const towers = model.source().towers_text(); !towers.empty()) all["towers"] = towers;
   if (model.sequence_groups().empty()) return all;
   auto const number_of = [&](std::string const& output) {
     return std::find_if(outputs.begin(), outputs.end(), [&](auto const& o) { return o.name == output; }) - outputs.begin();
@@ -127,6 +127,12 @@ void check_description(Model const& model, table_places const& places, nlohmann:
   if (auto const& interaction = json_string(found, "interaction", file); interaction != expected["interaction"])
     throw error(errc::incompatible, "checkpoint: a model of another kind",
                 {{"file", file}, {"interaction", interaction}, {"expected", Model::interaction_type::name}});
+  auto const towers_of = [](nlohmann::json const& of) { return of.contains("towers") ? of["towers"] : nlohmann::json("none"); };
+  if (auto const theirs = towers_of(found); theirs != towers_of(expected))
+    throw error(errc::incompatible, "checkpoint: a model of other towers",
+                {{"file", file},
+                 {"towers", theirs.is_string() ? theirs.template get<std::string>() : theirs.dump()},
+                 {"expected", towers_of(expected).template get<std::string>()}});
   for (char const* list : {"tables", "features"}) check_list(found, expected, list, "a model", file);
   if (expected.contains("sequence_groups"))
     check_list(found, expected, "sequence_groups", "a model", file);

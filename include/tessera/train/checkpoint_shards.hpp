@@ -149,18 +149,48 @@ class shard_files {
     if (file == nullptr) file = std::make_shared<safetensors_reader const>(folder_ + "/" + shard.file);
     return {file, shard.part, shard.first_column, shard.columns, shard.first_row, shard.rows};
   }
-  // What a place has of a table, of which `table_rows` are all rows, where ids are rows.
-  stored_table table(checkpoint_shards const& all, part_place const& place, row_state_layout layout,
-                     std::int64_t table_rows = part_place::all_rows) {
-    std::vector<stored_block> blocks;
-    for (auto const& shard : all.shards)
-      if (shard.table == place.table && shard.first_column < place.first_column + place.columns &&
-          place.first_column < shard.first_column + shard.columns && have_common_rows(shard, place))
+  // What a place has of a table, of which `table_rows` are all rows, where ids are rows: one list of rows, or one for each range of a hashed
+  // table that was cut by rows. A place of such a range needs that alone.
+  std::vector<stored_table> table(checkpoint_shards const& all, part_place const& place, row_state_layout layout,
+                                  std::int64_t table_rows = part_place::all_rows) {
+    std::map<std::int64_t, std::vector<checkpoint_shard>> ranges;  // by their first rows
+    bool is_hashed = false, is_same_cut = false;
+    for (auto const& shard : all.shards) {
+      if (shard.table != place.table || shard.first_column >= place.first_column + place.columns ||
+          place.first_column >= shard.first_column + shard.columns)
+        continue;
+      is_hashed |= shard.rows != part_place::all_rows && lists_ids(shard);
+      is_same_cut |= shard.first_row == place.first_row && shard.rows == place.rows &&
+                     all.table_rows[static_cast<std::size_t>(shard.table)] == place.hashed_rows;
+      ranges[shard.first_row].push_back(shard);
+    }
+    std::vector<stored_table> stored;
+    if (!is_hashed) {
+      std::vector<stored_block> blocks;
+      for (auto const& [first, shards] : ranges)
+        for (auto const& shard : shards)
+          if (place.hashed_rows > 0 || have_common_rows(shard, place)) blocks.push_back(block(shard));
+      stored.emplace_back(place, std::move(blocks), layout, table_rows);
+      return stored;
+    }
+    for (auto& [first, shards] : ranges) {
+      if (is_same_cut && first != place.first_row) continue;
+      std::vector<stored_block> blocks;
+      for (auto& shard : shards) {
+        shard.first_row = 0;
+        shard.rows = part_place::all_rows;
         blocks.push_back(block(shard));
-    return {place, std::move(blocks), layout, table_rows};
+      }
+      part_place const all_of_range{place.table, place.first_column, place.columns};
+      stored.emplace_back(is_same_cut ? all_of_range : place, std::move(blocks), layout, table_rows);
+    }
+    return stored;
   }
 
  private:
+  bool lists_ids(checkpoint_shard const& shard) {
+    return block(shard).file->find(table_tensor(static_cast<std::size_t>(shard.part), "ids")) != nullptr;
+  }
   static bool have_common_rows(checkpoint_shard const& shard, part_place const& place) noexcept {
     auto const first = std::max(shard.first_row, place.first_row);
     return first - shard.first_row < shard.rows && first - place.first_row < place.rows;
@@ -171,8 +201,8 @@ class shard_files {
 };
 
 // What a checkpoint holds for each of these parts.
-inline std::vector<stored_table> stored_parts(std::string const& folder, manifest const& content, table_places const& places,
-                                              table_parts const& parts) {
+inline std::vector<std::vector<stored_table>> stored_parts(std::string const& folder, manifest const& content, table_places const& places,
+                                                           table_parts const& parts) {
   auto const file = folder + "/manifest.json";
   auto all = shards_of(content, file);
   shard_files files(folder);
@@ -193,7 +223,7 @@ inline std::vector<stored_table> stored_parts(std::string const& folder, manifes
       throw error(errc::incompatible, "checkpoint: a table of another width",
                   {{"file", file}, {"table", t}, {"columns", found}, {"expected", expected}});
   }
-  std::vector<stored_table> stored;
+  std::vector<std::vector<stored_table>> stored;
   for (std::size_t p = 0; p < parts.size(); ++p) {
     auto const& place = places.parts[p];
     auto const t = static_cast<std::size_t>(place.table);

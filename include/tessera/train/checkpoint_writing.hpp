@@ -30,6 +30,7 @@
 #include <tessera/files/safetensors.hpp>
 #include <tessera/files/step_folders.hpp>
 #include <tessera/nn/parameters.hpp>
+#include <tessera/train/checkpoint_dense.hpp>
 #include <tessera/train/checkpoint_description.hpp>
 #include <tessera/train/checkpoint_folder.hpp>
 #include <tessera/train/checkpoint_ranks.hpp>
@@ -40,22 +41,6 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 
 namespace detail {
-
-inline std::string plane_tensor(std::string_view group) { return "optimizer." + std::string(group); }
-
-template <class Trainer>
-manifest_section write_dense(std::string const& folder, Trainer& run) {
-  std::vector<safetensors_tensor> tensors;
-  auto const blocks = run.model().blocks();
-  auto const states = run.dense_states();
-  for (auto const& b : blocks) tensors.push_back({b.name, safetensors_dtype::f32, b.shape});
-  for (auto const& [group, state] : states) tensors.push_back({plane_tensor(group), safetensors_dtype::f32, {state->planes().size()}});
-  safetensors_writer out(folder + "/dense.safetensors", std::move(tensors));
-  for (auto const& b : blocks) out.append(b.name, vector_view<float const>{b.values.data(), b.values.size()});
-  for (auto const& [group, state] : states)
-    out.append(plane_tensor(group), vector_view<float const>{state->planes().data(), state->planes().size()});
-  return {"dense.safetensors", out.finish()};
-}
 
 template <class Trainer>
 void check_savable(Trainer& run, checkpoint_state const& state, std::int64_t keep) {
@@ -125,6 +110,18 @@ void save_alone(host_exec const& exec, std::string const& directory, Trainer& ru
   }
   content.state = state_json(run, places, state, std::move(kinds), std::move(table_steps));
   commit_checkpoint(staged, directory, content, state.step, keep);
+}
+
+// Leaves the parts that no other rank writes.
+inline void leave_out_copies(table_parts& parts, table_places& places) {
+  std::size_t kept = 0;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    if (places.parts[p].is_copy) continue;
+    if (kept != p) parts[kept] = std::move(parts[p]);
+    places.parts[kept++] = places.parts[p];
+  }
+  parts.resize(kept);
+  places.parts.resize(kept);
 }
 
 // Writes the parts of a rank, if it has any. Returns what it tells rank 0 of them.
@@ -202,9 +199,6 @@ void check_savable_on_ranks(host_exec const& exec, any_communicator& comm, Train
   std::exception_ptr failure;
   try {
     check_savable(run, state, keep);
-    for (auto const& group : run.model().groups())
-      if (group.replication != replication::everywhere && !group.values.empty())
-        throw error(errc::invalid_argument, "checkpoint: parameters that not all ranks hold", {{"group", group.name}});
   } catch (...) {
     failure = std::current_exception();
   }
@@ -225,14 +219,18 @@ void save_on_ranks(host_exec const& exec, any_communicator comm, std::string con
     return std::filesystem::path(staged->path()).filename().string();
   });
   auto const folder = (directory.empty() ? "." : directory) + "/" + told[0];
-  auto const parts = run.model().source().parts();
-  auto const places = places_of(run.model().source(), parts);
+  auto parts = run.model().source().parts();
+  auto places = places_of(run.model().source(), parts);
+  leave_out_copies(parts, places);
   manifest content{checkpoint_format, checkpoint_version, {}, {}};
+  auto const told_of_dense = texts_of_ranks(exec, comm, "checkpoint: dense parameters of towers", [&] { return tell_dense(run); });
+  std::vector<told_dense> others;
   auto const messages = texts_of_ranks(exec, comm, "checkpoint: files are written", [&] {
     auto message = write_rank_file(exec, folder, comm.rank(), parts, places);
     if (leads) {
+      for (auto const& text : told_of_dense) others.emplace_back(text);
       content.sections = extra(folder);
-      content.sections.push_back(write_dense(folder, run));
+      content.sections.push_back(write_dense(folder, run, others));
     }
     return message;
   });
@@ -242,6 +240,8 @@ void save_on_ranks(host_exec const& exec, any_communicator comm, std::string con
     files_of_ranks files(folder, messages, places);
     content.sections.insert(content.sections.end(), files.sections.begin(), files.sections.end());
     content.state = state_json(run, places, state, std::move(files.kinds), std::move(files.steps));
+    for (auto const& other : others)
+      for (auto const& [group, steps] : other.steps.items()) content.state["dense_steps"][group] = steps;
     content.state["shards"] = std::move(files.shards);
     content.state["table_columns"] = std::move(files.columns);
     if (!files.rows.is_null()) content.state["table_rows"] = std::move(files.rows);

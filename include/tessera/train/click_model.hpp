@@ -6,11 +6,11 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <tessera/comm/sum_tree.hpp>
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
@@ -25,8 +25,9 @@
 #include <tessera/train/click_model_saved.hpp>
 #include <tessera/train/click_net.hpp>
 #include <tessera/train/feature_interaction.hpp>
+#include <tessera/train/group_poolings.hpp>
 #include <tessera/train/group_sequences.hpp>
-#include <tessera/train/position_vectors.hpp>
+#include <tessera/train/projected_vectors.hpp>
 #include <tessera/train/sequence_pooler.hpp>
 #include <tessera/train/vector_places.hpp>
 
@@ -65,31 +66,10 @@ class click_model {
         rows_(options.rows),
         places_(source_.outputs(), groups_, options.pooled),
         net_(exec, options, static_cast<std::int64_t>(places_.vectors.size()),
-             places_.dim(source_.outputs(), options.dim, options.projects), interaction, policy) {
+             places_.dim(source_.outputs(), options.dim, options.projects), interaction, policy),
+        poolings_(exec, groups_, places_.vectors, options.seed),
+        projections_(exec, places_.vectors, dim(), options.seed) {
     detail::check_choice("click_model", "rows", options.rows, pooled_rows::expanded);
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      poolings_.emplace_back(exec, groups_[g].pooling, places_.vectors[g].width, options.seed,
-                             static_cast<std::uint32_t>(first_pooling_stream + g));
-      part_names_.push_back("pooling." + std::to_string(g));
-    }
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      if (groups_[g].positions < 0)
-        throw error(errc::invalid_argument, "click_model: positions of a group", {{"group", g}, {"positions", groups_[g].positions}});
-      positions_.emplace_back();
-      if (groups_[g].positions > 0)
-        positions_[g] = position_vectors(exec, groups_[g].positions, places_.vectors[g].width, options.seed,
-                                         static_cast<std::uint32_t>(first_pooling_stream + g));
-      position_names_.push_back("positions." + std::to_string(g));
-    }
-    for (std::size_t v = 0; v < places_.vectors.size(); ++v) {
-      if (places_.vectors[v].width == dim()) continue;
-      places_.vectors[v].projection = static_cast<std::int64_t>(projections_.size());
-      places_.vectors[v].column = projected_columns_;
-      projected_columns_ += places_.vectors[v].width;
-      auto const stream = static_cast<std::uint32_t>(first_projection_stream + v);
-      projections_.emplace_back(exec, mlp_options{{places_.vectors[v].width, dim()}, activation::identity, options.seed, stream});
-      part_names_.push_back("projection." + std::to_string(v));
-    }
   }
   /// Where the vectors come from.
   Source& source() noexcept { return source_; }
@@ -120,53 +100,41 @@ class click_model {
   /// As above, to read.
   mlp const& top() const noexcept { return net_.top(); }
   /// Bytes of the source and of the dense parameters.
-  std::size_t bytes() const noexcept {
-    auto sum = net_.bytes() + source_.bytes();
-    for (auto const& pooling : poolings_) sum += pooling.bytes();
-    for (auto const& positions : positions_) sum += positions.bytes();
-    for (auto const& projection : projections_) sum += projection.bytes();
-    return sum;
-  }
+  std::size_t bytes() const noexcept { return net_.bytes() + source_.bytes() + poolings_.bytes() + projections_.bytes(); }
 
   /// The dense parameters, block after block, in the order of the gradients of `backward`. Some blocks may be empty.
   /// The order is bottom, interaction, top, the pooling of each sequence group, projections, position vectors, then what the source owns.
   std::vector<parameter_group> groups() {
     auto const dense = net_.groups();
     std::vector<parameter_group> all(dense.begin(), dense.end());
-    std::size_t part = 0;
-    for (auto& pooling : poolings_) all.push_back({part_names_[part++], pooling.parameters()});
-    for (auto& projection : projections_) all.push_back({part_names_[part++], projection.parameters()});
-    for (std::size_t g = 0; g < positions_.size(); ++g)
-      if (positions_[g].count() > 0) all.push_back({position_names_[g], positions_[g].parameters()});
+    poolings_.add_groups(all);
+    projections_.add_groups(all);
+    poolings_.add_position_groups(all);
     if constexpr (owns_parameters<Source>)
       for (auto const& group : source_.groups()) all.push_back(group);
     return all;
   }
   /// How many dense parameters all groups have together.
   std::int64_t parameter_count() const {
-    auto sum = net_.parameter_count();
-    for (auto const& pooling : poolings_) sum += pooling.parameters().size();
-    for (auto const& projection : projections_) sum += projection.parameters().size();
-    for (auto const& positions : positions_) sum += positions.parameters().size();
+    auto sum = chunked_parameters();
     if constexpr (owns_parameters<Source>) sum += source_.parameter_count();
     return sum;
   }
   /// All dense parameters by name and shape, for checkpoints.
   std::vector<parameter_block> blocks() {
     auto all = net_.blocks();
-    auto const add = [&](std::vector<parameter_block> some) { std::move(some.begin(), some.end(), std::back_inserter(all)); };
-    std::size_t part = 0;
-    for (auto& pooling : poolings_) add(pooling.blocks(part_names_[part++]));
-    for (auto& projection : projections_) add(projection.blocks(part_names_[part++]));
-    for (std::size_t g = 0; g < positions_.size(); ++g)
-      if (positions_[g].count() > 0) add(positions_[g].blocks(position_names_[g]));
-    if constexpr (owns_parameters<Source>) add(source_.blocks());
+    poolings_.add_blocks(all);
+    projections_.add_blocks(all);
+    poolings_.add_position_blocks(all);
+    if constexpr (owns_parameters<Source>)
+      for (auto& block : source_.blocks()) all.push_back(std::move(block));
     return all;
   }
 
   /// Refuses a batch that the model was not made for. @throws tessera::error as `forward`, but for what the source throws.
   void check_batch(batch_view const& batch) const {
-    detail::check_model_batch("click_model", batch.dense.columns(), net_.dense_features(), batch.sparse.keys, places_.keys);
+    auto const keys = places_.are_all_keys ? places_.keys : std::max(places_.keys, batch.sparse.keys);
+    detail::check_model_batch("click_model", batch.dense.columns(), net_.dense_features(), batch.sparse.keys, keys);
     places_.check_keys(batch);
     detail::check_groups("click_model", batch.inverse_keyed());
   }
@@ -185,15 +153,30 @@ class click_model {
     return forward(exec, batch, saved, [&] { source_.begin(exec, batch, saved.source, prepared); });
   }
 
+  /// Begins a forward: the source begins with the batch, whose ids may so travel while other batches are trained. `finish_forward` follows.
+  /// @throws as `forward`, but for what the source's `finish` throws.
+  void begin_forward(host_exec const& exec, batch_view const& batch, saved_type& saved) {
+    lay_out(exec, batch, saved);
+    source_.begin(exec, batch, saved.source);
+  }
+  /// Ends the forward that `begin_forward` began, of the same batch. @post The logits are those of `forward`. @throws as `forward`.
+  vector_view<float> finish_forward(host_exec const& exec, batch_view const& batch, saved_type& saved) {
+    stopwatch const watch;
+    return compute(exec, batch, saved, watch);
+  }
+
   /// Computes the logits of a batch, (samples,), without changing the model. They live in `saved`, which no backward takes.
   /// @throws as `forward`.
   vector_view<float> predict(host_exec const& exec, batch_view const& batch, saved_type& saved) const {
     lay_out(exec, batch, saved);
-    source_.predict(exec, batch, saved.out.view());
-    put_together(exec, saved);
-    for (std::size_t g = 0; g < groups_.size(); ++g)
-      poolings_[g].predict(exec, net_.policy(), saved.sequences[g].get(), target(saved, static_cast<std::int64_t>(g)),
-                           vector(saved, static_cast<std::int64_t>(g)));
+    if constexpr (requires { source_.predict(exec, batch, saved.out.view(), saved.chunk_samples); })
+      source_.predict(exec, batch, saved.out.view(), saved.chunk_samples);
+    else
+      source_.predict(exec, batch, saved.out.view());
+    poolings_.put_together(exec, saved.sequences);
+    for_each_chunk(saved, [&](std::int64_t, std::int64_t first, std::int64_t last) {
+      poolings_.predict(exec, net_.policy(), saved.sequences, first, last, targets(saved), vectors(saved));
+    });
     project(exec, saved);
     return net_.forward(exec, batch.dense, saved);
   }
@@ -201,9 +184,20 @@ class click_model {
   /// Computes the gradients of the forward that filled `saved`. No row is updated yet: `update_rows` or `gradients_of_rows` comes next.
   /// `logit_gradient` (samples,) is that of the logits and may be overwritten.
   /// `gradient` (parameter_count(),) is overwritten with those of the dense parameters, in the order of `groups()`.
+  /// `finished` hears of its parts, in an order that the model fixes; not of those that the source owns.
   /// @throws tessera::error shape_mismatch for blocks of another size; invalid_argument, with sequence groups, for a second backward of one
-  /// forward. Nothing has been written then. What the source throws may come later.
-  void backward(host_exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient);
+  /// forward, and for a forward by chunks. Nothing has been written then. What the source throws may come later.
+  void backward(host_exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient,
+                gradient_listener const& finished = {});
+
+  /// Computes the same for a forward by chunks (`saved.chunk_samples`). The gradients of each chunk become a leaf of `chunks`, which was
+  /// started at the first one's number. Leaves are (chunked_parameters(),), the first ones of `gradient`, of which the others are written.
+  /// @throws tessera::error as `backward`; invalid_argument for a forward that was not by chunks.
+  void backward(host_exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient, sum_tree& chunks);
+  /// How many parameters have gradients by chunks: all but those that the source owns.
+  std::int64_t chunked_parameters() const noexcept {
+    return net_.parameter_count() + poolings_.parameter_count() + projections_.parameter_count() + poolings_.position_count();
+  }
 
   /// Lets the source update its rows with the gradients that `backward` left: one optimizer step.
   /// @pre `backward` has returned for `saved`. @throws what `finish_backward` of the source throws.
@@ -220,37 +214,44 @@ class click_model {
   }
 
  private:
-  static constexpr std::uint32_t first_pooling_stream = 16;  // behind those of bottom, top and interaction
-  static constexpr std::uint32_t first_projection_stream = 1 << 16;
-
   static constexpr std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
 
   embedding_output const& output(std::int64_t number) const noexcept { return source_.outputs()[number]; }
   // Where vector v is before its projection, of all vectors or of all their gradients.
-  matrix_view<float> block(matrix_view<float> all, buffer<float>& projected, std::int64_t v) const {
+  matrix_view<float> block(matrix_view<float> all, matrix_view<float> projected, std::int64_t v) const {
     auto const& of = places_.vectors[at(v)];
-    if (of.projection < 0) return all.columns_from((net_.first_lookup() + v) * dim(), dim());
-    return matrix_view<float>{projected.data(), all.rows(), projected_columns_}.columns_from(of.column, of.width);
+    return of.projection < 0 ? all.columns_from((net_.first_lookup() + v) * dim(), dim()) : projected.columns_from(of.column, of.width);
   }
-  matrix_view<float> vector(saved_type& saved, std::int64_t v) const { return block(net_.vectors(saved), saved.projected_from, v); }
+  matrix_view<float> vector(saved_type& saved, std::int64_t v) const {
+    return block(net_.vectors(saved), projections_.from(saved.projected, 0, saved.logits.size()), v);
+  }
   matrix_view<float> vector_gradient(saved_type& saved, std::int64_t v) const {
-    return block(net_.vector_gradients(saved), saved.projected_gradient, v);
+    return block(net_.vector_gradients(saved), projections_.gradient(saved.projected, 0, saved.logits.size()), v);
   }
-  matrix_view<float> target(saved_type& saved, std::int64_t g) const {
-    auto const v = places_.groups[at(g)].target;
-    return v < 0 ? matrix_view<float>{} : vector(saved, v);
+  // As `group_poolings` asks for them.
+  auto vectors(saved_type& saved) const {
+    return [&](std::int64_t g) { return vector(saved, g); };
+  }
+  auto targets(saved_type& saved) const {
+    return [&](std::int64_t g) {
+      auto const v = places_.groups[at(g)].target;
+      return v < 0 ? matrix_view<float>{} : vector(saved, v);
+    };
   }
 
   // Makes room for a batch, and says where each output goes.
   void lay_out(host_exec const& exec, batch_view const& batch, saved_type& saved) const {
     check_batch(batch);
+    if constexpr (requires { saved.source.chunk_samples = saved.source.first_chunk; }) {
+      saved.source.chunk_samples = saved.chunk_samples;
+      saved.source.first_chunk = saved.first_chunk;
+    }
     net_.resize(exec, batch.samples(), saved);
-    saved.projected_from.resize(exec, batch.samples() * projected_columns_);
+    projections_.resize(exec, batch.samples(), saved.chunk_count(), saved.projected);
     saved.out.resize(exec, source_.outputs().size());
     saved.gradients.resize(exec, saved.out.size());
     saved.sequences.resize(groups_.size());
-    saved.pooled.resize(groups_.size());
-    saved.projections.resize(projections_.size());
+    saved.pooled.resize(groups_.size() * at(saved.chunk_count()));
     for (std::int64_t v = 0; v < static_cast<std::int64_t>(places_.vectors.size()); ++v)
       if (places_.vectors[at(v)].output >= 0) saved.out[places_.vectors[at(v)].output] = vector(saved, v);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -261,7 +262,8 @@ class click_model {
             (group.first_key != of.first_key || group.keys != keys))
           throw error(errc::shape_mismatch, "click_model: the keys of a group are one group of the batch, or have a row a sample",
                       {{"group", g}, {"first key", of.first_key}, {"keys", keys}});
-      bool const expands = rows_ == pooled_rows::expanded || output(of.outputs[0]).expanded_gradients;
+      // Samples of different chunks share no row: what chunks share would depend on who has them.
+      bool const expands = rows_ == pooled_rows::expanded || output(of.outputs[0]).expanded_gradients || saved.chunk_samples > 0;
       buffer<matrix_view<float>> out(exec, keys);
       saved.sequences[g].lay_out(exec, batch.sparse.slice_keys(of.first_key, keys), batch.inverse_keyed().inverse(of.first_key), expands,
                                  places_.vectors[g].width, out.view());
@@ -272,14 +274,17 @@ class click_model {
   template <class Begin>
   vector_view<float> forward(host_exec const& exec, batch_view const& batch, saved_type& saved, Begin const& begin) {
     lay_out(exec, batch, saved);
-    stopwatch watch;
+    stopwatch const watch;
     begin();
+    return compute(exec, batch, saved, watch);
+  }
+  vector_view<float> compute(host_exec const& exec, batch_view const& batch, saved_type& saved, stopwatch watch) {
     source_.finish(exec, saved.source, saved.out.view());
-    put_together(exec, saved);
+    poolings_.put_together(exec, saved.sequences);
     saved.times.lookup += watch.lap();
-    for (std::size_t g = 0; g < groups_.size(); ++g)
-      poolings_[g].forward(exec, net_.policy(), saved.sequences[g].get(), target(saved, static_cast<std::int64_t>(g)),
-                           vector(saved, static_cast<std::int64_t>(g)), saved.pooled[g]);
+    for_each_chunk(saved, [&](std::int64_t chunk, std::int64_t first, std::int64_t last) {
+      poolings_.forward(exec, net_.policy(), saved.sequences, chunk, first, last, targets(saved), vectors(saved), saved.pooled);
+    });
     saved.times.pooling += watch.lap();
     project(exec, saved);
     auto const logits = net_.forward(exec, batch.dense, saved);
@@ -287,72 +292,103 @@ class click_model {
     return logits;
   }
 
-  void put_together(host_exec const& exec, saved_type& saved) const {
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      saved.sequences[g].put_together(exec);
-      if (positions_[g].count() > 0) positions_[g].add(exec, saved.sequences[g].vector_rows());
+  // Calls f(chunk, first sample, behind the last).
+  template <class F>
+  static void for_each_chunk(saved_type& saved, F const& f) {
+    for (std::int64_t c = 0; c < saved.chunk_count(); ++c) {
+      auto const [first, last] = saved.chunk(c);
+      f(c, first, last);
     }
   }
-
   void project(host_exec const& exec, saved_type& saved) const {
-    auto const all = net_.vectors(saved);
-    for (std::int64_t v = 0; v < static_cast<std::int64_t>(places_.vectors.size()); ++v)
-      if (auto const p = places_.vectors[at(v)].projection; p >= 0)
-        projections_[at(p)].forward(exec, net_.policy(), vector(saved, v), all.columns_from((net_.first_lookup() + v) * dim(), dim()),
-                                    saved.projections[at(p)]);
+    for_each_chunk(saved, [&](std::int64_t chunk, std::int64_t first, std::int64_t last) {
+      projections_.forward(exec, net_.policy(), places_.vectors, chunk, {first, last}, net_.vectors(saved).rows_from(first, last - first),
+                           net_.first_lookup(), saved.projected);
+    });
   }
+
+  void check_backward(saved_type const& saved, bool by_chunks, std::int64_t logit_gradients, std::int64_t gradient) const {
+    detail::check_model_backward("click_model", saved.logits.size(), logit_gradients, gradient, parameter_count());
+    if ((saved.chunk_samples > 0) != by_chunks)
+      throw error(errc::invalid_argument, "click_model: a backward by chunks is of a forward by chunks",
+                  {{"chunk samples", saved.chunk_samples}});
+    for (auto const& sequences : saved.sequences)
+      if (!sequences.has_vectors)
+        throw error(errc::invalid_argument, "click_model: gradients took the place of the sequences' vectors; another forward comes first",
+                    {{"group", &sequences - saved.sequences.data()}});
+  }
+  // Makes room for the gradients of vectors and of sequences. `chunk_backward` of each chunk follows.
+  void begin_backward(host_exec const& exec, saved_type& saved) const {
+    net_.begin_backward(exec, saved);
+    for (auto& sequences : saved.sequences) sequences.make_gradients(exec);
+  }
+  // By a chunk's samples: of net, projections and sequence groups. `gradient` (chunked_parameters(),).
+  void chunk_backward(host_exec const& exec, saved_type& saved, std::int64_t chunk, vector_view<float> logit_gradient,
+                      vector_view<float> gradient, gradient_listener const& finished) const;
+  // The gradients of all vectors go to the source.
+  void source_backward(host_exec const& exec, saved_type& saved, vector_view<float> of_source);
 
   Source source_;
   std::vector<group_type> groups_;
   pooled_rows rows_;
   detail::vector_places places_;
   click_net<Gemm, Interaction> net_;
-  std::vector<Pooling> poolings_;
-  std::vector<position_vectors> positions_;  // of each group; without any, of no count
-  std::vector<mlp> projections_;
-  std::int64_t projected_columns_ = 0;
-  std::vector<std::string> part_names_;  // of poolings, then of projections
-  std::vector<std::string> position_names_;
+  detail::group_poolings<Pooling> poolings_;
+  detail::projected_vectors projections_;
 };
 
 template <embedding_source Source, gemm_policy Gemm, feature_interaction Interaction, sequence_pooler Pooling>
 void click_model<Source, Gemm, Interaction, Pooling>::backward(host_exec const& exec, saved_type& saved, vector_view<float> logit_gradient,
-                                                               vector_view<float> gradient) {
-  detail::check_model_backward("click_model", saved.logits.size(), logit_gradient.size(), gradient.size(), parameter_count());
-  for (auto const& sequences : saved.sequences)
-    if (!sequences.has_vectors)
-      throw error(errc::invalid_argument, "click_model: gradients took the place of the sequences' vectors; another forward comes first",
-                  {{"group", &sequences - saved.sequences.data()}});
-  stopwatch watch;
+                                                               vector_view<float> gradient, gradient_listener const& finished) {
+  check_backward(saved, false, logit_gradient.size(), gradient.size());
+  auto const size = chunked_parameters();
+  begin_backward(exec, saved);
+  chunk_backward(exec, saved, 0, logit_gradient, gradient.slice(0, size), finished);
+  source_backward(exec, saved, gradient.slice(size, gradient.size() - size));
+}
+
+template <embedding_source Source, gemm_policy Gemm, feature_interaction Interaction, sequence_pooler Pooling>
+void click_model<Source, Gemm, Interaction, Pooling>::backward(host_exec const& exec, saved_type& saved, vector_view<float> logit_gradient,
+                                                               vector_view<float> gradient, sum_tree& chunks) {
+  check_backward(saved, true, logit_gradient.size(), gradient.size());
+  auto const size = chunked_parameters();
+  begin_backward(exec, saved);
+  for (std::int64_t c = 0; c < saved.chunk_count(); ++c) {
+    chunk_backward(exec, saved, c, logit_gradient, chunks.next(exec, size), {});
+    chunks.add(exec);
+  }
+  source_backward(exec, saved, gradient.slice(size, gradient.size() - size));
+}
+
+template <embedding_source Source, gemm_policy Gemm, feature_interaction Interaction, sequence_pooler Pooling>
+void click_model<Source, Gemm, Interaction, Pooling>::chunk_backward(host_exec const& exec, saved_type& saved, std::int64_t chunk,
+                                                                     vector_view<float> logit_gradient, vector_view<float> gradient,
+                                                                     gradient_listener const& finished) const {
   std::int64_t next = 0;
   auto const take = [&](std::int64_t size) { return gradient.slice(std::exchange(next, next + size), size); };
-  net_.backward(exec, saved, logit_gradient, take(net_.parameter_count()));
-  auto const of_poolings = [&] {
-    std::int64_t size = 0;
-    for (auto const& pooling : poolings_) size += pooling.parameters().size();
-    return take(size);
-  }();
-  saved.projected_gradient.resize(exec, saved.projected_from.size());
-  auto const of_vectors = net_.vector_gradients(saved);
-  for (std::int64_t v = 0; v < static_cast<std::int64_t>(places_.vectors.size()); ++v)
-    if (auto const p = places_.vectors[at(v)].projection; p >= 0)
-      projections_[at(p)].backward(exec, net_.policy(), saved.projections[at(p)],
-                                   of_vectors.columns_from((net_.first_lookup() + v) * dim(), dim()),
-                                   take(projections_[at(p)].parameters().size()), vector_gradient(saved, v));
+  auto const of_net = take(net_.parameter_count()), of_poolings = take(poolings_.parameter_count()),
+             of_projections = take(projections_.parameter_count()), of_positions = take(poolings_.position_count());
+  stopwatch watch;
+  net_.backward(exec, saved, chunk, logit_gradient, of_net, finished);
+  auto const samples = saved.chunk(chunk);
+  auto const first = samples.first, last = samples.second;
+  projections_.backward(exec, net_.policy(), places_.vectors, chunk, samples, net_.vector_gradients(saved).rows_from(first, last - first),
+                        net_.first_lookup(), of_projections, saved.projected, finished);
   saved.times.dense += watch.lap();
-  std::vector<vector_view<float>> of_positions;
-  for (auto const& positions : positions_) of_positions.push_back(take(positions.parameters().size()));
-  std::int64_t first = 0;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    auto& sequences = saved.sequences[g];
-    auto const size = poolings_[g].parameters().size();
-    auto const v = places_.groups[g].target;
-    poolings_[g].backward(exec, net_.policy(), saved.pooled[g], vector_gradient(saved, static_cast<std::int64_t>(g)),
-                          of_poolings.slice(std::exchange(first, first + size), size), sequences.make_gradients(exec),
-                          v < 0 ? matrix_view<float>{} : vector_gradient(saved, v));
-    if (positions_[g].count() > 0) positions_[g].backward(exec, sequences.gradient_rows(), of_positions[g]);
-  }
+  auto const of_vector = [&](std::int64_t g) { return vector_gradient(saved, g); };
+  auto const of_target = [&](std::int64_t g) {
+    auto const v = places_.groups[at(g)].target;
+    return v < 0 ? matrix_view<float>{} : vector_gradient(saved, v);
+  };
+  poolings_.backward(exec, net_.policy(), saved.sequences, chunk, first, last, of_target, of_vector, saved.pooled, of_poolings,
+                     of_positions, finished);
   saved.times.pooling += watch.lap();
+}
+
+template <embedding_source Source, gemm_policy Gemm, feature_interaction Interaction, sequence_pooler Pooling>
+void click_model<Source, Gemm, Interaction, Pooling>::source_backward(host_exec const& exec, saved_type& saved,
+                                                                      [[maybe_unused]] vector_view<float> of_source) {
+  stopwatch watch;
   for (std::int64_t v = 0; v < static_cast<std::int64_t>(places_.vectors.size()); ++v)
     if (places_.vectors[at(v)].output >= 0) saved.gradients[places_.vectors[at(v)].output] = vector_gradient(saved, v);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -362,7 +398,7 @@ void click_model<Source, Gemm, Interaction, Pooling>::backward(host_exec const& 
     for (std::size_t i = 0; i < outputs.size(); ++i) saved.gradients[outputs[i]] = of_keys[static_cast<std::int64_t>(i)];
   }
   if constexpr (owns_parameters<Source>)
-    source_.begin_backward(exec, saved.source, std::as_const(saved.gradients).view(), gradient.slice(next, gradient.size() - next));
+    source_.begin_backward(exec, saved.source, std::as_const(saved.gradients).view(), of_source);
   else
     source_.begin_backward(exec, saved.source, std::as_const(saved.gradients).view());
   saved.times.update += watch.lap();

@@ -7,10 +7,10 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/embedding_source.hpp>
-#include <tessera/nn/mlp.hpp>
 #include <tessera/train/click_net.hpp>
 #include <tessera/train/feature_interaction.hpp>
 #include <tessera/train/group_sequences.hpp>
+#include <tessera/train/projected_vectors.hpp>
 #include <tessera/train/sequence_pooler.hpp>
 
 namespace tessera {
@@ -28,14 +28,13 @@ struct model_times {
 /// The batch must outlive its `saved`.
 template <embedding_source Source, feature_interaction Interaction, sequence_pooler Pooling>
 struct click_model_saved : click_net_saved<Interaction> {
-  typename Source::saved_type source;                ///< what the source keeps of the batch
-  buffer<matrix_view<float>> out;                    ///< (outputs,): where the vectors of each output are
-  buffer<matrix_view<float const>> gradients;        ///< (outputs,): gradients of those vectors, after the backward
-  std::vector<detail::group_sequences> sequences;    ///< of each sequence group
-  std::vector<typename Pooling::saved> pooled;       ///< what the pooling of each sequence group saved
-  buffer<float> projected_from, projected_gradient;  ///< (samples, summed widths): vectors before projection, and their gradients
-  std::vector<mlp_saved> projections;                ///< what each projection saved
-  model_times times;                                 ///< of all steps with this `saved`
+  typename Source::saved_type source;              ///< what the source keeps of the batch
+  buffer<matrix_view<float>> out;                  ///< (outputs,): where the vectors of each output are
+  buffer<matrix_view<float const>> gradients;      ///< (outputs,): gradients of those vectors, after the backward
+  std::vector<detail::group_sequences> sequences;  ///< of each sequence group
+  std::vector<typename Pooling::saved> pooled;     ///< what the pooling of each sequence group saved
+  detail::projected_saved projected;               ///< what the projections keep
+  model_times times;                               ///< of all steps with this `saved`
 };
 
 }  // namespace TESSERA_ABI

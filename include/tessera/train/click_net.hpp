@@ -27,7 +27,7 @@ inline namespace TESSERA_ABI {
 /// What is pooled where a batch holds repeated sequences once.
 enum class pooled_rows : std::uint8_t {
   distinct,  ///< each distinct sequence once, whose pooled vector is expanded to samples
-  expanded,  ///< one sequence a sample, always so where a source wants the gradients of each sample's row
+  expanded,  ///< one sequence a sample, always so by chunks, and where a source wants the gradients of each sample's row
 };
 
 /// The shape of a click model, beside its source, its sequence groups and its interaction.
@@ -42,22 +42,46 @@ struct click_model_options {
   pooled_rows rows = pooled_rows::distinct;   ///< what is pooled where a batch holds repeated sequences once
 };
 
-/// Dense parameters that lie in one block.
-struct parameter_group {
-  std::string_view name;                                                ///< name of the group, in the model's memory
-  vector_view<float> values;                                            ///< (parameters,), in the model's memory
-  tessera::replication replication = tessera::replication::everywhere;  ///< which ranks hold the same, and sum their gradients
+/// The samples of a batch by chunks of so many, of which the last one may have fewer. Chunks of 0 samples: one, of the whole batch.
+struct sample_chunks {
+  std::int64_t samples = 0;        ///< of the batch
+  std::int64_t chunk_samples = 0;  ///< of a chunk
+
+  /// How many there are.
+  constexpr std::int64_t count() const noexcept { return chunk_samples == 0 ? 1 : divide_up(samples, chunk_samples); }
+  /// The samples of a chunk, [first, last).
+  constexpr std::pair<std::int64_t, std::int64_t> range(std::int64_t number) const noexcept {
+    if (chunk_samples == 0) return {0, samples};
+    return {number * chunk_samples, std::min((number + 1) * chunk_samples, samples)};
+  }
+};
+
+/// What the parts of a `click_net` saved of some samples of a batch.
+template <feature_interaction Interaction>
+struct click_net_chunk {
+  mlp_saved bottom, top;                    ///< what the MLPs saved
+  typename Interaction::saved interaction;  ///< what the interaction saved
 };
 
 /// What the backward of a `click_net` needs of its forward. The caller owns a `saved`, and any number of them may be in flight.
 template <feature_interaction Interaction>
 struct click_net_saved {
-  mlp_saved bottom, top;                    ///< what the MLPs saved
-  typename Interaction::saved interaction;  ///< what the interaction saved
-  buffer<float> vectors;                    ///< (samples, vectors * dim): that of the bottom, if there is one, then those of lookups
-  buffer<float> interacted;                 ///< (samples, output width of the interaction)
-  buffer<float> logits;                     ///< (samples,)
-  buffer<float> vector_gradients;           ///< (samples, vectors * dim), after the backward
+  /// The net runs, and sequences are pooled, by chunks of so many samples, of which the last one may have fewer; 0: by the whole batch. Each chunk's results have
+  /// bits that the other samples of the batch do not change.
+  std::int64_t chunk_samples = 0;
+  std::int64_t first_chunk = 0;                      ///< number of the first one among those of all ranks, for a source that runs by chunks
+  std::vector<click_net_chunk<Interaction>> chunks;  ///< at least as many as there are
+  buffer<float> vectors;                             ///< (samples, vectors * dim): that of the bottom, if any, then those of lookups
+  buffer<float> interacted;                          ///< (samples, output width of the interaction)
+  buffer<float> logits;                              ///< (samples,)
+  buffer<float> vector_gradients;                    ///< (samples, vectors * dim), after the backward
+
+  /// How many chunks the batch has.
+  std::int64_t chunk_count() const noexcept { return sample_chunks{logits.size(), chunk_samples}.count(); }
+  /// The samples of a chunk, [first, last).
+  std::pair<std::int64_t, std::int64_t> chunk(std::int64_t number) const noexcept {
+    return sample_chunks{logits.size(), chunk_samples}.range(number);
+  }
 };
 
 /// The dense part of a click model. It holds parameters only. Move-only.
@@ -143,32 +167,45 @@ class click_net {
   /// @pre `resize` was called for these samples, and lookups have written the vectors from `first_lookup()` on.
   /// @post `saved` is what `backward` needs. @throws tessera::error shape_mismatch.
   vector_view<float> forward(host_exec const& exec, matrix_view<float const> dense, saved_type& saved) const {
-    auto const samples = dense.rows();
-    auto const all = vectors(saved);
-    if (bottom_) bottom_->forward(exec, gemm_, dense, all.columns_from(0, dim()), saved.bottom);
-    matrix_view<float> const interacted{saved.interacted.data(), samples, top_.input_width()};
-    interaction_.forward(exec, gemm_, all, interacted, saved.interaction);
-    top_.forward(exec, gemm_, interacted, {saved.logits.data(), samples, 1}, saved.top);
-    interaction_.add_to_logits(exec, saved.interaction, saved.logits.view());
+    saved.chunks.resize(std::max(saved.chunks.size(), static_cast<std::size_t>(saved.chunk_count())));
+    for (std::int64_t c = 0; c < saved.chunk_count(); ++c) {
+      auto const [first, last] = saved.chunk(c);
+      auto const samples = last - first;
+      auto& part = saved.chunks[static_cast<std::size_t>(c)];
+      auto const all = vectors(saved).rows_from(first, samples);
+      if (bottom_) bottom_->forward(exec, gemm_, dense.rows_from(first, samples), all.columns_from(0, dim()), part.bottom);
+      auto const interacted = matrix_view<float>{saved.interacted.data(), dense.rows(), top_.input_width()}.rows_from(first, samples);
+      auto const logits = saved.logits.view().slice(first, samples);
+      interaction_.forward(exec, gemm_, all, interacted, part.interaction);
+      top_.forward(exec, gemm_, interacted, {logits.data(), samples, 1}, part.top);
+      interaction_.add_to_logits(exec, part.interaction, logits);
+    }
     return saved.logits.view();
   }
 
-  /// Overwrites `gradient` (parameter_count(),) with the gradients of the parameters, group after group.
-  /// `vector_gradients(saved)` then has those of the vectors. `logit_gradient` (samples,) is that of the logits and may be overwritten.
-  /// @pre `forward` has filled `saved`. @throws tessera::error shape_mismatch.
-  void backward(host_exec const& exec, saved_type& saved, vector_view<float> logit_gradient, vector_view<float> gradient) const {
-    auto const samples = logit_gradient.size();
+  /// Makes room for the gradients of vectors. `backward` of each chunk follows.
+  void begin_backward(host_exec const& exec, saved_type& saved) const { saved.vector_gradients.resize(exec, saved.vectors.size()); }
+
+  /// Overwrites `gradient` (parameter_count(),) with the gradients of the parameters by the samples of a chunk, group after group.
+  /// `vector_gradients(saved)` then has those of the chunk's vectors. `logit_gradient` (samples,) is that of all logits; the chunk's part may
+  /// be overwritten. @pre `forward` has filled `saved`, and `begin_backward` has made room. @throws tessera::error shape_mismatch.
+  void backward(host_exec const& exec, saved_type& saved, std::int64_t chunk, vector_view<float> logit_gradient,
+                vector_view<float> gradient, gradient_listener const& finished = {}) const {
+    auto const [first, last] = saved.chunk(chunk);
+    auto const samples = last - first;
+    auto& part = saved.chunks[static_cast<std::size_t>(chunk)];
     auto const bottom_size = bottom_parameter_count(), interaction_size = interaction_.parameters().size();
     auto const of_bottom = gradient.slice(0, bottom_size), of_interaction = gradient.slice(bottom_size, interaction_size),
                of_top = gradient.slice(bottom_size + interaction_size, top_.parameters().size());
-    saved.vector_gradients.resize(exec, saved.vectors.size());
-    auto const of_vectors = vector_gradients(saved);
-    buffer<float> interacted_gradient(exec, saved.interacted.size());
+    auto const of_vectors = vector_gradients(saved).rows_from(first, samples);
+    auto const of_logits = logit_gradient.slice(first, samples);
+    buffer<float> interacted_gradient(exec, samples * top_.input_width());
     matrix_view<float> const interacted{interacted_gradient.data(), samples, top_.input_width()};
-    top_.backward(exec, gemm_, saved.top, {logit_gradient.data(), samples, 1}, of_top, interacted);
+    top_.backward(exec, gemm_, part.top, {of_logits.data(), samples, 1}, of_top, interacted, finished);
     // The top's last layer has no activation, so its gradient is still that of the logits.
-    interaction_.backward(exec, gemm_, saved.interaction, interacted, logit_gradient, of_interaction, of_vectors);
-    if (bottom_) bottom_->backward(exec, gemm_, saved.bottom, of_vectors.columns_from(0, dim()), of_bottom);
+    interaction_.backward(exec, gemm_, part.interaction, interacted, of_logits, of_interaction, of_vectors);
+    if (finished && !of_interaction.empty()) finished(of_interaction);
+    if (bottom_) bottom_->backward(exec, gemm_, part.bottom, of_vectors.columns_from(0, dim()), of_bottom, {}, finished);
   }
 
  private:

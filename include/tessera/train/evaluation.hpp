@@ -8,6 +8,7 @@
 
 #include <tessera/comm/any_communicator.hpp>
 #include <tessera/comm/collectives.hpp>
+#include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/nn/auc.hpp>
@@ -45,14 +46,31 @@ struct evaluation {
 };
 static_assert(metric<evaluation>);
 
+namespace detail {
+
+// Lets a model predict by chunks, where it can.
+template <class Model>
+void run_by_chunks(typename Model::saved_type& saved, std::int64_t chunk_samples) {
+  if (chunk_samples == 0) return;
+  constexpr bool has_chunks = requires { saved.chunk_samples; };
+  if (chunk_samples < 0 || !has_chunks)
+    throw error(errc::invalid_argument, "evaluate: no such chunks, or a model that does not run by chunks",
+                {{"chunk_samples", chunk_samples}});
+  if constexpr (has_chunks) saved.chunk_samples = chunk_samples;
+}
+
+}  // namespace detail
+
 /// Predicts one epoch of a reader without changing the model, and evaluates the predictions.
 /// `seen(batch, logits)`, with `logits` (samples,), is called for each batch before it counts.
-/// `Reader` has `next(exec, batch_view&)`, which gives a batch, or returns false where the epoch ends.
+/// `Reader` has `next(exec, batch_view&)`, which gives a batch, or returns false where the epoch ends. With `chunk_samples`, the dense net
+/// runs by chunks of so many samples, as `trainer_options` say.
 /// @throws what the reader, `seen` and `evaluation::add` throw, and what `predict` of the model throws for a batch that does not fit.
 template <class Model, class Reader, class Seen>
-evaluation evaluate(host_exec const& exec, Model const& model, Reader& reader, Seen const& seen) {
+evaluation evaluate(host_exec const& exec, Model const& model, Reader& reader, Seen const& seen, std::int64_t chunk_samples = 0) {
   evaluation result;
   typename Model::saved_type saved;
+  detail::run_by_chunks<Model>(saved, chunk_samples);
   for (batch_view batch; reader.next(exec, batch);) {
     vector_view<float const> const logits = model.predict(exec, batch, saved);
     seen(batch, logits);
@@ -61,12 +79,15 @@ evaluation evaluate(host_exec const& exec, Model const& model, Reader& reader, S
   return result;
 }
 /// Predicts and evaluates one epoch on several ranks, whose readers give a slice of every batch each. All ranks call it, and all have the
-/// result, which has the bits of one process with whole batches. `seen` is called with the labels, ids and logits of all ranks' samples.
+/// result, which has the bits of one process with the same predictions. With chunks, predictions have the same bits on any number of ranks,
+/// whose slices are of whole chunks. `seen` is called with the labels, ids and logits of all ranks' samples.
 /// @throws as above. A rank that throws leaves by `fail`; then the others throw tessera::error rank_failed.
 template <class Model, class Reader, class Seen>
-evaluation evaluate(host_exec const& exec, any_communicator& comm, Model const& model, Reader& reader, Seen const& seen) {
+evaluation evaluate(host_exec const& exec, any_communicator& comm, Model const& model, Reader& reader, Seen const& seen,
+                    std::int64_t chunk_samples = 0) {
   evaluation result;
   typename Model::saved_type saved;
+  detail::run_by_chunks<Model>(saved, chunk_samples);
   gathered_predictions all;
   try {
     for (batch_view batch; reader.next(exec, batch);) {

@@ -79,17 +79,24 @@ struct group_sequences {
   shared_sequences get() const noexcept {
     return {{{vectors.data(), size(), dim}, offsets.data(), rows()}, is_expanded ? vector_view<std::int64_t const>{} : inverse};
   }
+  /// The same of samples [first, last). @pre They are all, or each has a row of its own.
+  shared_sequences get(std::int64_t first, std::int64_t last) const noexcept {
+    auto part = get();
+    if (part.inverse.empty()) part.rows = rows_between(part.rows, first, last);
+    return part;
+  }
 
   /// The rows of vectors that are pooled, which the caller may change before. @pre has_vectors.
   jagged_vectors_view<float> vector_rows() noexcept { return rows_in(offsets, vectors); }
   /// The gradients of these rows. @pre The caller has filled what `make_gradients` gave.
-  jagged_vectors_view<float const> gradient_rows() noexcept { return rows_in(offsets, gradients); }
+  jagged_vectors_view<float> gradient_rows() noexcept { return rows_in(offsets, gradients); }
+  /// Those of samples [first, last), as `get` has them.
+  jagged_vectors_view<float> gradient_rows(std::int64_t first, std::int64_t last) noexcept {
+    return get().inverse.empty() ? rows_between(gradient_rows(), first, last) : gradient_rows();
+  }
 
   /// Makes room for the gradients of the vectors, (size(), dim), which the caller fills.
-  matrix_view<float> make_gradients(host_exec const& exec) {
-    gradients.resize(exec, size() * dim);
-    return {gradients.data(), size(), dim};
-  }
+  void make_gradients(host_exec const& exec) { gradients.resize(exec, size() * dim); }
 
   /// Gives the gradients of each key's values; `out` (keys,) gets a matrix (values, dim) each, which lives until the next call.
   /// Values are those that `lay_out` saw, and gradients are summed over the samples of a row.
@@ -124,6 +131,11 @@ struct group_sequences {
   }
 
  private:
+  template <class T>
+  static jagged_vectors_view<T> rows_between(jagged_vectors_view<T> rows, std::int64_t first, std::int64_t last) noexcept {
+    return {rows.values, rows.offsets + first, last - first};
+  }
+
   bool stays_in_place() const noexcept { return keys == 1 && !is_expanded; }
 
   static std::int64_t last_of(buffer<std::int64_t> const& offsets) noexcept { return offsets[offsets.size() - 1]; }

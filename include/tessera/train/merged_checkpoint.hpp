@@ -43,26 +43,38 @@ inline load_report merge_checkpoint(host_exec const& exec, std::string const& fr
 
 namespace detail {
 
-// The names of a stored table's tensors, without `table.<n>.`, of its first block.
+// A tensor of a stored table, by its name without `table.<n>.`.
 struct stored_tensor {
   std::string name;
   safetensors_tensor whole;  // as the merged file has it
 };
 
-inline std::vector<stored_tensor> tensors_of(stored_table const& table, std::int64_t columns, row_state_layout layout) {
+// The tensors of a table, which lists rows once or more.
+inline std::vector<stored_tensor> tensors_of(std::vector<stored_table> const& lists, std::int64_t columns, row_state_layout layout) {
   std::vector<stored_tensor> all;
+  auto const& table = lists.front();
+  if (lists.size() > 1 && table.has("clock"))
+    throw error(errc::incompatible, "merge_checkpoint: rows of a table with policies are cut, and cannot be joined",
+                {{"file", table.path()}, {"table", table.number()}});
   for (auto const& [name, entry] : table.tensors()) {
     safetensors_tensor whole{table_tensor(static_cast<std::size_t>(table.number()), name), entry.dtype, entry.shape};
-    if (name == "step") whole.shape = {table.rows()};
-    if (name == "weight") whole.shape = {table.rows(), columns};
-    if (name == "state") whole.shape = {table.rows(), layout.width(columns)};
-    table.expect(name, whole.dtype, whole.shape);
+    std::int64_t rows = 0;
+    for (auto const& list : lists) {
+      auto shape = entry.shape;
+      if (name == "step" || name == "ids") shape = {list.rows()};
+      if (name == "weight") shape = {list.rows(), columns};
+      if (name == "state") shape = {list.rows(), layout.width(columns)};
+      list.expect(name, whole.dtype, shape);
+      rows += shape.empty() ? 0 : shape[0];
+      whole.shape = std::move(shape);
+    }
+    if (!whole.shape.empty()) whole.shape[0] = rows;
     all.push_back({name, std::move(whole)});
   }
   return all;
 }
 
-inline manifest_section merge_tables(host_exec const& exec, std::string const& folder, std::vector<stored_table> const& tables,
+inline manifest_section merge_tables(host_exec const& exec, std::string const& folder, std::vector<std::vector<stored_table>> const& tables,
                                      std::vector<std::vector<stored_tensor>> const& tensors) {
   std::vector<safetensors_tensor> whole;
   for (auto const& of_table : tensors)
@@ -71,15 +83,17 @@ inline manifest_section merge_tables(host_exec const& exec, std::string const& f
   buffer<char> bytes;
   for (std::size_t t = 0; t < tables.size(); ++t)
     for (auto const& [name, tensor] : tensors[t]) {
-      // Rows of whatever the tensor lists, which for some are not those of the table.
-      auto const rows = tensor.shape.empty() ? 0 : tensor.shape[0];
       std::int64_t row_bytes = element_bytes(tensor.dtype);
       for (std::size_t i = 1; i < tensor.shape.size(); ++i) row_bytes *= tensor.shape[i];
-      for (std::int64_t first = 0; first < rows; first += table_rows_per_piece) {
-        auto const count = std::min(rows - first, table_rows_per_piece);
-        bytes.resize(exec, count * row_bytes);
-        tables[t].read(exec, name, first, count, bytes.view());
-        out.append_bytes(tensor.name, std::as_const(bytes).view());
+      for (auto const& list : tables[t]) {
+        // Rows of whatever the tensor lists, which for some are not those of the table. They lie in one list.
+        auto const rows = tables[t].size() > 1 ? list.rows() : tensor.shape.empty() ? 0 : tensor.shape[0];
+        for (std::int64_t first = 0; first < rows; first += table_rows_per_piece) {
+          auto const count = std::min(rows - first, table_rows_per_piece);
+          bytes.resize(exec, count * row_bytes);
+          list.read(exec, name, first, count, bytes.view());
+          out.append_bytes(tensor.name, std::as_const(bytes).view());
+        }
       }
     }
   return {"tables.safetensors", out.finish()};
@@ -103,7 +117,7 @@ inline load_report merge_checkpoint(host_exec const& exec, std::string const& fr
   if (!shards.of_ranks)
     throw error(errc::invalid_argument, "merge_checkpoint: one process has written this checkpoint", {{"folder", found.folder}});
   detail::shard_files files(found.folder);
-  std::vector<stored_table> tables;
+  std::vector<std::vector<stored_table>> tables;
   std::vector<std::vector<detail::stored_tensor>> tensors;
   load_report report;
   for (std::size_t t = 0; t < shards.table_columns.size(); ++t) {
@@ -112,7 +126,8 @@ inline load_report merge_checkpoint(host_exec const& exec, std::string const& fr
     auto const layout = std::find_if(shards.shards.begin(), shards.shards.end(), [&](auto const& s) { return s.table == number; })->layout;
     tables.push_back(files.table(shards, {.table = number, .columns = columns}, layout));
     tensors.push_back(detail::tensors_of(tables.back(), columns, layout));
-    if (tables.back().averages_states()) report.averaged_tables.push_back(number);
+    if (std::any_of(tables.back().begin(), tables.back().end(), [](auto const& list) { return list.averages_states(); }))
+      report.averaged_tables.push_back(number);
   }
   staged_folder staged(directory, step_folder_name(step_count{found.state.step}));
   manifest content{detail::checkpoint_format, detail::one_process_version, {}, found.content.state};

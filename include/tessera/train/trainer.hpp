@@ -5,21 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <limits>
 #include <optional>
-#include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <tessera/comm/any_communicator.hpp>
-#include <tessera/comm/collectives.hpp>
-#include <tessera/comm/rank_sums.hpp>
+#include <tessera/comm/sum_tree.hpp>
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
@@ -27,67 +23,18 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/table_places.hpp>
 #include <tessera/nn/dense_optimizer.hpp>
 #include <tessera/nn/gradient_clipping.hpp>
 #include <tessera/nn/loss.hpp>
 #include <tessera/tensor/batch.hpp>
+#include <tessera/train/batches_ahead.hpp>
 #include <tessera/train/click_net.hpp>
+#include <tessera/train/trainer_options.hpp>
+#include <tessera/train/trainer_ranks.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
-
-namespace detail {
-
-template <class O>
-using is_dense_optimizer = std::bool_constant<dense_optimizer<O>>;
-
-// The one that is judged for a choice, so that a compiler can say what it lacks: of a variant the first that does not fit, else the last.
-template <template <class> class Fits, class O>
-struct judged {
-  using type = O;
-};
-template <template <class> class Fits, class First, class Second, class... Rest>
-struct judged<Fits, std::variant<First, Second, Rest...>> : judged<Fits, std::variant<Second, Rest...>> {};
-template <template <class> class Fits, class First, class Second, class... Rest>
-  requires(!Fits<First>::value)
-struct judged<Fits, std::variant<First, Second, Rest...>> {
-  using type = First;
-};
-template <template <class> class Fits, class Last>
-struct judged<Fits, std::variant<Last>> {
-  using type = Last;
-};
-
-}  // namespace detail
-
-/// An optimizer of dense parameters, or a std::variant of some.
-template <class O>
-concept dense_optimizer_choice = dense_optimizer<typename detail::judged<detail::is_dense_optimizer, O>::type>;
-
-/// Calls `f` with the optimizer that `choice` is, or holds, and returns what `f` returns.
-template <class Choice, class F>
-decltype(auto) with_optimizer(Choice& choice, F const& f) {
-  if constexpr (requires { choice.index(); })
-    return std::visit(f, choice);
-  else
-    return f(choice);
-}
-
-/// What a trainer does with gradients before it updates.
-struct trainer_options {
-  /// The largest norm of all gradients together, those of dense parameters and of rows. Larger ones are scaled down to it; 0: none are.
-  /// The norm is summed by table and slot, so where the same rows have other slots, the last bits of a clipped step may differ.
-  /// Slots differ in another kind of store, and in a resumed run where rows had left their table or may leave it.
-  float clip_norm = 0;
-  /// The ranks that train together, each with a part of every batch. All of them make the same calls. None: this process trains alone.
-  ///
-  /// The mean loss is that of all ranks' samples by their weights, and `step` returns it on each rank. Gradients of dense parameters are
-  /// summed over the ranks that hold them, in the order of `rank_sums`; a norm is that of all ranks' gradients. The source takes the
-  /// gradients of this rank's samples: what rows are shared is its own affair. A rank's part of a batch may be empty.
-  ///
-  /// Where ranks disagree about a batch before any of them changes, all throw: those whose data were good errc::rank_failed.
-  std::optional<any_communicator> comm = {};
-};
 
 /// Trains a model, step by step. A trainer holds gradients, states of the dense optimizer, and what a forward saves.
 /// What grows with the batch comes from the memory of the step's execution, which must outlive the trainer.
@@ -97,22 +44,30 @@ template <class Model, dense_optimizer_choice DenseOptimizer>
 class trainer {
  public:
   using prepared_type = typename Model::source_type::prepared_type;
+  /// Whether the model's forward can begin before others have ended.
+  static constexpr bool looks_ahead =
+      requires(Model & model, host_exec const& exec, batch_view const& batch, typename Model::saved_type& saved) {
+    model.begin_forward(exec, batch, saved);
+    model.finish_forward(exec, batch, saved);
+  };
   /// Whether gradients can be clipped and accumulated. They can where the source hands out `row_gradients`.
   static constexpr bool sums_gradients = std::same_as<typename Model::source_type::gradients_type, row_gradients>;
 
   /// Makes a trainer of `model`, which must outlive it. `dense_optimizer` updates the dense parameters; the source updates its rows itself.
   /// With `comm`, all ranks make one at the same time, and those parameters that all ranks hold must have the same values.
-  /// @throws tessera::error invalid_argument for a clip_norm that is negative, NaN, or above 0 without `sums_gradients`;
-  /// invalid_argument also as `check_optimizer`, and for parameters of a tower with `comm`. Where ranks' parameters differ: incompatible,
-  /// naming the group, on those that are not as rank 0, and rank_failed on the others.
+  /// @throws tessera::error invalid_argument for options out of their range, and a clip_norm above 0 without `sums_gradients`.
+  /// invalid_argument also as `check_optimizer`, and for chunks that the model does not run by.
+  /// Where options or parameters of ranks differ: incompatible, naming the first that does, on ranks that are not as rank 0. Where one
+  /// rank throws, all throw.
   trainer(host_exec const& exec, Model& model, DenseOptimizer const& dense_optimizer, trainer_options const& options = {})
-      : model_(&model), dense_optimizer_(dense_optimizer), options_(options), gradient_(exec, model.parameter_count()) {
-    if (!(options.clip_norm >= 0)) throw error(errc::invalid_argument, "trainer: clip_norm", {{"clip_norm", options.clip_norm}});
-    if (!sums_gradients && options.clip_norm > 0)
-      throw error(errc::invalid_argument, "trainer: the source's gradients cannot be clipped", {{"clip_norm", options.clip_norm}});
-    check_dense_optimizer();
+      : model_(&model),
+        dense_optimizer_(dense_optimizer),
+        clip_norm_(options.clip_norm),
+        chunk_samples_(options.chunk_samples),
+        ranks_(exec, options, [&] { check_model(options); }),
+        gradient_(exec, model.parameter_count()) {
     groups_ = model.groups();
-    if (options_.comm) check_same_model(exec);
+    if (ranks_.comm()) ranks_.check_same_model(exec, groups_);
     for (auto const& group : groups_)
       with_optimizer(dense_optimizer_, [&](auto const& optimizer) { dense_states_.emplace_back(exec, group.values.size(), optimizer); });
   }
@@ -131,7 +86,7 @@ class trainer {
   /// The optimizer of the dense parameters. The caller may change its rate between steps.
   DenseOptimizer& dense_optimizer() noexcept { return dense_optimizer_; }
   /// The ranks that train together, if there are any.
-  std::optional<any_communicator> const& comm() const noexcept { return options_.comm; }
+  std::optional<any_communicator> const& comm() const noexcept { return ranks_.comm(); }
 
   /// The optimizer state of a group of dense parameters.
   struct named_state {
@@ -148,7 +103,8 @@ class trainer {
 
   /// Trains on a batch, one step of binary cross entropy: forward, loss, backward, update. Returns the mean loss before the update.
   /// `logits()` are those of this forward, so progressive metrics need no forward of their own. Accumulated gradients are part of the step.
-  /// @throws tessera::error invalid_argument as `check_optimizer`; what `bce_with_logits` and the model throw.
+  /// @throws tessera::error invalid_argument as `check_optimizer`, and for another batch than the one that is ahead. It also throws what
+  /// `bce_with_logits` and the model throw.
   double step(host_exec const& exec, batch_view const& batch) {
     prepared_type unprepared;
     return step(exec, batch, unprepared);
@@ -158,26 +114,49 @@ class trainer {
   double step(host_exec const& exec, batch_view const& batch, prepared_type& prepared) {
     check_dense_optimizer();
     if constexpr (sums_gradients)
-      if (options_.clip_norm > 0 || accumulated_ > 0) {
+      if (clip_norm_ > 0 || accumulated_ > 0) {
         auto const loss = accumulate(exec, batch, 1, prepared);
         update(exec);
         return loss;
       }
-    auto const loss = backward(exec, batch, 1, gradient_.view(), prepared);
-    begin_sums(exec);
+    auto const loss = backward(exec, batch, 1, gradient_.view(), prepared, ranks_.listens());
+    ranks_.begin_sums(exec);
     try {
       model_->update_rows(exec, saved_);
     } catch (...) {  // on all ranks, which end the sums in step
       auto const failure = std::current_exception();
       try {
-        finish_sums(exec);
+        ranks_.finish_sums(exec, groups_);
       } catch (...) {  // what went wrong first says more
       }
       std::rethrow_exception(failure);
     }
-    finish_sums(exec);
+    ranks_.finish_sums(exec, groups_);
     update_dense(exec);
     return loss;
+  }
+
+  /// Begins the lookups of a batch that a later `step` or `accumulate` takes. Over ranks, its ids travel while the steps before it run:
+  ///
+  ///     run.look_ahead(exec, next);  // then the batch before
+  ///     run.step(exec, batch);
+  ///
+  /// Any number of batches may be ahead; steps take them in this order, before any other, and the batches stay as they are until then. The
+  /// bits are those of steps alone where the source's `begin` reads no rows, as that of `sharded_tables` on several ranks.
+  /// Batches that are ahead need their steps before the trainer ends: else its rank has left.
+  /// @throws tessera::error as `step`, for what a batch cannot be. Then it is not ahead. With `comm`, what begins on this rank alone may
+  /// throw in its step.
+  void look_ahead(host_exec const& exec, batch_view const& batch) requires looks_ahead {
+    auto next = ahead_.next(batch);
+    if (ranks_.sums()) next.whole = ranks_.begin_batch(exec, batch, [&] { model_->check_batch(batch); });
+    set_chunks(next.saved, next.whole);
+    try {
+      model_->begin_forward(exec, batch, next.saved);
+    } catch (...) {
+      if (!ranks_.comm()) throw;
+      next.failure = std::current_exception();  // ranks stay in step: its step throws it
+    }
+    ahead_.add(std::move(next));
   }
 
   /// Adds `share` times the gradients of the batch's mean loss to those of earlier calls, for a later `update`. Returns the mean loss.
@@ -195,7 +174,11 @@ class trainer {
       throw error(errc::invalid_argument, "trainer::accumulate: a share that is negative or not finite", {{"share", share}});
     bool const first = accumulated_ == 0;
     if (!first) gradient_of_batch_.resize(exec, gradient_.size());
-    auto const loss = backward(exec, batch, share, first ? gradient_.view() : gradient_of_batch_.view(), prepared);
+    auto const loss = backward(exec, batch, share, first ? gradient_.view() : gradient_of_batch_.view(), prepared, false);
+    if (chunk_samples_ > 0) {  // each batch has a tree of its own
+      ranks_.begin_sums(exec);
+      ranks_.finish_sums(exec, groups_);
+    }
     auto& rows = first ? row_gradients_ : row_gradients_of_batch_;
     model_->gradients_of_rows(exec, saved_, rows);
     if (!first) {
@@ -213,9 +196,12 @@ class trainer {
   void update(host_exec const& exec) requires sums_gradients {
     if (accumulated_ == 0) return;
     check_dense_optimizer();
-    begin_sums(exec);
-    finish_sums(exec);
-    if (options_.clip_norm > 0) clip(exec);
+    if (chunk_samples_ == 0) {
+      ranks_.begin_gradients(gradient_.view(), groups_, 0, {});
+      ranks_.begin_sums(exec);
+      ranks_.finish_sums(exec, groups_);
+    }
+    if (clip_norm_ > 0) clip(exec);
     model_->source().apply(exec, row_gradients_);
     accumulated_ = 0;
     update_dense(exec);
@@ -231,124 +217,144 @@ class trainer {
 
  private:
   static constexpr std::int64_t parameters_per_piece = 1 << 14;
+  static constexpr bool runs_by_chunks =
+      requires(Model & model, typename Model::saved_type& saved, host_exec const& exec, vector_view<float> values, sum_tree& chunks) {
+    saved.chunk_samples = 0;
+    model.chunked_parameters();
+    model.backward(exec, saved, values, values, chunks);
+  };
 
+  void check_model(trainer_options const& options) const {
+    if (!sums_gradients && options.clip_norm > 0)
+      throw error(errc::invalid_argument, "trainer: the source's gradients cannot be clipped", {{"clip_norm", options.clip_norm}});
+    check_dense_optimizer();
+    if constexpr (!runs_by_chunks)
+      if (options.chunk_samples != 0)
+        throw error(errc::invalid_argument, "trainer: the model does not run by chunks", {{"chunk_samples", options.chunk_samples}});
+  }
   // Its rate may have changed since the last step. The source looks at its own.
   void check_dense_optimizer() const {
     with_optimizer(dense_optimizer_, [](auto const& optimizer) { check_optimizer(optimizer); });
   }
 
   // Forward, loss and backward down to the pooled vectors; the loss counts `share` times. Returns the loss of all ranks.
-  double backward(host_exec const& exec, batch_view const& batch, float share, vector_view<float> gradient, prepared_type& prepared) {
-    if (!options_.comm) return backward_here(exec, batch, share, gradient, prepared, {});
-    auto const total_weight = weight_of_all(exec, batch);
-    double part = 0;
+  double backward(host_exec const& exec, batch_view const& batch, float share, vector_view<float> gradient, prepared_type& prepared,
+                  bool tells) {
+    if (!ranks_.sums()) {
+      auto const is_ahead = ahead_.take(batch, saved_).has_value();
+      auto const logits = forward(exec, batch, prepared, is_ahead);
+      logit_gradient_.resize(exec, logits.size());
+      auto const loss = bce_with_logits(exec, logits, batch.labels, logit_gradient_.view(), batch.weights);
+      scale_logit_gradient(exec, share);
+      model_->backward(exec, saved_, logit_gradient_.view(), gradient);
+      return loss;
+    }
+    auto const taken = ahead_.take(batch, saved_);
+    auto const whole = taken ? *taken : ranks_.begin_batch(exec, batch, [&] { model_->check_batch(batch); });
+    losses_.clear();
     std::exception_ptr failure;
     try {
-      part = backward_here(exec, batch, share, gradient, prepared, total_weight);
+      ranks_.begin_gradients(gradient, groups_, gradients_by_chunks(), whole);
+      backward_of_part(exec, batch, share, gradient, prepared, whole, tells, taken.has_value());
     } catch (...) {
       failure = std::current_exception();
+      if (tells) ranks_.begin_told(exec);
     }
-    return sum_of_ranks(exec, part, "loss of a batch", failure);
+    try {
+      return ranks_.sum_of_all(exec, losses_, "loss of a batch", failure);
+    } catch (...) {
+      ranks_.abandon(exec);
+      throw;
+    }
   }
-  double backward_here(host_exec const& exec, batch_view const& batch, float share, vector_view<float> gradient, prepared_type& prepared,
-                       std::optional<double> total_weight) {
-    auto const logits = model_->forward(exec, batch, saved_, prepared);
+  void backward_of_part(host_exec const& exec, batch_view const& batch, float share, vector_view<float> gradient, prepared_type& prepared,
+                        detail::trainer_ranks::whole_batch const& whole, bool tells, bool is_ahead) {
+    set_chunks(saved_, whole);
+    auto const logits = forward(exec, batch, prepared, is_ahead);
     logit_gradient_.resize(exec, logits.size());
+    sample_chunks const chunks{logits.size(), chunk_samples_};
+    for (std::int64_t c = 0; c < chunks.count(); ++c) {
+      auto const [first, last] = chunks.range(c);
+      auto const size = last - first;
+      losses_.push_back(bce_of_part(exec, logits.slice(first, size), batch.labels.slice(first, size),
+                                    logit_gradient_.view().slice(first, size),
+                                    batch.weights.empty() ? batch.weights : batch.weights.slice(first, size), whole.weight));
+    }
+    scale_logit_gradient(exec, share);
     auto const of_logits = logit_gradient_.view();
-    auto const loss = total_weight ? bce_of_part(exec, logits, batch.labels, of_logits, batch.weights, *total_weight)
-                                   : bce_with_logits(exec, logits, batch.labels, of_logits, batch.weights);
+    if constexpr (runs_by_chunks)
+      if (chunk_samples_ > 0) return model_->backward(exec, saved_, of_logits, gradient, ranks_.tree());
+    if constexpr (requires(gradient_listener const& finished) { model_->backward(exec, saved_, of_logits, gradient, finished); })
+      model_->backward(exec, saved_, of_logits, gradient,
+                       tells ? gradient_listener([&](vector_view<float> part) { ranks_.finished(exec, part); }) : gradient_listener());
+    else
+      model_->backward(exec, saved_, of_logits, gradient);
+  }
+  void set_chunks([[maybe_unused]] typename Model::saved_type& saved,
+                  [[maybe_unused]] detail::trainer_ranks::whole_batch const& whole) const {
+    if constexpr (runs_by_chunks) {
+      saved.chunk_samples = chunk_samples_;
+      if constexpr (requires { saved.first_chunk; }) saved.first_chunk = whole.first_chunk;
+    }
+  }
+  void scale_logit_gradient(host_exec const& exec, float share) {
+    auto const of_logits = logit_gradient_.view();
     if (share != 1) for_each_index(exec, of_logits.size(), parameters_per_piece, [=](std::int64_t i) { of_logits[i] *= share; });
-    model_->backward(exec, saved_, of_logits, gradient);
-    return loss;
   }
-
-  // Refuses ranks whose parameters are not those of rank 0, before they drift apart in silence.
-  void check_same_model(host_exec const& exec) {
-    for (auto const& group : groups_)
-      if (group.replication == replication::tower)
-        throw error(errc::invalid_argument, "trainer: parameters of a tower are summed by no communicator yet", {{"group", group.name}});
-    auto& comm = *options_.comm;
-    std::string text;
-    for (auto const& group : groups_)
-      text += std::string(group.name) + ", " + std::to_string(group.values.size()) + " parameters, " +
-              (group.replication == replication::everywhere ? "of all ranks\n" : "of one rank\n");
-    check_same_text(exec, comm, text, "trainer: the same groups of parameters");
-    std::exception_ptr failure;
-    for (auto const& group : groups_) {
-      if (group.replication != replication::everywhere || group.values.empty()) continue;
-      std::vector<float> first(group.values.begin(), group.values.end());
-      broadcast<float>(exec, comm, first, 0);
-      if (std::memcmp(first.data(), group.values.data(), first.size() * sizeof(float)) != 0)
-        failure = std::make_exception_ptr(
-            error(errc::incompatible, "trainer: dense parameters are not those of rank 0", {{"rank", comm.rank()}, {"group", group.name}}));
-    }
-    barrier(exec, comm, "trainer: the same parameters", failure);
+  vector_view<float> forward(host_exec const& exec, batch_view const& batch, prepared_type& prepared, [[maybe_unused]] bool is_ahead) {
+    if constexpr (looks_ahead)
+      if (is_ahead) {
+        prepared = prepared_type();
+        ahead_.rethrow();
+        return model_->finish_forward(exec, batch, saved_);
+      }
+    return model_->forward(exec, batch, saved_, prepared);
   }
-
-  // What the loss of all ranks' samples is divided by. Refuses on all ranks what a batch cannot be on one.
-  double weight_of_all(host_exec const& exec, batch_view const& batch) {
-    double own = 0;
-    std::exception_ptr failure;
-    try {
-      model_->check_batch(batch);
-      detail::check_loss("trainer", batch.samples(), batch.labels.size(), batch.samples());
-      own = bce_weight(exec, batch.labels, batch.weights);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    return sum_of_ranks(exec, own, "weight of a batch", failure);
-  }
-  // In the order of ranks.
-  double sum_of_ranks(host_exec const& exec, double own, char const* what, std::exception_ptr const& failure = nullptr) {
-    double sum = 0;
-    for (auto const& one : all_gather<double>(exec, *options_.comm, {&own, 1}, pending_, what, failure)) sum += one[0];
-    return sum;
-  }
-
-  // Sums the gradients of groups that all ranks hold; neighbours together.
-  void begin_sums(host_exec const& exec) {
-    if (!options_.comm) return;
-    summed_.clear();
-    std::int64_t first = 0;
-    for (auto const& group : groups_) {
-      auto const size = group.values.size();
-      auto const part = gradient_.view().slice(first, size);
-      first += size;
-      if (group.replication != replication::everywhere || size == 0) continue;
-      if (!summed_.empty() && summed_.back().end() == part.begin())
-        summed_.back().count += size;
-      else
-        summed_.push_back(part);
-    }
-    sums_.resize(std::max(sums_.size(), summed_.size()));
-    rank_sums<any_communicator> ranks(*options_.comm);
-    for (std::size_t i = 0; i < summed_.size(); ++i) ranks.begin_all(exec, summed_[i], sums_[i]);
-  }
-  void finish_sums(host_exec const& exec) {
-    if (!options_.comm) return;
-    rank_sums<any_communicator> ranks(*options_.comm);
-    for (std::size_t i = 0; i < summed_.size(); ++i) ranks.finish_all(exec, sums_[i]);
+  // The first of the dense parameters, which chunks give leaves of.
+  std::int64_t gradients_by_chunks() const {
+    if constexpr (runs_by_chunks)
+      if (chunk_samples_ > 0) return model_->chunked_parameters();
+    return 0;
   }
 
   // By the norm of all ranks' gradients; what all hold counts once.
   void clip(host_exec const& exec) {
-    auto const limit = static_cast<double>(options_.clip_norm);
+    auto const limit = static_cast<double>(clip_norm_);
     vector_view<float> const gradients[] = {gradient_.view(), row_gradients_.values()};
-    if (!options_.comm) {
+    if (!ranks_.comm()) {
       clip_global_norm(exec, {gradients, 2}, limit);
       return;
     }
-    std::vector<vector_view<float>> own{row_gradients_.values()}, shared;
+    std::vector<vector_view<float>> own = own_row_gradients(), shared;
     std::int64_t first = 0;
     for (auto const& group : groups_) {
       auto const part = gradient_.view().slice(first, group.values.size());
       first += part.size();
-      (group.replication == replication::everywhere ? shared : own).push_back(part);
+      if (group.replication == replication::everywhere)
+        shared.push_back(part);
+      else if (!group.is_copy)
+        own.push_back(part);
     }
     auto const norm_of_own = gradient_norm(exec, own), norm_of_shared = gradient_norm(exec, shared);
-    auto const norm = std::sqrt(norm_of_shared * norm_of_shared + sum_of_ranks(exec, norm_of_own * norm_of_own, "norm of gradients"));
+    auto const norm =
+        std::sqrt(norm_of_shared * norm_of_shared + ranks_.sum_of_all(exec, {norm_of_own * norm_of_own}, "norm of gradients"));
     auto const factor = limit / (norm + 1e-6);  // as clip_global_norm
     if (!(factor >= 1)) scale_gradients(exec, {gradients, 2}, static_cast<float>(factor));
+  }
+
+  // The gradients of rows, but for those that another rank counts.
+  std::vector<vector_view<float>> own_row_gradients() {
+    if constexpr (places_parts<typename Model::source_type>) {
+      auto const parts = std::as_const(*model_).source().places().parts;
+      if (std::any_of(parts.begin(), parts.end(), [](auto const& part) { return part.is_copy; })) {
+        std::vector<vector_view<float>> own;
+        for (std::int64_t t = 0; t < row_gradients_.tables(); ++t)
+          if (auto const values = row_gradients_.values(t); !parts[static_cast<std::size_t>(t)].is_copy)
+            own.emplace_back(values.data(), values.rows() * values.columns());
+        return own;
+      }
+    }
+    return {row_gradients_.values()};
   }
 
   void update_dense(host_exec const& exec) {
@@ -363,17 +369,18 @@ class trainer {
 
   Model* model_;
   DenseOptimizer dense_optimizer_;
-  trainer_options options_;
+  float clip_norm_;
+  std::int64_t chunk_samples_;
+  detail::trainer_ranks ranks_;
   std::vector<parameter_group> groups_;              // the model's, which stay where they are
   std::vector<dense_optimizer_state> dense_states_;  // of each group
   typename Model::saved_type saved_;
+  detail::batches_ahead<typename Model::saved_type> ahead_;
   buffer<float> logit_gradient_;
   buffer<float> gradient_;  // of the dense parameters, group after group
   row_gradients row_gradients_;
   std::int64_t accumulated_ = 0;  // batches whose gradients are in the two above
-  any_pending pending_;
-  std::vector<vector_view<float>> summed_;           // parts of the gradient that all ranks hold
-  std::vector<pending_sum<any_communicator>> sums_;  // of each
+  std::vector<double> losses_;    // of each chunk here, or of the whole
   buffer<float> gradient_of_batch_;
   row_gradients row_gradients_of_batch_, row_gradients_spare_;
 };

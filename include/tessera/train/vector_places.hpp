@@ -50,7 +50,8 @@ struct group_place {
 struct vector_places {
   std::vector<vector_place> vectors;   ///< in the order in which they meet
   std::vector<group_place> groups;     ///< the sequence groups, whose vectors are the first
-  std::int64_t keys = 0;               ///< keys that a batch has
+  std::int64_t keys = 0;               ///< keys that a batch has, or at least has
+  bool are_all_keys = true;            ///< whether it has no others: no output is made of several keys, which only the source knows
   std::vector<std::string> key_names;  ///< (keys,): name of the output that is made of the key alone, or empty
 
   /// Gives each output its place. `outputs` are the source's; `pooled` names those with a vector a sample, in their order.
@@ -63,6 +64,7 @@ struct vector_places {
     bool const in_order = pooled.empty();
     for (std::int64_t o = 0; o < outputs.size(); ++o) {
       keys = std::max(keys, outputs[o].key + 1);
+      are_all_keys = are_all_keys && outputs[o].key >= 0;
       key_names.resize(static_cast<std::size_t>(keys));
       if (outputs[o].key >= 0) key_names[static_cast<std::size_t>(outputs[o].key)] = outputs[o].name;
       if (is_placed[static_cast<std::size_t>(o)]) continue;

@@ -1,0 +1,30 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <tessera/tessera.hpp>
+
+#include "settings.hpp"
+
+namespace examples {
+
+/// What a source is made of.
+struct source_parts {
+  std::vector<tessera::table_spec> specs;
+  std::vector<tessera::table_feature> features;
+  tessera::sharding_plan plan;
+  tessera::any_communicator comm;
+  tessera::topology where;
+  std::optional<tessera::tower_partition> towers;  // none: tables alone
+};
+
+/// The source that --exchange and --tower-module ask for. In train_ctr/sources.cpp. All ranks call it. @throws tessera::error as the source's constructor.
+tessera::any_source make_source(settings const& s, tessera::host_exec const& exec, source_parts parts);
+
+/// The shards of such a source that lie here, as tables of this process: its part t is their table t.
+tessera::local_tables& tables_here(tessera::any_source& source);
+
+}  // namespace examples

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <tessera/data/batch_copy.hpp>
+#include <tessera/data/checked_samples.hpp>
+#include <tessera/data/dealt_reader.hpp>
+#include <tessera/data/preprocessing.hpp>
+#include <tessera/data/reader.hpp>
+#include <tessera/data/sample_reader.hpp>
+#include <tessera/data/sample_source.hpp>
+
+namespace examples {
+
+/// Samples that a model can learn from, of files of any kind.
+using sample_log = tessera::checked_samples<tessera::any_sample_source>;
+
+/// This rank's batches of a training run, as --read says: its slice of every batch, or those of blocks that it reads alone. A position of
+/// slices has no deals.
+class training_reader {
+ public:
+  using slices = tessera::sample_reader<sample_log, tessera::preprocessing>;
+  using blocks = tessera::dealt_reader<sample_log, tessera::preprocessing>;
+
+  training_reader(tessera::host_exec const& exec, sample_log const& log, tessera::preprocessing const& preprocess,
+                  tessera::sample_reader_options options, bool reads_blocks)
+      : reader_(std::in_place_type<slices>, exec, log, preprocess, options) {
+    if (reads_blocks) reader_.emplace<blocks>(exec, log, preprocess, std::move(options));
+  }
+
+  bool next(tessera::host_exec const& exec, tessera::batch_view& out) {
+    return std::visit([&](auto& reader) { return reader.next(exec, out); }, reader_);
+  }
+  tessera::dealt_position position() const {
+    if (auto const* const dealt = std::get_if<blocks>(&reader_)) return dealt->position();
+    return {std::get<slices>(reader_).position(), {}};
+  }
+  void seek(tessera::dealt_position const& position) {
+    std::visit([&](auto& reader) { reader.seek(position); }, reader_);
+  }
+  std::int64_t epoch_samples() const {
+    return std::visit([](auto const& reader) { return reader.epoch_samples(); }, reader_);
+  }
+
+ private:
+  std::variant<slices, blocks> reader_;
+};
+static_assert(tessera::reader<training_reader>);
+
+/// Gives the batches of a reader to the steps of a trainer, with the lookups of later batches of the epoch begun: over ranks, their ids travel
+/// meanwhile. With none ahead it passes batches on as they are.
+template <tessera::reader Reader, class Trainer>
+class batches_ahead {
+ public:
+  batches_ahead(Reader& reader, Trainer& run, std::int64_t ahead) : reader_(&reader), run_(&run), at_(place()) {
+    if (ahead > 0) slots_.resize(static_cast<std::size_t>(ahead) + 1);  // and the one whose step runs
+  }
+
+  /// Gives the reader's next batch. Its step is the next one of the trainer.
+  bool next(tessera::host_exec const& exec, tessera::batch_view& out) {
+    if (slots_.empty()) {
+      bool const more = reader_->next(exec, out);
+      at_ = place();
+      return more;
+    }
+    while (!ended_ && filled_ - given_ < static_cast<std::int64_t>(slots_.size())) {
+      tessera::batch_view batch;
+      ended_ = !reader_->next(exec, batch);
+      if (ended_) break;
+      auto& slot = slot_of(filled_);
+      slot.batch.assign(exec, batch);
+      slot.after = place();
+      if constexpr (Trainer::looks_ahead) run_->look_ahead(exec, slot.batch.view());
+      ++filled_;
+    }
+    if (given_ == filled_) {
+      ended_ = false;
+      at_ = place();
+      return false;
+    }
+    auto const& slot = slot_of(given_++);
+    at_ = slot.after;
+    out = slot.batch.view();
+    return true;
+  }
+  tessera::position_of<Reader> position() const { return at_.position; }
+  std::int64_t epoch_samples() const noexcept { return at_.samples; }
+
+  /// Trains on the batch that `next` gave last.
+  double step(tessera::host_exec const& exec, tessera::batch_view const& batch) {
+    if constexpr (requires { run_->step(exec, batch, reader_->prepared()); })
+      if (slots_.empty()) return run_->step(exec, batch, reader_->prepared());
+    return run_->step(exec, batch);
+  }
+
+ private:
+  struct reader_place {
+    tessera::position_of<Reader> position;
+    std::int64_t samples = 0;  // of the epoch
+  };
+  struct ring_slot {
+    tessera::batch_copy batch;
+    reader_place after;
+  };
+
+  reader_place place() const { return {reader_->position(), reader_->epoch_samples()}; }
+  ring_slot& slot_of(std::int64_t number) { return slots_[static_cast<std::size_t>(number) % slots_.size()]; }
+
+  Reader* reader_;
+  Trainer* run_;
+  std::vector<ring_slot> slots_;  // none: nothing is ahead
+  reader_place at_;
+  std::int64_t filled_ = 0, given_ = 0;
+  bool ended_ = false;  // the epoch has no further batch than those that are ahead
+};
+
+}  // namespace examples

@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/cluster/points.hpp>
+#include <tessera/cluster/unit_costs.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+
+/// How `balance_weights` swaps.
+struct weight_balance_options {
+  double tolerance = 0.05;  ///< by which the heaviest cluster may exceed the mean, as a part of the mean
+  std::int64_t swaps = std::numeric_limits<std::int64_t>::max();  ///< at most
+};
+
+/// What `balance_weights` reached. An imbalance is the heaviest cluster's weight over the mean, less 1; 0 where all weights are 0.
+struct weight_balance {
+  double imbalance_before = 0;
+  double imbalance = 0;
+  double inertia_before = 0;  ///< of the labels given, about their own means
+  double inertia = 0;         ///< of the labels returned, about theirs
+  std::int64_t swaps = 0;
+  bool reached = false;  ///< whether the imbalance is within the tolerance
+};
+
+/// Evens out the clusters' weights, their bytes for example, by swaps of points, so that each cluster keeps its number of points.
+///
+/// `points` (n, d); `weights` (n,), not negative; `labels` (n,) in [0, clusters), changed in place. `units` (n,), or empty: points of one
+/// number stay together and swap with units of as many points; each unit's points have one label.
+/// While a cluster is above the tolerance, the swap that lowers what is above it at the least inertia for each unit of weight is made.
+/// Then swaps that lower the inertia and leave all weights within tolerance are made, until none is left. That is a search, not the optimum: weights alone are a
+/// hard problem. Costs are squared distances to the means of the labels given. Deterministic; the time of a swap is about n times the size of a
+/// cluster, and the end takes n^2 a round.
+/// @throws tessera::error shape_mismatch; invalid_argument naming the option, or the point whose coordinate, weight, label or unit is wrong.
+template <coordinate T>
+weight_balance balance_weights(host_exec const& exec, matrix_view<T> points, vector_view<std::int64_t const> weights, std::int64_t clusters,
+                               vector_view<std::int32_t> labels, weight_balance_options const& options,
+                               vector_view<std::int64_t const> units = {});
+
+namespace detail {
+
+inline void check_balance(std::int64_t n, vector_view<std::int64_t const> weights, std::int64_t k, vector_view<std::int32_t const> labels,
+                          weight_balance_options const& options) {
+  constexpr auto call = "balance_weights";
+  if (weights.size() != n || labels.size() != n)
+    throw error(errc::shape_mismatch, std::string(call) + ": weights or labels do not fit the points",
+                {{"points", n}, {"weights", weights.size()}, {"labels", labels.size()}});
+  if (k < 1 || !(options.tolerance >= 0) || options.swaps < 0)
+    throw error(errc::invalid_argument, std::string(call) + ": clusters, tolerance or swaps are out of range",
+                {{"clusters", k}, {"tolerance", options.tolerance}, {"swaps", options.swaps}});
+  auto const most = n > 0 ? (std::int64_t{1} << 53) / n : 0;  // so that sums are exact, as doubles too
+  for (std::int64_t p = 0; p < n; ++p) {
+    if (weights[p] < 0 || weights[p] > most)
+      throw error(errc::invalid_argument, std::string(call) + ": a weight is negative or too large to add up",
+                  {{"point", p}, {"weight", weights[p]}, {"largest", most}});
+    if (labels[p] < 0 || labels[p] >= k)
+      throw error(errc::invalid_argument, std::string(call) + ": a label is no cluster",
+                  {{"point", p}, {"label", labels[p]}, {"clusters", k}});
+  }
+}
+
+class weight_swaps {
+ public:
+  weight_swaps(matrix_view<std::int64_t const> costs, unit_list const& units, std::vector<std::int64_t> weights,
+               weight_balance_options const& options, vector_view<std::int32_t> labels)
+      : costs_(costs),
+        units_(units),
+        weights_(std::move(weights)),
+        options_(options),
+        labels_(labels),
+        sums_(static_cast<std::size_t>(costs.columns())) {
+    for (std::int64_t u = 0; u < units.count(); ++u) sum(labels[u]) += weight(u);
+    mean_ = static_cast<double>(std::accumulate(sums_.begin(), sums_.end(), std::int64_t{0})) / static_cast<double>(sums_.size());
+    limit_ = static_cast<std::int64_t>(mean_ * (1 + options.tolerance));
+  }
+
+  double imbalance() const {
+    auto const heaviest = static_cast<double>(*std::max_element(sums_.begin(), sums_.end()));
+    return mean_ > 0 ? heaviest / mean_ - 1 : 0;
+  }
+  bool reached() const { return *std::max_element(sums_.begin(), sums_.end()) <= limit_; }
+
+  std::int64_t run() {
+    while (swaps_ < options_.swaps && lower_heaviest()) {
+    }
+    for (bool improved = true; improved;) {
+      improved = false;
+      for (std::int64_t u = 0; u < units_.count(); ++u)
+        for (auto v = u + 1; v < units_.count() && swaps_ < options_.swaps; ++v)
+          if (lowers_cost_alone(u, v)) {
+            swap(u, v);
+            improved = true;
+          }
+    }
+    return swaps_;
+  }
+
+ private:
+  std::int64_t weight(std::int64_t u) const { return weights_[static_cast<std::size_t>(u)]; }
+  std::int64_t& sum(std::int64_t c) { return sums_[static_cast<std::size_t>(c)]; }
+  std::int64_t over(std::int64_t sum) const { return std::max<std::int64_t>(sum - limit_, 0); }
+  bool may_swap(std::int64_t u, std::int64_t v) const { return labels_[u] != labels_[v] && units_.size(u) == units_.size(v); }
+  // By how much all that is above the limit falls.
+  std::int64_t relief(std::int64_t u, std::int64_t v) {
+    auto const a = sum(labels_[u]), b = sum(labels_[v]), moved = weight(u) - weight(v);
+    return over(a) + over(b) - over(a - moved) - over(b + moved);
+  }
+  std::int64_t cost_change(std::int64_t u, std::int64_t v) const {
+    auto const a = labels_[u], b = labels_[v];
+    return costs_(u, b) - costs_(u, a) + costs_(v, a) - costs_(v, b);
+  }
+  bool lowers_cost_alone(std::int64_t u, std::int64_t v) { return may_swap(u, v) && cost_change(u, v) < 0 && relief(u, v) >= 0; }
+  void swap(std::int64_t u, std::int64_t v) {
+    auto const moved = weight(u) - weight(v);
+    sum(labels_[u]) -= moved;
+    sum(labels_[v]) += moved;
+    std::swap(labels_[u], labels_[v]);
+    ++swaps_;
+  }
+
+  // One swap that relieves the heaviest cluster for which there is one.
+  bool lower_heaviest() {
+    std::vector<std::int64_t> order(sums_.size());
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return sum(a) > sum(b); });
+    for (auto const heavy : order) {
+      if (over(sum(heavy)) == 0) return false;
+      if (swap_out_of(heavy)) return true;
+    }
+    return false;
+  }
+  bool swap_out_of(std::int64_t heavy) {
+    std::int64_t best_u = -1, best_v = -1;
+    double best_price = 0;
+    for (std::int64_t u = 0; u < units_.count(); ++u) {
+      if (labels_[u] != heavy) continue;
+      for (std::int64_t v = 0; v < units_.count(); ++v) {
+        if (weight(v) >= weight(u) || !may_swap(u, v)) continue;
+        auto const relieved = relief(u, v);
+        if (relieved <= 0) continue;
+        auto const cost = static_cast<double>(cost_change(u, v));
+        auto const price = cost > 0 ? cost / static_cast<double>(relieved) : cost;
+        if (best_u >= 0 && price >= best_price) continue;
+        best_u = u, best_v = v, best_price = price;
+      }
+    }
+    if (best_u >= 0) swap(best_u, best_v);
+    return best_u >= 0;
+  }
+
+  matrix_view<std::int64_t const> costs_;  // (m, k)
+  unit_list const& units_;
+  std::vector<std::int64_t> weights_;  // (m,)
+  weight_balance_options const& options_;
+  vector_view<std::int32_t> labels_;  // (m,)
+  std::vector<std::int64_t> sums_;    // (k,): weights
+  double mean_ = 0;
+  std::int64_t limit_ = 0, swaps_ = 0;
+};
+
+// The labels and weights of units, whose points have one label each.
+inline std::vector<std::int32_t> labels_of_units(unit_list const& units, vector_view<std::int32_t const> labels) {
+  std::vector<std::int32_t> result(static_cast<std::size_t>(units.count()), -1);
+  for (std::int64_t p = 0; p < labels.size(); ++p) {
+    auto const u = units.unit_of(p);
+    auto& label = result[static_cast<std::size_t>(u)];
+    if (label >= 0 && label != labels[p])
+      throw error(errc::invalid_argument, "balance_weights: a unit's points are in two clusters",
+                  {{"unit", units.name(u)}, {"point", p}, {"label", labels[p]}, {"label before", label}});
+    label = labels[p];
+  }
+  return result;
+}
+
+inline std::vector<double> means_of(host_exec const& exec, double const* points, std::int64_t d, vector_view<std::int32_t const> labels,
+                                    std::int64_t k) {
+  std::vector<double> means(static_cast<std::size_t>(k * d));
+  set_means(exec, points, d, cluster_lists(exec, labels, k), k, means.data());
+  return means;
+}
+inline double inertia_of(host_exec const& exec, double const* points, std::int64_t d, vector_view<std::int32_t const> labels,
+                         std::int64_t k) {
+  auto const means = means_of(exec, points, d, labels, k);
+  return ordered_sum(exec, labels.size(),
+                     [&](std::int64_t p) { return squared_distance(points + p * d, means.data() + labels[p] * d, d); });
+}
+
+}  // namespace detail
+
+template <coordinate T>
+weight_balance balance_weights(host_exec const& exec, matrix_view<T> points, vector_view<std::int64_t const> weights, std::int64_t clusters,
+                               vector_view<std::int32_t> labels, weight_balance_options const& options,
+                               vector_view<std::int64_t const> units) {
+  auto const n = points.rows(), d = points.columns();
+  detail::check_balance(n, weights, clusters, labels, options);
+  detail::unit_list const list("balance_weights", exec, n, units);
+  auto unit_labels = detail::labels_of_units(list, labels);
+  auto const copied = detail::copy_points("balance_weights", exec, points);
+  weight_balance result;
+  if (n == 0) {
+    result.reached = true;
+    return result;
+  }
+  auto const means = detail::means_of(exec, copied.data(), d, labels, clusters);
+  detail::unit_costs costs(exec, copied.data(), d, clusters, list, detail::squared_diagonal(copied.data(), n, means.data(), clusters, d));
+  costs.compute(means.data());
+  std::vector<std::int64_t> unit_weights(static_cast<std::size_t>(list.count()));
+  for (std::int64_t p = 0; p < n; ++p) unit_weights[static_cast<std::size_t>(list.unit_of(p))] += weights[p];
+  detail::weight_swaps swaps(costs.view(), list, std::move(unit_weights), options, unit_labels);
+  result.imbalance_before = swaps.imbalance();
+  result.inertia_before = detail::inertia_of(exec, copied.data(), d, labels, clusters);
+  result.swaps = swaps.run();
+  for (std::int64_t p = 0; p < n; ++p) labels[p] = unit_labels[static_cast<std::size_t>(list.unit_of(p))];
+  result.imbalance = swaps.imbalance();
+  result.reached = swaps.reached();
+  result.inertia = detail::inertia_of(exec, copied.data(), d, labels, clusters);
+  return result;
+}
+
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+
+/// What a net, or a part of one, costs: of its shape alone, and of one sample where it is not said otherwise.
+struct net_costs {
+  std::int64_t macs = 0;        ///< multiplications of the forward's matrix products, each with an addition
+  std::int64_t input_macs = 0;  ///< those of them whose input is data, so that no gradient of it is computed
+  std::int64_t parameters = 0;  ///< weights and biases, of the net and not of a sample; embeddings are not among them
+  /// Floats that a training step reads and writes in memory, where each operation is a call of its own: its inputs and outputs once
+  /// forward, and twice backward. ReLUs and the products of elements are operations; parameters do not count, as they are read once a batch.
+  std::int64_t moved_floats = 0;
+
+  /// Multiplications and additions of a training step: six times `macs`, for the outputs, the gradients of inputs and those of weights. Of
+  /// `input_macs` it is four times. That is how the MFLOPs of the paper's Tables 4 and 5 are counted.
+  constexpr std::int64_t training_flops() const noexcept { return 6 * macs - 2 * input_macs; }
+
+  constexpr net_costs& operator+=(net_costs const& other) noexcept {
+    macs += other.macs, input_macs += other.input_macs, parameters += other.parameters, moved_floats += other.moved_floats;
+    return *this;
+  }
+  friend constexpr net_costs operator+(net_costs a, net_costs const& b) noexcept { return a += b; }
+  friend bool operator==(net_costs const&, net_costs const&) = default;
+};
+
+/// The costs of a layer from `in` to `out` numbers, with biases. @throws tessera::error invalid_argument for less than 1, here and below.
+inline net_costs linear_costs(std::int64_t in, std::int64_t out);
+
+/// Those of an MLP of these widths, with a ReLU behind each layer but the last. Its input is data where it is `of_data`.
+/// @throws tessera::error as above, and for fewer than two widths.
+inline net_costs mlp_costs(std::vector<std::int64_t> const& widths, bool of_data = false);
+
+/// Those of a cross network's layers of low rank, each x_0 ∘ (U V^T x + b) + x. 0 layers cost nothing.
+inline net_costs cross_net_costs(std::int64_t width, std::int64_t layers, std::int64_t rank);
+
+/// Those of the products of all pairs of so many vectors, computed as one square matrix.
+inline net_costs dot_costs(std::int64_t vectors, std::int64_t dim);
+
+/// The shape of a net that predicts clicks. Defaults are those with which the FLOPs of the paper's Tables 4 and 5 come out.
+struct click_net_shape {
+  std::int64_t numbers = 13;   ///< dense features of a sample
+  std::int64_t features = 26;  ///< sparse features, each with one vector
+  std::int64_t dim = 128;      ///< of a vector
+  std::vector<std::int64_t> bottom_hidden = {512, 256};
+  std::vector<std::int64_t> top_hidden = {1024, 1024, 512, 256};  ///< without the output, which is one number
+  std::int64_t cross_layers = 3;                                  ///< of a DCN
+  std::int64_t cross_rank = 512;
+};
+
+/// The costs of a DLRM: bottom MLP, products of all pairs of vectors, top MLP. @throws tessera::error as above, here and below.
+inline net_costs dlrm_costs(click_net_shape const& shape);
+
+/// The costs of a DCN: bottom MLP, a cross network of all vectors beside each other, top MLP.
+inline net_costs dcn_costs(click_net_shape const& shape);
+
+/// The tower module of a DLRM: of F vectors it makes c * F + p of `dim` numbers each. Source: "Disaggregated Multi-Tower", listing 1.
+struct dlrm_tower_shape {
+  std::int64_t vectors_of_feature = 1;  ///< the paper's c, for which a linear map reads one vector
+  std::int64_t vectors_of_tower = 0;    ///< the paper's p, for which a linear map reads all vectors of the tower
+  std::int64_t dim = 64;                ///< the paper's D
+
+  /// How many numbers a tower of so many features makes of a sample.
+  constexpr std::int64_t outputs(std::int64_t features) const noexcept { return dim * (vectors_of_feature * features + vectors_of_tower); }
+};
+
+/// The tower module of a DCN: a cross network of the tower's vectors and a linear map. Source: as above, listing 2; but the paper's FLOPs come
+/// out with `outputs` numbers a tower, however many features it has.
+struct dcn_tower_shape {
+  std::int64_t layers = 1;
+  std::int64_t rank = 512;
+  std::int64_t outputs = 128;
+};
+
+/// What a net with towers costs.
+struct tower_net_costs {
+  std::vector<net_costs> towers;  ///< of each tower's module
+  net_costs above;                ///< of what reads all outputs
+  std::int64_t outputs = 0;       ///< how many numbers all towers make of a sample
+
+  net_costs total() const {
+    return std::accumulate(towers.begin(), towers.end(), above, [](net_costs const& a, net_costs const& b) { return a + b; });
+  }
+};
+
+/// The costs of a DLRM with a tower of so many features for each number of `features_of_tower`.
+///
+/// Above the towers the products are of their output vectors and the bottom MLP's, of the towers' dim. A linear map that would take one
+/// vector to one of the same dim for the tower is left out: so of a tower of one feature with p = 1, c = 0.
+/// @throws tessera::error as above; invalid_argument where towers together have another number of features than `shape`, or where towers
+/// make no vector.
+inline tower_net_costs dlrm_costs(click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower,
+                                  dlrm_tower_shape const& module);
+
+/// The costs of a DCN with towers. Above them is a cross network of their outputs and the bottom MLP's, which are as many numbers as a
+/// tower's. The linear map of one feature's vector to as many numbers is left out. @throws tessera::error as above.
+inline tower_net_costs dcn_costs(click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower,
+                                 dcn_tower_shape const& module);
+
+/// So many features on so many towers, as even as can be, the larger towers first.
+/// @throws tessera::error invalid_argument for no towers, or more towers than features.
+inline std::vector<std::int64_t> even_towers(std::int64_t features, std::int64_t towers);
+
+/// The pairs of vectors that a rank multiplies, |F|^2 / T^2 in a tower and r^2 |F|^2 above, where a tower leaves a share r of its vectors.
+/// One tower that leaves all is the flat net's |F|^2 twice. Source: "Disaggregated Multi-Tower", the section on tower modules.
+/// @throws tessera::error invalid_argument for less than one tower, more towers than features, or a negative share.
+inline double pair_products(std::int64_t features, std::int64_t towers, double share);
+
+/// By how much smaller what towers send is than the vectors that they read: features * dim / outputs. It is the inverse of the formula in
+/// the paper's section on its implementation, as its Table 5 has it. @throws tessera::error invalid_argument for less than 1 of anything.
+inline double compression_ratio(std::int64_t features, std::int64_t dim, std::int64_t outputs);
+
+namespace detail {
+
+inline void check_costed(char const* call, std::int64_t number) {
+  if (number < 1) throw error(errc::invalid_argument, std::string(call) + ": a size is at least 1", {{"size", number}});
+}
+
+// An operation of its own: what it moves.
+constexpr std::int64_t moved_by(std::int64_t in, std::int64_t out) noexcept { return 3 * (in + out); }
+
+inline std::vector<std::int64_t> widths_of(std::int64_t in, std::vector<std::int64_t> const& hidden, std::int64_t out) {
+  std::vector<std::int64_t> widths{in};
+  widths.insert(widths.end(), hidden.begin(), hidden.end());
+  widths.push_back(out);
+  return widths;
+}
+
+inline net_costs bottom_costs(click_net_shape const& shape, std::int64_t out) {
+  return mlp_costs(widths_of(shape.numbers, shape.bottom_hidden, out), true);
+}
+
+// The net above `vectors` vectors, the bottom MLP's among them.
+inline net_costs dlrm_above(click_net_shape const& shape, std::int64_t vectors, std::int64_t dim) {
+  return bottom_costs(shape, dim) + dot_costs(vectors, dim) + mlp_costs(widths_of(dim + vectors * (vectors - 1) / 2, shape.top_hidden, 1));
+}
+inline net_costs dcn_above(click_net_shape const& shape, std::int64_t width, std::int64_t of_bottom) {
+  return bottom_costs(shape, of_bottom) + cross_net_costs(width, shape.cross_layers, shape.cross_rank) +
+         mlp_costs(widths_of(width, shape.top_hidden, 1));
+}
+
+inline void check_towers(char const* call, click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower) {
+  for (auto const features : features_of_tower) check_costed(call, features);
+  auto const sum = std::accumulate(features_of_tower.begin(), features_of_tower.end(), std::int64_t{0});
+  if (sum != shape.features)
+    throw error(errc::invalid_argument, std::string(call) + ": towers have another number of features than the net",
+                {{"features of towers", sum}, {"features", shape.features}});
+}
+
+}  // namespace detail
+
+inline net_costs linear_costs(std::int64_t in, std::int64_t out) {
+  detail::check_costed("linear_costs", in);
+  detail::check_costed("linear_costs", out);
+  return {in * out, 0, in * out + out, detail::moved_by(in, out)};
+}
+
+inline net_costs mlp_costs(std::vector<std::int64_t> const& widths, bool of_data) {
+  if (widths.size() < 2) throw error(errc::invalid_argument, "mlp_costs: at least two widths", {{"widths", widths.size()}});
+  net_costs sum;
+  for (std::size_t layer = 0; layer + 1 < widths.size(); ++layer) {
+    sum += linear_costs(widths[layer], widths[layer + 1]);
+    if (layer + 2 < widths.size()) sum.moved_floats += detail::moved_by(widths[layer + 1], widths[layer + 1]);
+  }
+  if (of_data) sum.input_macs = widths[0] * widths[1];
+  return sum;
+}
+
+inline net_costs cross_net_costs(std::int64_t width, std::int64_t layers, std::int64_t rank) {
+  detail::check_costed("cross_net_costs", width);
+  detail::check_costed("cross_net_costs", rank);
+  if (layers < 0) throw error(errc::invalid_argument, "cross_net_costs: layers", {{"layers", layers}});
+  // V^T x, U of it, its product with x_0, and the sum with x.
+  auto const moved = detail::moved_by(width, rank) + detail::moved_by(rank, width) + 2 * detail::moved_by(2 * width, width);
+  return {layers * 2 * width * rank, 0, layers * (2 * width * rank + width), layers * moved};
+}
+
+inline net_costs dot_costs(std::int64_t vectors, std::int64_t dim) {
+  detail::check_costed("dot_costs", vectors);
+  detail::check_costed("dot_costs", dim);
+  return {vectors * vectors * dim, 0, 0, detail::moved_by(vectors * dim, vectors * vectors)};
+}
+
+inline net_costs dlrm_costs(click_net_shape const& shape) {
+  detail::check_costed("dlrm_costs", shape.features);
+  return detail::dlrm_above(shape, shape.features + 1, shape.dim);
+}
+
+inline net_costs dcn_costs(click_net_shape const& shape) {
+  detail::check_costed("dcn_costs", shape.features);
+  return detail::dcn_above(shape, (shape.features + 1) * shape.dim, shape.dim);
+}
+
+inline tower_net_costs dlrm_costs(click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower,
+                                  dlrm_tower_shape const& module) {
+  detail::check_towers("dlrm_costs", shape, features_of_tower);
+  auto const each = module.vectors_of_feature, all = module.vectors_of_tower;
+  if (each < 0 || all < 0 || each + all < 1)
+    throw error(errc::invalid_argument, "dlrm_costs: a tower makes at least one vector",
+                {{"vectors of a feature", each}, {"vectors of a tower", all}});
+  tower_net_costs costs;
+  for (auto const features : features_of_tower) {
+    auto& tower = costs.towers.emplace_back();
+    if (each > 0) {
+      auto const map = linear_costs(shape.dim, each * module.dim);  // one map for all features
+      tower += {features * map.macs, 0, map.parameters, features * map.moved_floats};
+    }
+    bool const is_left_out = features == 1 && each == 0 && all == 1 && module.dim == shape.dim;
+    if (all > 0 && !is_left_out) tower += linear_costs(features * shape.dim, all * module.dim);
+    costs.outputs += module.outputs(features);
+  }
+  costs.above = detail::dlrm_above(shape, costs.outputs / module.dim + 1, module.dim);
+  return costs;
+}
+
+inline tower_net_costs dcn_costs(click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower,
+                                 dcn_tower_shape const& module) {
+  detail::check_towers("dcn_costs", shape, features_of_tower);
+  tower_net_costs costs;
+  for (auto const features : features_of_tower) {
+    auto const width = features * shape.dim;
+    auto& tower = costs.towers.emplace_back(cross_net_costs(width, module.layers, module.rank));
+    if (features > 1 || module.outputs != shape.dim) tower += linear_costs(width, module.outputs);
+    costs.outputs += module.outputs;
+  }
+  costs.above = detail::dcn_above(shape, costs.outputs + module.outputs, module.outputs);
+  return costs;
+}
+
+inline std::vector<std::int64_t> even_towers(std::int64_t features, std::int64_t towers) {
+  if (towers < 1 || towers > features)
+    throw error(errc::invalid_argument, "even_towers: at least one tower, and at most one a feature",
+                {{"towers", towers}, {"features", features}});
+  std::vector<std::int64_t> result;
+  for (std::int64_t t = 0; t < towers; ++t) result.push_back(features / towers + (t < features % towers ? 1 : 0));
+  return result;
+}
+
+inline double pair_products(std::int64_t features, std::int64_t towers, double share) {
+  if (towers < 1 || towers > features || !(share >= 0))
+    throw error(errc::invalid_argument, "pair_products: from one tower to one a feature, and a share from 0",
+                {{"features", features}, {"towers", towers}, {"share", share}});
+  auto const pairs = static_cast<double>(features) * static_cast<double>(features);
+  return pairs / (static_cast<double>(towers) * static_cast<double>(towers)) + share * share * pairs;
+}
+
+inline double compression_ratio(std::int64_t features, std::int64_t dim, std::int64_t outputs) {
+  for (auto const number : {features, dim, outputs}) detail::check_costed("compression_ratio", number);
+  return static_cast<double>(features) * static_cast<double>(dim) / static_cast<double>(outputs);
+}
+
+}  // namespace TESSERA_ABI
+}  // namespace tessera
