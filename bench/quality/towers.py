@@ -29,8 +29,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FIELDS = ["set", "row", "seed", "auc", "log_loss", "best_auc", "compression", "seconds", "arguments", "features"]
 
 # What the programs get for a set: all models, DLRM alone, DCN alone.
-PLANTED = (["--train-rows", "98304", "--test-rows", "32768", "--batch", "128", "--dim", "64", "--bottom", "64", "--row-rate", "0.1"],
-           ["--top", "128,64", "--rate", "0.001", "--init", "0.1"], ["--top", "64,32", "--rank", "16", "--rate", "0.003", "--init", "0.3"])
+PLANTED = (["--train-rows", "393216", "--test-rows", "32768", "--batch", "128", "--dim", "64", "--bottom", "64", "--row-rate", "0.1"],
+           ["--top", "128,64", "--rate", "0.001", "--init", "0.1"], ["--top", "64,32", "--rank", "16", "--rate", "0.001", "--init", "0.3"])
 ADULT = (["--batch", "128", "--dim", "16", "--bottom", "64,32", "--top", "128,64", "--row-rate", "0.03", "--rate", "0.003"],
          [], ["--rank", "0"])
 SETS = {"pairs": PLANTED, "classes": PLANTED, "adult": ADULT}
