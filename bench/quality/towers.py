@@ -56,6 +56,8 @@ def rows_of(name):
     rows[f"DMT {middle}T-DCN strided"] = ("dcn", towers(middle, "--tower-dim", n))
     for ratio in (4, 8, 16):
         rows[f"DMT {middle}T-DLRM CR {ratio}"] = ("dlrm", towers(middle, "--tower-dim", n // ratio, *learned))
+    for ratio in (2, 16):
+        rows[f"DMT {middle}T-DCN CR {ratio}"] = ("dcn", towers(middle, "--tower-dim", all_features * n // middle // ratio, *learned))
     of_four = all_features * n // middle // 4
     for how in ("coherent", "diverse", "strided", "random", "greedy"):
         rows[f"DMT {middle}T-DCN CR 4 {how}"] = ("dcn", towers(middle, "--tower-dim", of_four, "--partition", how))
@@ -73,7 +75,8 @@ def paper_tables(name):
         "3, DCN": ["DCN", "SPTT-DCN"],
         "4, DLRM": ["DLRM", *(f"DMT {count}T-DLRM" for count in counts), f"DMT {all_features}T-DLRM"],
         "4, DCN": ["DCN", *(f"DMT {count}T-DCN" for count in counts), "SPTT-DCN"],
-        "5": ["DLRM", f"DMT {middle}T-DLRM", *(f"DMT {middle}T-DLRM CR {ratio}" for ratio in (4, 8, 16))],
+        "5, DLRM": ["DLRM", f"DMT {middle}T-DLRM", *(f"DMT {middle}T-DLRM CR {ratio}" for ratio in (4, 8, 16))],
+        "5, DCN": ["DCN", f"DMT {middle}T-DCN CR 2", f"DMT {middle}T-DCN CR 4 coherent", f"DMT {middle}T-DCN CR 16"],
         "6, DLRM": [f"DMT {many}T-DLRM strided", f"DMT {many}T-DLRM"],
         "6, DCN": [f"DMT {middle}T-DCN strided", f"DMT {middle}T-DCN"],
         "partitions, DCN, CR 4": [f"DMT {middle}T-DCN CR 4 {how}" for how in ("strided", "coherent", "diverse", "random", "greedy")],
@@ -85,7 +88,7 @@ def paper_tables(name):
 def most_wanted(name, row):
     """Rows of the targets come before others."""
     middle = 4 if name == "adult" else 8
-    targets = ["DLRM", f"DMT {middle}T-DCN CR 4 coherent", f"DMT {middle}T-DCN CR 4 strided", f"DMT {middle}T-DLRM", f"DMT {middle}T-DLRM CR 16"]
+    targets = ["DLRM", "DCN", f"DMT {middle}T-DCN CR 2", f"DMT {middle}T-DCN CR 16", f"DMT {middle}T-DCN CR 4 coherent", f"DMT {middle}T-DCN CR 4 strided", f"DMT {middle}T-DLRM", f"DMT {middle}T-DLRM CR 16"]
     late = ["SPTT-DLRM", "SPTT-DCN"]
     return 0 if row in targets else 2 if row in late or row.endswith(("random", "greedy")) else 1
 

@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
 // ctest-weight: 10
 // ctest-cost: 20
 #include "sharded_tables_device.hpp"

@@ -78,8 +78,8 @@ class tiled_centres {
   /// Room that the distances of one point need: the number of centres, rounded up.
   std::int64_t room() const noexcept { return tiles_ * centres_per_tile; }
   void set(std::int64_t c, double const* centre) noexcept {
-    auto* const to = values_.data() + c / centres_per_tile * centres_per_tile * d_ + c % centres_per_tile;
-    for (std::int64_t j = 0; j < d_; ++j) to[j * centres_per_tile] = centre[j];
+    auto const first = c / centres_per_tile * centres_per_tile * d_ + c % centres_per_tile;
+    for (std::int64_t j = 0; j < d_; ++j) values_[first + j * centres_per_tile] = centre[j];
   }
   void set_all(double const* centres, std::int64_t count) noexcept {
     for (std::int64_t c = 0; c < count; ++c) set(c, centres + c * d_);

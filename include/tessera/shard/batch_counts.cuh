@@ -70,6 +70,9 @@ struct measure_offsets {        // unproven
   TESSERA_HOST_DEVICE static std::int64_t difference(std::int64_t from, std::int64_t to) noexcept {
     return static_cast<std::int64_t>(static_cast<std::uint64_t>(to) - static_cast<std::uint64_t>(from));
   }
+  TESSERA_HOST_DEVICE static std::int64_t sum(std::int64_t from, std::int64_t difference) noexcept {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(from) + static_cast<std::uint64_t>(difference));
+  }
 };
 
 // As a part of tiles: values of one key.
@@ -85,9 +88,8 @@ struct check_ids {
     auto const bound = bounds[key];
     if (bound < 0) return;
     for (auto value = at; value < at + count; ++value) {
-      auto const place = *first_value < 0 ? -1 : *first_value + value;  // which may be anything yet
-      if (place < 0 || place >= room) return;
-      auto const id = values[place];
+      if (*first_value < 0 || *first_value >= room - value) return;  // it may be anything yet
+      auto const id = values[*first_value + value];
       if (id >= 0 && id < bound) continue;
       block.minimum(wrong_value, value);
       return;
@@ -130,9 +132,10 @@ batch_counts count_batch(Exec const& exec, char const* call, inverse_keyed_jagge
     if (auto const row = here[keys + 2]; row != detail::nothing_wrong)
       throw error(errc::invalid_argument, std::string(call) + ": offsets decrease",
                   {{"row", row}, {"offset", read_one(exec, offsets + row)}, {"next offset", read_one(exec, offsets + row + 1)}});
-    if (here[0] < 0 || (ids.room >= 0 && here[0] + here[keys + 1] > ids.room))
+    auto const last = detail::measure_offsets::sum(here[0], here[keys + 1]);
+    if (here[0] < 0 || (ids.room >= 0 && last > ids.room))
       throw error(errc::invalid_argument, std::string(call) + ": offsets leave the values",
-                  {{"first offset", here[0]}, {"last offset", here[0] + here[keys + 1]}, {"room", ids.room}});
+                  {{"first offset", here[0]}, {"last offset", last}, {"room", ids.room}});
   };
 
   exec.fill(found.data(), detail::untouched_byte, words.size() * sizeof words[0]);
