@@ -57,8 +57,9 @@ struct tower_saved : Inner::saved_type {
 ///     tower_source towered(exec, std::move(tables), towers, dlrm_tower{.dim = 64, .c = 1}, {.policy = eigen_gemm{}});
 ///     click_model model(exec, options, std::move(towered), dot_products{});
 ///
-/// One process so trains what `sptt_tables` trains on many ranks. With chunks, gradients of parameters have bits that do not depend on how
-/// many ranks there are. See `embedding_source`. Source: DMT, Section 3.2.
+/// One process so trains what `sptt_tables` trains on many ranks. With chunks, gradients of parameters have the bits of those. Modules over
+/// tables that several ranks share are refused, as nobody would sum the gradients of their parameters. `sptt_tables` do it.
+/// See `embedding_source`. Source: DMT, Section 3.2.
 template <embedding_source Inner, tower_recipe Recipe>
 class tower_source : public source_adaptor<Inner> {
   static_assert(!owns_parameters<Inner>, "tower_source: towers of a source that owns dense parameters, which nobody would update");
@@ -74,9 +75,10 @@ class tower_source : public source_adaptor<Inner> {
   static constexpr bool passes_through = std::same_as<Recipe, pass_through>;
 
   /// `towers` are of the inner source's outputs, by number.
-  /// @throws tessera::error as `check_towers` and the recipe; invalid_argument for modules without `options.policy`.
+  /// @throws tessera::error as `check_towers` and the recipe; invalid_argument for modules without `options.policy`, and for modules over an
+  /// inner source whose `comm()` has several ranks.
   tower_source(host_exec const& exec, Inner inner, tower_partition const& towers, Recipe const& recipe, tower_options const& options = {})
-      : base(std::move(inner)),
+      : base(refuse_ranks(std::move(inner))),
         shapes_(detail::shapes_of(recipe, towers, this->inner().outputs())),
         outputs_(detail::outputs_of<Recipe>(shapes_, this->inner().outputs())),
         modules_(exec, recipe, passes_through ? std::vector<detail::tower_shape>() : shapes_, this->inner().outputs(), options, false) {}
@@ -123,11 +125,15 @@ class tower_source : public source_adaptor<Inner> {
     base::predict(exec, batch, std::as_const(saved.of_features).view());
     run(exec, saved, out);
   }
+  /// `of_parameters`, (parameter_count(),), is written here. @throws tessera::error shape_mismatch for another size of it or of blocks.
   void begin_backward(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float const> const> gradients,
                       vector_view<float> of_parameters) {
     if constexpr (passes_through) return base::begin_backward(exec, saved, gradients);
     if (saved.at != tower_stage::finished) throw error(errc::invalid_argument, "tower_source::begin_backward: the forward is not finished");
     check_blocks("tower_source::begin_backward", saved.samples, gradients);
+    if (of_parameters.size() != parameter_count())
+      throw error(errc::shape_mismatch, "tower_source::begin_backward: one gradient a parameter",
+                  {{"parameters", parameter_count()}, {"gradients", of_parameters.size()}});
     saved.gradients.resize(exec, base::outputs().size());
     for (auto const& shape : shapes_)
       for (std::size_t q = 0; q < shape.sequences.size(); ++q)
@@ -156,6 +162,14 @@ class tower_source : public source_adaptor<Inner> {
 
  private:
   static std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
+  static Inner refuse_ranks(Inner inner) {
+    if constexpr (!passes_through && requires { inner.comm(); })
+      if (auto const ranks = inner.comm().size(); ranks > 1)
+        throw error(errc::invalid_argument,
+                    "tower_source: modules over tables of several ranks, whose gradients nobody would sum; sptt_tables train them",
+                    {{"modules", std::string(Recipe::name)}, {"ranks", ranks}});
+    return inner;
+  }
   static void begun(batch_view const& batch, saved_type& saved) {
     saved.samples = batch.samples();
     saved.at = tower_stage::begun;
