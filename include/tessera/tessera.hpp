@@ -21,6 +21,7 @@
 #include <tessera/comm/error_feedback.hpp>
 #include <tessera/comm/link_model.hpp>
 #include <tessera/comm/message_bundle.hpp>
+#include <tessera/comm/named_ranks_communicator.hpp>
 #include <tessera/comm/nccl_pending.hpp>
 #include <tessera/comm/nccl_protocol.hpp>
 #include <tessera/comm/rank_levels.hpp>

@@ -308,8 +308,8 @@ TEST_CASE("sptt_tables: with modules, ranks may have no samples") {
     return of_parameters;
   };
   tessera_tests::serial_host host;
-  tessera::tower_source<tessera::local_tables, tessera::dcn_tower> alone(host.exec(), local_of(host.exec(), problem, hashed), towers, recipe,
-                                                                         modules);
+  tessera::tower_source<tessera::local_tables, tessera::dcn_tower> alone(host.exec(), local_of(host.exec(), problem, hashed), towers,
+                                                                         recipe, modules);
   decltype(alone)::saved_type saved_alone;
   learnt(host.exec(), alone, saved_alone, 0, 40);
   std::vector<tessera_tests::serial_host> hosts(4);
@@ -356,11 +356,89 @@ TEST_CASE("sptt_tables: a bad id on one rank ends the step on all, which then go
       CHECK(e.code() == (comm.rank() == 4 ? tessera::errc::out_of_range : tessera::errc::rank_failed));
       if (comm.rank() == 4) CHECK(std::string(e.what()).find("feature 4") != std::string::npos);
       CHECK(std::string(e.what()).find("id out of range") != std::string::npos);
+      // Ranks 0, 2 and 4 are peers, and tell the other rank of their tower: all by the numbers of all ranks.
+      if (comm.rank() != 4) CHECK(e.value("rank") == std::to_string(comm.rank() % 2 == 0 ? 4 : comm.rank() - 1));
     }
     forward(here, source, good, saved);
     naive_source before(problem);
     CHECK(before.gives(good));
     backward(here, source, good, saved);
+  });
+}
+
+// A recipe whose module cannot be made on one rank.
+struct failing_tower : tessera::dcn_tower {
+  bool fails = false;
+  auto make(host_exec const& exec, tessera::vector_view<std::int64_t const> widths, tessera::random_seed seed, std::uint32_t tower) const {
+    if (fails) throw std::bad_alloc();
+    return tessera::dcn_tower::make(exec, widths, seed, tower);
+  }
+};
+
+TEST_CASE("sptt_tables: where a module cannot be made on one rank, no rank makes its tables") {
+  auto const problem = usual_problem();
+  hashed_tables const hashed(problem.tables.size(), false);
+  auto const specs = specs_of(problem, hashed);
+  auto const where = tessera::topology::of_hosts(2, 2);
+  tessera::tower_partition const towers{{{0, 3, 2}, {1, 4, 5, 6}}};
+  auto const plan = tessera::plan_towers(specs, problem.features, where, towers);
+  std::vector<std::string> said(4);
+  std::vector<tessera_tests::serial_host> hosts(4);
+  tessera::run_thread_ranks(4, [&](tessera::thread_communicator& comm) {
+    auto const r = static_cast<std::size_t>(comm.rank());
+    failing_tower recipe{{.dim = 8, .vectors = 1, .layers = 1, .rank = 3}};
+    recipe.fails = r == 1;
+    try {
+      tessera::sptt_tables<failing_tower> const source(hosts[r].exec(), comm, where, specs, problem.features, plan, towers, recipe,
+                                                       {.modules = {.policy = tessera::any_gemm(tessera::eigen_gemm{})}});
+      said[r] = "made";
+    } catch (std::bad_alloc const&) {
+      said[r] = "no memory";
+    } catch (tessera::error const& e) {
+      said[r] = "rank " + std::string(e.value("rank")) + " failed";
+    }
+  });
+  CHECK(said == std::vector<std::string>{"rank 1 failed", "no memory", "rank 1 failed", "rank 1 failed"});
+}
+
+TEST_CASE("sptt_tables: gradients of parameters of another size end the backward on the rank, its tower and its peers") {
+  auto const problem = usual_problem();
+  std::mt19937_64 random(12);
+  hashed_tables const hashed(problem.tables.size(), false);
+  auto const specs = specs_of(problem, hashed);
+  auto const where = tessera::topology::of_hosts(2, 2);
+  tessera::tower_partition const towers{{{0, 3, 2}, {1, 4, 5, 6}}};
+  auto const plan = tessera::plan_towers(specs, problem.features, where, towers);
+  tessera::dcn_tower const recipe{.dim = 8, .vectors = 1, .layers = 1, .rank = 3};
+  auto const rows = draw_source_rows(random, 12);
+  std::vector<tessera_tests::serial_host> hosts(4);
+  tessera::run_thread_ranks(4, [&](tessera::thread_communicator& comm) {
+    auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
+    source_batch const batch(here, problem, part_of(rows, comm.rank() * std::int64_t{3}, comm.rank() * std::int64_t{3} + 3), false);
+    tessera::sptt_tables<tessera::dcn_tower> source(here, comm, where, specs, problem.features, plan, towers, recipe,
+                                                    {.modules = {.policy = tessera::any_gemm(tessera::eigen_gemm{})}});
+    output_blocks blocks(source, batch.view());
+    tessera::sptt_saved<tessera::dcn_tower> saved;
+    for (std::int64_t const wrong : {-1, 1, 0}) {
+      std::vector<float> gradient(static_cast<std::size_t>(source.parameter_count() + (comm.rank() == 1 ? wrong : 0)));
+      source.begin(here, batch.view(), saved);
+      source.finish(here, saved, blocks.out);
+      auto const back = [&] {
+        source.begin_backward(here, saved, blocks.gradients, gradient);
+        source.finish_backward(here, saved);
+      };
+      if (wrong == 0) {
+        back();
+        continue;
+      }
+      auto const e = tessera_tests::error_of(back);
+      // Rank 3 is the peer of rank 1. Ranks 0 and 2 share their towers.
+      CHECK(e.value("rank") == std::array{"1", "", "3", "1"}[static_cast<std::size_t>(comm.rank())]);
+      if (comm.rank() != 1) continue;
+      CHECK(e.code() == tessera::errc::shape_mismatch);
+      CHECK(e.value("parameters") == std::to_string(source.parameter_count()));
+      CHECK(e.value("gradients") == std::to_string(gradient.size()));
+    }
   });
 }
 

@@ -14,6 +14,7 @@
 #include <tessera/comm/any_communicator.hpp>
 #include <tessera/comm/codec.hpp>
 #include <tessera/comm/collectives.hpp>
+#include <tessera/comm/named_ranks_communicator.hpp>
 #include <tessera/comm/rank_sums.hpp>
 #include <tessera/comm/sum_tree.hpp>
 #include <tessera/comm/topology.hpp>
@@ -93,14 +94,14 @@ class sptt_tables {
               std::vector<table_feature> features, sharding_plan const& plan, tower_partition const& towers, Recipe const& recipe = {},
               sptt_options const& options = {});
 
-  vector_view<embedding_output const> outputs() const noexcept { return outputs_; }
+  vector_view<embedding_output const> outputs() const noexcept { return here_.outputs; }
   /// The features, in the order of the batch's keys.
   std::vector<table_feature> const& features() const noexcept { return features_; }
   /// The shards that lie here, as tables of their own.
-  table_parts parts() { return inner_.parts(); }
+  table_parts parts() { return here_.inside.parts(); }
   /// The tables of all ranks, and where in them the shards lie.
   table_places places() const {
-    auto all = inner_.places();
+    auto all = here_.inside.places();
     all.tables = options_of(specs_);
     for (auto& part : all.parts) part.table = agreed_.part.tables[at(part.table)];
     return all;
@@ -110,15 +111,15 @@ class sptt_tables {
   /// Which ranks make which towers.
   tower_ranks const& ranks() const noexcept { return agreed_.ranks; }
   /// The tables inside this rank's tower.
-  sharded_tables& inside() noexcept { return inner_; }
+  sharded_tables& inside() noexcept { return here_.inside; }
   /// Bytes of the shards that lie here, and of modules.
-  std::size_t bytes() const noexcept { return inner_.bytes() + modules_.bytes(); }
+  std::size_t bytes() const noexcept { return here_.inside.bytes() + here_.modules.bytes(); }
 
   /// The parameters of the modules here, a group a tower: copies on all ranks but the first of a tower.
-  std::vector<parameter_group> groups() requires(!passes_through) { return modules_.groups(); }
+  std::vector<parameter_group> groups() requires(!passes_through) { return here_.modules.groups(); }
   /// By name and shape: "tower 0.together.weight".
-  std::vector<parameter_block> blocks() requires(!passes_through) { return modules_.blocks(); }
-  std::int64_t parameter_count() const noexcept requires(!passes_through) { return modules_.parameter_count(); }
+  std::vector<parameter_block> blocks() requires(!passes_through) { return here_.modules.blocks(); }
+  std::int64_t parameter_count() const noexcept requires(!passes_through) { return here_.modules.parameter_count(); }
   /// The modules' kind and each tower's features, which a checkpoint keeps.
   std::string towers_text() const requires(!passes_through) { return detail::text_of<Recipe>(agreed_.shapes); }
 
@@ -132,8 +133,8 @@ class sptt_tables {
   /// Looks up what peers ask for, runs the modules, and waits for this rank's vectors. @throws tessera::error as `sharded_tables`.
   void finish(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float> const> out) {
     read(
-        exec, saved, out, [&](batch_view const& all) { inner_.begin(exec, all, saved.inner_); },
-        [&](vector_view<matrix_view<float> const> vectors) { inner_.finish(exec, saved.inner_, vectors); });
+        exec, saved, out, [&](batch_view const& all) { here_.inside.begin(exec, all, saved.inner_); },
+        [&](vector_view<matrix_view<float> const> vectors) { here_.inside.finish(exec, saved.inner_, vectors); });
   }
   /// Writes the same vectors, and changes nothing. All ranks call it. Modules run by chunks of so many samples; 0: by source.
   void predict(host_exec const& exec, batch_view const& batch, vector_view<matrix_view<float> const> out,
@@ -144,15 +145,15 @@ class sptt_tables {
     batch_view of_tower;
     read(
         exec, saved, out, [&](batch_view const& all) { of_tower = all; },
-        [&](vector_view<matrix_view<float> const> vectors) { inner_.predict(exec, of_tower, vectors); });
+        [&](vector_view<matrix_view<float> const> vectors) { here_.inside.predict(exec, of_tower, vectors); });
   }
 
-  /// Sends gradients to the towers.
+  /// Sends gradients to the towers. @throws tessera::error where there is one rank; else `finish_backward` throws, on the peers too.
   void begin_backward(host_exec const& exec, saved_type& saved,
                       vector_view<matrix_view<float const> const> gradients) const requires passes_through {
     send_gradients(exec, saved, gradients, {});
   }
-  /// As above; `of_parameters` is final when the backward is.
+  /// As above. `of_parameters`, (parameter_count(),), is written by `finish_backward` or `gradients`: it lives until then.
   void begin_backward(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float const> const> gradients,
                       vector_view<float> of_parameters) const requires(!passes_through) {
     send_gradients(exec, saved, gradients, of_parameters);
@@ -160,7 +161,7 @@ class sptt_tables {
   /// Waits for gradients, runs the modules' backward, and updates the rows of this rank's shards.
   void finish_backward(host_exec const& exec, saved_type& saved) {
     receive_gradients(exec, saved);
-    inner_.finish_backward(exec, saved.inner_);
+    here_.inside.finish_backward(exec, saved.inner_);
     sum_parameters(exec, saved);
     saved.at_ = stage::finished;
   }
@@ -168,12 +169,12 @@ class sptt_tables {
   void gradients(host_exec const& exec, saved_type const& saved, row_gradients& sum) const {
     bool const are_new = saved.at_ != stage::gradients_here;
     if (are_new) receive_gradients(exec, saved);
-    inner_.gradients(exec, saved.inner_, sum);
+    here_.inside.gradients(exec, saved.inner_, sum);
     if (are_new) sum_parameters(exec, saved);
     saved.at_ = stage::gradients_here;
   }
   /// Makes one step of this rank's shards with these gradients.
-  void apply(host_exec const& exec, row_gradients const& sum) { inner_.apply(exec, sum); }
+  void apply(host_exec const& exec, row_gradients const& sum) { here_.inside.apply(exec, sum); }
 
  private:
   using stage = typename saved_type::stage;
@@ -242,7 +243,25 @@ class sptt_tables {
             [&](std::int64_t key) { return specs_[at(features_[at(key)].table)].table.dim; }};
   }
 
-  sharded_tables make_inside(host_exec const& exec);
+  // The ranks of this group, or the peers. Their errors name ranks as those of `comm` do.
+  any_communicator split_off(host_exec const& exec, bool are_peers) {
+    auto const index = ranks().index_of(comm_.rank()), group = ranks().group_of(comm_.rank());
+    std::vector<int> numbers(at(are_peers ? ranks().groups() : ranks().ranks_of_group()));
+    for (int r = 0; r < comm_.size(); ++r)
+      if (are_peers ? ranks().index_of(r) == index : ranks().group_of(r) == group)
+        numbers[at(are_peers ? ranks().group_of(r) : ranks().index_of(r))] = r;
+    auto part = are_peers ? comm_.split(exec, index, group) : comm_.split(exec, group, index);
+    return named_ranks_communicator(std::move(part), std::move(numbers));
+  }
+
+  // What this rank makes by itself, or with its tower.
+  struct made_here {
+    sharded_tables inside;
+    std::vector<embedding_output> outputs;
+    flat_exchange exchange;
+    detail::tower_modules<Recipe> modules;
+  };
+  made_here make(host_exec const& exec, Recipe const& recipe, sptt_options const& options);
 
   std::vector<table_spec> specs_;
   std::vector<table_feature> features_;
@@ -250,12 +269,9 @@ class sptt_tables {
   any_communicator comm_;
   detail::agreed_towers agreed_;
   any_communicator peer_comm_, tower_comm_;
-  std::vector<embedding_output> outputs_;
   detail::peer_keys keys_;
-  flat_exchange exchange_;  // between peers
-  std::int64_t sources_;    // as the tables inside count them: two at least, so that keys have their own numbers of rows
-  sharded_tables inner_;
-  detail::tower_modules<Recipe> modules_;  // of this group's towers
+  std::int64_t sources_;  // as the tables inside count them: two at least, so that keys have their own numbers of rows
+  made_here here_;
 };
 
 template <tower_recipe Recipe>
@@ -267,28 +283,31 @@ sptt_tables<Recipe>::sptt_tables(host_exec const& exec, any_communicator comm, t
       checks_{.out_of_range = options.out_of_range},
       comm_(std::move(comm)),
       agreed_(detail::agree_on_towers(exec, comm_, where, specs_, features_, plan, towers, recipe, options)),
-      peer_comm_(comm_.split(exec, ranks().index_of(comm_.rank()), ranks().group_of(comm_.rank()))),
-      tower_comm_(comm_.split(exec, ranks().group_of(comm_.rank()), ranks().index_of(comm_.rank()))),
-      outputs_(detail::outputs_of<Recipe>(agreed_.shapes, agreed_.of_features)),
+      peer_comm_(split_off(exec, true)),
+      tower_comm_(split_off(exec, false)),
       keys_{static_cast<std::int64_t>(features_.size()), static_cast<std::int64_t>(agreed_.shapes.size()), !passes_through},
-      exchange_(peer_comm_, keys_.keys(specs_, features_), keys_.blocks(agreed_.shapes, ranks(), agreed_.of_features), options.codecs),
       sources_(std::max<std::int64_t>(ranks().groups(), 2)),
-      inner_(make_inside(exec)),
-      modules_(exec, recipe, shapes_here(), agreed_.of_features, options.modules, ranks().index_of(comm_.rank()) > 0) {}
+      here_(make(exec, recipe, options)) {}
 
 // Where one rank throws, all throw.
 template <tower_recipe Recipe>
-sharded_tables sptt_tables<Recipe>::make_inside(host_exec const& exec) {
-  std::vector<sharded_tables> made;
+typename sptt_tables<Recipe>::made_here sptt_tables<Recipe>::make(host_exec const& exec, Recipe const& recipe,
+                                                                  sptt_options const& options) {
+  std::vector<made_here> made;
   std::exception_ptr failure;
   try {
-    // Peers have looked at their ids before they sent them.
-    made.emplace_back(exec, tower_comm_, agreed_.part.specs, agreed_.part.features, agreed_.part.plan,
-                      sharded_tables_options{.out_of_range = out_of_range_ids::zero, .sources = sources_});
+    // These throw on all ranks of a tower, so they come first. Peers have looked at their ids before they sent them.
+    sharded_tables inside(exec, tower_comm_, agreed_.part.specs, agreed_.part.features, agreed_.part.plan,
+                          sharded_tables_options{.out_of_range = out_of_range_ids::zero, .sources = sources_});
+    made.push_back({std::move(inside), detail::outputs_of<Recipe>(agreed_.shapes, agreed_.of_features),
+                    flat_exchange(peer_comm_, keys_.keys(specs_, features_), keys_.blocks(agreed_.shapes, ranks(), agreed_.of_features),
+                                  options.codecs),
+                    detail::tower_modules<Recipe>(exec, recipe, shapes_here(), agreed_.of_features, options.modules,
+                                                  ranks().index_of(comm_.rank()) > 0)});
   } catch (...) {
     failure = std::current_exception();
   }
-  barrier(exec, comm_, "sptt_tables: tables are made", failure);
+  barrier(exec, comm_, "sptt_tables: tables and modules are made", failure);
   return std::move(made.front());
 }
 
@@ -302,12 +321,12 @@ void sptt_tables<Recipe>::send_ids(host_exec const& exec, batch_view const& batc
     detail::check_sharded_batch(exec, comm_.rank(), specs_, features_, checks_, batch);
     saved.batch_ = batch.inverse_keyed();
     auto const sent = saved.peers_.make(exec, keys_, agreed_.shapes, batch, saved.first_chunk);
-    exchange_.begin_ids(exec, sent, learns, saved.exchanged_);
+    here_.exchange.begin_ids(exec, sent, learns, saved.exchanged_);
   } catch (...) {
     failure = std::current_exception();
   }
   if (failure && is_alone()) std::rethrow_exception(failure);
-  if (failure) exchange_.begin_ids(exec, failure, saved.exchanged_);
+  if (failure) here_.exchange.begin_ids(exec, failure, saved.exchanged_);
   saved.at_ = stage::begun;
 }
 
@@ -323,31 +342,32 @@ void sptt_tables<Recipe>::read(host_exec const& exec, saved_type& saved, vector_
   saved.at_ = stage::none;
   auto& received = saved.received_;
   try {
-    exchange_.receive_ids(exec, saved.exchanged_);
+    here_.exchange.receive_ids(exec, saved.exchanged_);
   } catch (...) {  // so have all peers
-    inner_.fail(exec, std::current_exception(), saved.inner_);
+    here_.inside.fail(exec, std::current_exception(), saved.inner_);
   }
   std::exception_ptr failure;
   try {
     check_blocks(call, saved, out);
-    auto const least = ranks().groups() == 1 ? static_cast<std::int64_t>(exchange_.blocks_here().size() + agreed_.part.features.size()) : 0;
-    auto const all = exchange_.received_ids(exec, saved.exchanged_, least);
-    received.lay_out(exec, modules_, agreed_.of_features, agreed_.part.feature_numbers, ranks().groups(), sources_, saved.chunk_samples,
-                     all, saved.exchanged_);
+    auto const least =
+        ranks().groups() == 1 ? static_cast<std::int64_t>(here_.exchange.blocks_here().size() + agreed_.part.features.size()) : 0;
+    auto const all = here_.exchange.received_ids(exec, saved.exchanged_, least);
+    received.lay_out(exec, here_.modules, agreed_.of_features, agreed_.part.feature_numbers, ranks().groups(), sources_,
+                     saved.chunk_samples, all, saved.exchanged_);
   } catch (...) {
     failure = std::current_exception();
   }
   try {
-    if (failure) inner_.fail(exec, failure, saved.inner_);
+    if (failure) here_.inside.fail(exec, failure, saved.inner_);
     batch_view of_tower;
     of_tower.sparse = received.batch();
     begin(of_tower);
     finish(received.vectors());
-    received.forward(exec, modules_);
+    received.forward(exec, here_.modules);
   } catch (...) {
     failure = std::current_exception();
   }
-  exchange_.begin_vectors(exec, saved.exchanged_, failure);
+  here_.exchange.begin_vectors(exec, saved.exchanged_, failure);
   wait_for_vectors(exec, saved, failure ? vector_view<matrix_view<float> const>() : out);
   saved.at_ = stage::finished;
 }
@@ -355,12 +375,12 @@ void sptt_tables<Recipe>::read(host_exec const& exec, saved_type& saved, vector_
 template <tower_recipe Recipe>
 void sptt_tables<Recipe>::wait_for_vectors(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float> const> out) const {
   std::vector<matrix_view<float>> arriving(at(keys_.size()));
-  if (out.empty()) return exchange_.finish_vectors(exec, saved.exchanged_, arriving);  // it throws
+  if (out.empty()) return here_.exchange.finish_vectors(exec, saved.exchanged_, arriving);  // it throws
   if constexpr (passes_through) {
     auto const shared = shared_bags_of(exec, saved.batch_);
     std::copy(out.begin(), out.end(), arriving.begin());
     shared.put_into(vector_view<matrix_view<float>>(arriving));
-    exchange_.finish_vectors(exec, saved.exchanged_, arriving);
+    here_.exchange.finish_vectors(exec, saved.exchanged_, arriving);
     shared.expand(exec, saved.batch_.samples, out);
   } else {
     auto const made = places_of_made(exec, saved);
@@ -370,7 +390,7 @@ void sptt_tables<Recipe>::wait_for_vectors(host_exec const& exec, saved_type& sa
       if (whole.data() == nullptr) whole = made[at(shape.tower)];
       for_each_sequence(shape, [&](std::int64_t f, std::int64_t o) { arriving[at(f)] = out[o]; });
     }
-    exchange_.finish_vectors(exec, saved.exchanged_, arriving);
+    here_.exchange.finish_vectors(exec, saved.exchanged_, arriving);
     for (auto const& shape : agreed_.shapes)
       if (auto const whole = arriving[at(keys_.made_by(shape.tower))]; whole.rows() > 0 && whole.data() == made[at(shape.tower)].data())
         detail::copy_blocks(exec, detail::columns_of_outputs<float const>{whole, shape.outputs}, blocks_of(shape, out));
@@ -385,13 +405,17 @@ void sptt_tables<Recipe>::send_gradients(host_exec const& exec, saved_type& save
   std::exception_ptr failure;
   try {
     check_blocks("sptt_tables::begin_backward", saved, gradients);
+    if constexpr (!passes_through)
+      if (of_parameters.size() != parameter_count())
+        throw error(errc::shape_mismatch, "sptt_tables::begin_backward: one gradient a parameter",
+                    {{"parameters", parameter_count()}, {"gradients", of_parameters.size()}});
     saved.of_parameters_ = of_parameters;
     if constexpr (passes_through) {
       auto const shared = shared_bags_of(exec, saved.batch_);
       std::copy(gradients.begin(), gradients.end(), leaving.begin());
       shared.merge(exec, saved.batch_.samples, gradients);
       shared.put_into(vector_view<matrix_view<float const>>(leaving));
-      exchange_.begin_gradients(exec, saved.exchanged_, leaving);
+      here_.exchange.begin_gradients(exec, saved.exchanged_, leaving);
     } else {
       auto const made = places_of_made(exec, saved);
       for (auto const& shape : agreed_.shapes) {
@@ -403,13 +427,13 @@ void sptt_tables<Recipe>::send_gradients(host_exec const& exec, saved_type& save
         }
         for_each_sequence(shape, [&](std::int64_t f, std::int64_t o) { leaving[at(f)] = gradients[o]; });
       }
-      exchange_.begin_gradients(exec, saved.exchanged_, leaving);
+      here_.exchange.begin_gradients(exec, saved.exchanged_, leaving);
     }
   } catch (...) {
     failure = std::current_exception();
   }
   if (failure && is_alone()) std::rethrow_exception(failure);
-  if (failure) exchange_.begin_gradients(exec, failure, saved.exchanged_);
+  if (failure) here_.exchange.begin_gradients(exec, failure, saved.exchanged_);
   saved.at_ = stage::gradients_sent;
 }
 
@@ -419,13 +443,13 @@ void sptt_tables<Recipe>::receive_gradients(host_exec const& exec, saved_type co
   saved.at_ = stage::finished;  // what throws is not tried again
   std::exception_ptr failure;
   try {
-    exchange_.finish_gradients(exec, saved.exchanged_);
-    saved.received_.backward(exec, modules_, saved.exchanged_);
+    here_.exchange.finish_gradients(exec, saved.exchanged_);
+    saved.received_.backward(exec, here_.modules, saved.exchanged_);
   } catch (...) {
     failure = std::current_exception();
   }
-  if (failure) inner_.fail_backward(exec, failure, saved.inner_);
-  inner_.begin_backward(exec, saved.inner_, saved.received_.gradients());
+  if (failure) here_.inside.fail_backward(exec, failure, saved.inner_);
+  here_.inside.begin_backward(exec, saved.inner_, saved.received_.gradients());
 }
 
 template <tower_recipe Recipe>
