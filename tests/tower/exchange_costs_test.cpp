@@ -20,6 +20,7 @@
 #include <tessera/comm/counting_communicator.hpp>
 #include <tessera/comm/thread_communicator.hpp>
 #include <tessera/comm/topology.hpp>
+#include <tessera/comm/two_hop_communicator.hpp>
 #include <tessera/core/optimizers.hpp>
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/shard/sharded_tables.hpp>
@@ -56,9 +57,7 @@ struct naive {
   explicit naive(exchange_shape const& shape)
       : shape_(shape), where_(tessera::topology::of_hosts(shape.grid.hosts, shape.grid.ranks / shape.grid.hosts)) {
     auto const host_ranks = shape.grid.ranks / shape.grid.hosts;
-    auto const size = shape.route == exchange_route::two_hop ? host_ranks
-                      : shape.grid.towers_of_host > 1        ? host_ranks / shape.grid.towers_of_host
-                                                             : host_ranks * shape.grid.hosts_of_tower;
+    auto const size = shape.grid.towers_of_host > 1 ? host_ranks / shape.grid.towers_of_host : host_ranks * shape.grid.hosts_of_tower;
     std::vector<std::vector<std::int64_t>> domains;
     for (std::int64_t rank = 0; rank < shape.grid.ranks; ++rank) {
       if (rank % size == 0) domains.emplace_back();
@@ -78,19 +77,15 @@ struct naive {
       if (from != to) ++all[{number, from, to}][what];
     };
     if (shape_.route == exchange_route::flat) return are_ids ? hop(0, asker, holder, feature) : hop(0, holder, asker, feature);
-    // Between the groups either the asker's place in the holder's group, or the holder's place in the asker's.
-    auto const near_holder = peer(holder, asker), near_asker = peer(asker, holder);
+    auto const near_holder = peer(holder, asker);
     // Inside a tower each peer's samples are keys of their own.
-    auto const of_source = feature + (shape_.route == exchange_route::towers ? features() * groups_.domain_of(0, asker) : 0);
+    auto const of_source = feature + features() * groups_.domain_of(0, asker);
     if (!are_ids) {
       hop(0, holder, near_holder, of_source);
       if (shape_.outputs.empty()) hop(1, near_holder, asker, feature);
-    } else if (shape_.route == exchange_route::towers) {
+    } else {
       hop(0, asker, near_holder, feature);
       hop(1, near_holder, holder, of_source);
-    } else {
-      hop(0, asker, near_asker, feature);
-      hop(1, near_asker, holder, feature);
     }
   }
 
@@ -142,14 +137,11 @@ struct naive {
         } else if (shape_.route == exchange_route::flat) {
           keys_of(all[{0, from, to}], [&](std::int64_t holder) { return holder == to; });
         } else if (one_group) {
-          bool const first = shape_.route == exchange_route::two_hop;
-          for (std::int64_t source = 0; source < (first ? 1 : std::max<std::int64_t>(groups_.domains(0), 2)); ++source)
+          for (std::int64_t source = 0; source < std::max<std::int64_t>(groups_.domains(0), 2); ++source)
             keys_of(
-                all[{first ? 0 : 1, from, to}], [&](std::int64_t holder) { return first ? peer(to, holder) == to : holder == to; }, source);
+                all[{1, from, to}], [&](std::int64_t holder) { return holder == to; }, source);
         } else if (one_place) {
-          bool const first = shape_.route == exchange_route::towers;
-          keys_of(all[{first ? 0 : 1, from, to}],
-                  [&](std::int64_t holder) { return first ? groups_.domain_of(0, holder) == groups_.domain_of(0, to) : holder == to; });
+          keys_of(all[{0, from, to}], [&](std::int64_t holder) { return groups_.domain_of(0, holder) == groups_.domain_of(0, to); });
         }
       }
   }
@@ -185,10 +177,10 @@ exchange_shape random_shape(std::mt19937_64& random) {
     do shape.grid.towers_of_host = draw(1, host_ranks);
     while (host_ranks % shape.grid.towers_of_host != 0);
   }
-  shape.route = static_cast<exchange_route>(draw(0, 2));
+  shape.route = draw(0, 1) == 0 ? exchange_route::flat : exchange_route::towers;
   auto const features = draw(shape.grid.ranks, shape.grid.ranks + 7);
   for (std::int64_t f = 0; f < features; ++f)
-    shape.features.push_back({draw(0, shape.grid.ranks - 1), draw(1, 40), draw(0, 3) == 0 ? draw(0, 300) : 1});
+    shape.features.push_back({f < shape.grid.ranks ? f : draw(0, shape.grid.ranks - 1), draw(1, 40), draw(0, 3) == 0 ? draw(0, 300) : 1});
   shape.samples = draw(0, 9);
   shape.id_bytes = 4 * draw(1, 2);
   auto const any_codec = [&] { return tessera::all_codecs[draw(0, 5)]; };
@@ -248,7 +240,7 @@ TEST_CASE("exchange_costs: every grid of the paper's kind") {
   for (std::int64_t hosts = 1; hosts <= 6; ++hosts)
     for (std::int64_t host_ranks = 1; host_ranks <= 4; ++host_ranks)
       for (std::int64_t of_tower = 1; of_tower <= 3; ++of_tower)
-        for (auto const route : {exchange_route::flat, exchange_route::two_hop, exchange_route::towers}) {
+        for (auto const route : {exchange_route::flat, exchange_route::towers}) {
           auto shape = even_shape(route, hosts, host_ranks, 4);
           shape.grid.hosts_of_tower = of_tower;
           CAPTURE(hosts);
@@ -276,7 +268,14 @@ TEST_CASE("exchange_costs: by hand, 4 hosts of 2 ranks") {
   // The same bytes between hosts in half the messages, and four batches inside of them.
   CHECK(towers.inside_host == tessera::link_traffic{1, 4 * vector_bytes});
   CHECK(towers.between_hosts == tessera::link_traffic{3, 6 * vector_bytes});
-  CHECK(hops == towers);
+  // To rank 2: its message and those to hosts 2 and 0, which it carries; and what came from host 3. To host 3: all of both ranks. Each bundle
+  // has 8 bytes and 24 a message before the first, which begin at multiples of 64.
+  CHECK(hops.inside_host == tessera::link_traffic{2, 128 + 5 * vector_bytes + 64 + 2 * vector_bytes});
+  CHECK(hops.between_hosts == tessera::link_traffic{1, 128 + 4 * vector_bytes});
+  CHECK(tessera::vector_exchange_costs(even_shape(exchange_route::two_hop, 4, 1, samples)) ==
+        tessera::vector_exchange_costs(even_shape(exchange_route::flat, 4, 1, samples)));
+  CHECK(tessera::vector_exchange_costs(even_shape(exchange_route::two_hop, 1, 4, samples)) ==
+        tessera::vector_exchange_costs(even_shape(exchange_route::flat, 1, 4, samples)));
 
   auto shape = even_shape(exchange_route::towers, 4, 2, samples);
   shape.outputs = {8, 8, 8, 8};  // of two vectors of 16: compressed four times
@@ -308,15 +307,21 @@ TEST_CASE("exchange_costs: towers of parts of a host, and of all hosts") {
   CHECK(tessera::vector_exchange_costs(even_shape(exchange_route::towers, 1, 1, 8))[0] == rank_exchange_costs{});
 }
 
-TEST_CASE("exchange_costs: sharded tables send what is predicted of a flat exchange") {
+TEST_CASE("exchange_costs: sharded tables send what is predicted, flat and over two hops, at each level") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   auto const draw = [&](std::int64_t least, std::int64_t most) { return std::uniform_int_distribution<std::int64_t>(least, most)(random); };
-  constexpr int ranks = 4;
   constexpr std::int64_t rows = 50;
-  for (int round = 0; round < 4; ++round) {
-    exchange_shape shape{.grid = {ranks, 2}, .samples = draw(1, 40)};
+  constexpr std::pair<std::int64_t, std::int64_t> layouts[] = {{2, 2}, {3, 2}, {2, 3}, {4, 1}, {1, 3}, {4, 2}};
+  for (int round = 0; round < 12; ++round) {
+    auto const host_count = layouts[round / 2].first, host_ranks = layouts[round / 2].second;
+    auto const ranks = static_cast<int>(host_count * host_ranks);
+    exchange_shape shape{.grid = {ranks, host_count}, .samples = draw(1, 40)};
+    shape.route = round % 2 == 0 ? exchange_route::flat : exchange_route::two_hop;
+    CAPTURE(host_count);
+    CAPTURE(host_ranks);
+    CAPTURE(round);
     shape.codecs = {tessera::all_codecs[draw(0, 5)], tessera::all_codecs[draw(0, 5)]};
     tessera::sharding_plan plan;
     std::vector<tessera::table_spec> specs;
@@ -329,13 +334,16 @@ TEST_CASE("exchange_costs: sharded tables send what is predicted of a flat excha
       features.push_back({.name = std::to_string(t), .table = t});
       plan.shards.push_back({t, static_cast<int>(of.rank), 0, rows, 0, of.dim});
     }
-    std::vector<tessera::sent_counts> sent(ranks);
-    std::vector<tessera_tests::serial_host> hosts(ranks);
-    tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
-      auto const r = static_cast<std::size_t>(comm.rank());
+    std::vector<tessera::sent_counts> forward(static_cast<std::size_t>(ranks)), backward = forward;
+    std::vector<tessera_tests::serial_host> hosts(forward.size());
+    auto const where = tessera::topology::of_hosts(host_count, host_ranks);
+    tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& of) {
+      auto const r = static_cast<std::size_t>(of.rank());
       auto const exec = hosts[r].exec();
-      tessera::sharded_tables tables(exec, tessera::any_communicator(tessera::counting_communicator(comm, sent[r])), specs, features, plan,
-                                     {.codecs = shape.codecs});
+      tessera::sent_counts sent;
+      tessera::any_communicator comm = tessera::counting_communicator(of, sent);
+      if (shape.route == exchange_route::two_hop) comm = tessera::two_hop_communicator(comm, where);
+      tessera::sharded_tables tables(exec, comm, specs, features, plan, {.codecs = shape.codecs});
       std::vector<tessera::feature_rows<>> bags;
       std::vector<std::vector<float>> floats;
       for (std::size_t f = 0; f < features.size(); ++f) {
@@ -350,24 +358,34 @@ TEST_CASE("exchange_costs: sharded tables send what is predicted of a flat excha
       std::vector<tessera::matrix_view<float>> out;
       for (std::size_t f = 0; f < features.size(); ++f) out.push_back({floats[f].data(), shape.samples, shape.features[f].dim});
       std::vector<tessera::matrix_view<float const>> const gradients(out.begin(), out.end());
-      sent[r].clear();
+      sent.clear();
       tessera::sharded_saved saved;
       tables.begin(exec, batch, saved);
       tables.finish(exec, saved, out);
+      forward[r] = std::exchange(sent, {});
       tables.begin_backward(exec, saved, gradients);
       tables.finish_backward(exec, saved);
+      backward[r] = std::exchange(sent, {});
     });
-    auto const compare = [&](char const* operation, std::vector<rank_exchange_costs> const& costs) {
-      CAPTURE(operation);
-      for (std::size_t r = 0; r < ranks; ++r) {
-        auto const of_rank = tessera::sent_by(sent[r], operation);
-        CHECK(of_rank.messages == costs[r].sent.inside_host.messages + costs[r].sent.between_hosts.messages);
-        CHECK(of_rank.bytes == costs[r].sent.inside_host.bytes + costs[r].sent.between_hosts.bytes);
-      }
-    };
-    compare("ids to their tables", tessera::id_exchange_costs(shape));
-    compare("vectors to their samples", tessera::vector_exchange_costs(shape));
-    compare("gradients to their tables", tessera::gradient_exchange_costs(shape));
+    auto const ids = tessera::id_exchange_costs(shape), vectors = tessera::vector_exchange_costs(shape),
+               back = tessera::gradient_exchange_costs(shape);
+    for (std::size_t r = 0; r < hosts.size(); ++r) {
+      auto const compare = [&](tessera::sent_counts const& sent, tessera::exchange_costs const& costs) {
+        for (bool const inside : {false, true}) {
+          auto const found = tessera::sent_to(sent, [&](int to) {
+            return to != static_cast<int>(r) && (to / host_ranks == static_cast<std::int64_t>(r) / host_ranks) == inside;
+          });
+          auto const& expected = inside ? costs.inside_host : costs.between_hosts;
+          CHECK(found.messages == expected.messages);
+          CHECK(found.bytes == expected.bytes);
+        }
+      };
+      compare(forward[r], ids[r].sent + vectors[r].sent);
+      compare(backward[r], back[r].sent);
+      if (shape.route == exchange_route::flat)
+        CHECK(tessera::sent_by(forward[r], "ids to their tables").bytes == ids[r].sent.inside_host.bytes + ids[r].sent.between_hosts.bytes);
+    }
+    for (auto const& costs : {ids, vectors, back}) CHECK(all_sent(costs) == all_received(costs));
   }
 }
 
@@ -404,6 +422,18 @@ TEST_CASE("exchange_costs: refuses what cannot be") {
   CHECK(few.value("features") == "1");
   CHECK(refused([](auto& shape) { shape.outputs = {3}; }).value("outputs") == "1");
   CHECK(refused([](auto& shape) { shape.outputs = {3, 0}; }).value("outputs") == "0");
+  CHECK(refused([](auto& shape) { shape.outputs = {3, -1}; }).value("outputs") == "-1");
+  CHECK(refused([](auto& shape) {
+          shape.outputs = {3, 4};
+          for (auto& feature : shape.features) feature.is_sequence = feature.rank > 1;
+        }).value("tower") == "1");
+  CHECK(refused([](auto& shape) {
+          for (auto& feature : shape.features) feature.rank = 3;
+        }).value("tower") == "0");
+  auto const torn = refused([](auto& shape) { shape.features[1].feature = shape.features[2].feature = 7; });
+  CHECK(torn.value("feature") == "7");
+  CHECK(torn.value("tower") == "0");
+  CHECK(torn.value("other tower") == "1");
   CHECK(refused([](auto& shape) { shape.features[1].row_shards = 0; }).value("shards of rows") == "0");
   CHECK(refused([](auto& shape) { shape.features[1].feature = -2; }).value("feature") == "-2");
   CHECK(refused([](auto& shape) { shape.features[1].first_column = -4; }).value("first column") == "-4");

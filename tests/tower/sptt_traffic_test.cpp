@@ -70,11 +70,12 @@ problem draw_problem(layout const& of, tessera::topology const& where, std::mt19
     made.towers.towers[static_cast<std::size_t>(tower)].push_back(t);
     tessera::table_options const options{.id = tessera::table_id{t}, .dim = dim, .rows = rows, .init_bound = 0.1F};
     made.specs.push_back(tessera::spec_of<tessera::dense_table<>>(options, tessera::sgd{.learning_rate = 0.1F}));
-    made.features.push_back({.name = std::to_string(t), .table = t});
+    bool const is_sequence = draw(0, 3) == 0;
+    made.features.push_back({.name = std::to_string(t), .table = t, .sequence = is_sequence});
     std::vector<int> here;
     for (int r = 0; r < static_cast<int>(where.ranks()); ++r)
       if (ranks.group_of(r) == ranks.group_of_tower(tower)) here.push_back(r);
-    auto const way = static_cast<shards>(draw(0, 2));
+    auto const way = static_cast<shards>(draw(0, is_sequence ? 1 : 2));
     // By rows, an id a sample, so that each shard has as many.
     made.ids_a_sample.push_back(way == shards::rows ? 1 : draw(0, 3));
     auto const tables = tessera::options_of(made.specs);
@@ -85,7 +86,7 @@ problem draw_problem(layout const& of, tessera::topology const& where, std::mt19
     for (auto const& shard : cut) {
       made.plan.shards.push_back(shard);
       made.shape.features.push_back({shard.rank, shard.columns, made.ids_a_sample.back(), t, shard.first_column,
-                                     way == shards::rows ? static_cast<std::int64_t>(cut.size()) : 1});
+                                     way == shards::rows ? static_cast<std::int64_t>(cut.size()) : 1, is_sequence, is_sequence});
     }
   }
   made.shape.route = tessera::exchange_route::towers;
@@ -126,8 +127,9 @@ std::vector<tessera::sent_counts> sent_in_a_step(problem const& of, tessera::top
     std::vector<std::vector<float>> floats;
     std::vector<tessera::matrix_view<float>> out;
     for (auto const& output : tables.outputs()) {
-      floats.emplace_back(static_cast<std::size_t>(of.shape.samples * output.width), 0.5F);
-      out.push_back({floats.back().data(), of.shape.samples, output.width});
+      auto const count = output.sequence ? batch.sparse.key(output.key).size() : of.shape.samples;
+      floats.emplace_back(static_cast<std::size_t>(count * output.width), 0.5F);
+      out.push_back({floats.back().data(), count, output.width});
     }
     std::vector<tessera::matrix_view<float const>> const gradients(out.begin(), out.end());
     sent[r].clear();
@@ -196,7 +198,11 @@ TEST_CASE("sptt_tables send what exchange_costs predict, message for message and
         continue;
       }
       tessera::dlrm_tower const recipe{.dim = 5, .p = 1, .c = 1};
-      for (auto const& tower : of.towers.towers) of.shape.outputs.push_back(5 * (1 + static_cast<std::int64_t>(tower.size())));
+      for (auto const& tower : of.towers.towers) {
+        auto const pooled =
+            std::count_if(tower.begin(), tower.end(), [&](auto f) { return !of.features[static_cast<std::size_t>(f)].sequence; });
+        of.shape.outputs.push_back(pooled == 0 ? 0 : 5 * (1 + pooled));
+      }
       check_traffic(of, on, sent_in_a_step(of, where, recipe));
     }
 }

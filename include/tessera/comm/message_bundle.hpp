@@ -35,12 +35,23 @@ struct bundle_part {
 
 constexpr std::int64_t aligned_message(std::int64_t bytes) noexcept { return divide_up(bytes, message_alignment) * message_alignment; }
 
+// What a bundle of so many messages begins with.
+constexpr std::int64_t bundle_heads_bytes(std::int64_t messages) noexcept {
+  constexpr auto each = static_cast<std::int64_t>(sizeof(bundled_message));
+  return messages == 0 ? 0 : aligned_message(static_cast<std::int64_t>(sizeof messages) + messages * each);
+}
+
+// Which of a host's ranks carries what goes from there to another host, and what comes from that.
+constexpr std::int64_t carrier_index(std::int64_t host, std::int64_t other, std::int64_t hosts, std::int64_t ranks_of_host) noexcept {
+  return (other - host - 1 + hosts) % hosts % ranks_of_host;
+}
+
 // A bundle: the number of messages, what is said of each, then the bytes of each, which begin at multiples of 64. Of no messages: nothing.
 inline void write_bundle(host_exec const& exec, std::vector<bundle_part> const& parts, buffer<std::byte>& bundle) {
   auto const count = static_cast<std::int64_t>(parts.size());
   constexpr auto each = static_cast<std::int64_t>(sizeof(bundled_message));
-  auto const heads = aligned_message(static_cast<std::int64_t>(sizeof count) + count * each);
-  auto bytes = count == 0 ? 0 : heads;
+  auto const heads = bundle_heads_bytes(count);
+  auto bytes = heads;
   for (auto const& part : parts) bytes += aligned_message(part.head.bytes);
   bundle.resize(exec, bytes);
   if (count == 0) return;
@@ -70,7 +81,8 @@ void read_bundle(vector_view<std::byte const> bundle, F const& f) {
   if (bundle.size() < message_alignment) refuse();
   std::memcpy(&count, bundle.data(), sizeof count);
   if (count < 1 || count > bundle.size() / each) refuse();
-  auto at = aligned_message(static_cast<std::int64_t>(sizeof count) + count * each);
+  auto at = bundle_heads_bytes(count);
+  if (at > bundle.size()) refuse();
   for (std::int64_t i = 0; i < count; ++i) {
     bundle_part part{};
     std::memcpy(&part.head, bundle.data() + sizeof count + i * each, sizeof part.head);

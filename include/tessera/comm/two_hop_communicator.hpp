@@ -55,9 +55,8 @@ class two_hop_pending;
 ///
 /// - All ranks call `begin` and `finish` of each exchange, in the same order, also those that send and await nothing.
 /// - Messages of an exchange meet those awaited in the same one. `finish` throws incompatible for one too few or too many.
-/// - Between `begin` and `finish` the first of the three exchanges travels; the others travel in `finish`, which waits for up to three time
-///   limits of the base. Where a rank does not come or has left, ranks of other hosts may name the carrier that waited for it, whose reason
-///   names the rank.
+/// - Between `begin` and `finish` the first of the three exchanges travels, the others in `finish`. That waits for up to three time limits of
+///   the base. Where a rank does not come or has left, ranks of other hosts may name the carrier that waited for it. Its reason names the rank.
 ///
 /// Sums go best level by level (`split_by_levels`), whose communicators exchange as the base does, or over `base()`.
 /// A copy of a communicator is the same rank. Source: hierarchical all-to-all, as of DeepSpeed-MoE (2022) and Tutel (2023).
@@ -137,7 +136,7 @@ class two_hop_communicator {
     // The rank of a host that carries what goes from there to another host, and what comes from that.
     int carrier(int host, int other) const noexcept {
       auto const& all = ranks[static_cast<std::size_t>(host)];
-      return all[static_cast<std::size_t>((other - host - 1 + hosts()) % hosts()) % all.size()];
+      return all[static_cast<std::size_t>(detail::carrier_index(host, other, hosts(), static_cast<std::int64_t>(all.size())))];
     }
     // How many of a host's ranks carry: the first ones.
     std::size_t carriers(std::size_t ranks_of_host) const noexcept { return std::min(ranks_of_host, ranks.size() - 1); }

@@ -6,12 +6,14 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <tessera/comm/codec.hpp>
 #include <tessera/comm/link_model.hpp>
+#include <tessera/comm/message_bundle.hpp>
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/shard/flat_exchange_state.hpp>
@@ -69,16 +71,17 @@ struct tower_grid {
   friend constexpr bool operator==(tower_grid const&, tower_grid const&) = default;
 };
 
-/// Refuses a grid that cannot be. @throws tessera::error invalid_argument naming the two sizes. It does so for a size below 1, and for ranks
-/// that the hosts do not divide. It also does so for hosts that those of a tower do not divide, and for ranks of a host that its towers do not
-/// divide. So it does for towers that have several hosts and are parts of one.
+/// Refuses a grid that cannot be.
+/// @throws tessera::error invalid_argument, naming two sizes, for a size below 1 and for towers of several hosts that are parts of one. Also
+/// where one does not divide the other: hosts the ranks, hosts of a tower the hosts, towers of a host its ranks.
 inline void check_tower_grid(tower_grid const& grid);
 
 /// Which way ids and vectors go.
 enum class exchange_route : std::uint8_t {
   /// From the rank that has a sample to each rank that has a table, and back.
   flat,
-  /// Inside the host to the rank with the place of the one that is meant, and from there to that one: a message a pair of hosts and a place.
+  /// Over a `two_hop_communicator`: the messages of `flat`, in bundles within hosts, from host to host, and within hosts again. Between hosts
+  /// there is one message a pair of hosts. Towers do not matter.
   two_hop,
   /// SPTT. Ids go to the peer in the feature's tower, one message a tower, and inside it to the rank that has the table. Vectors come back
   /// the same way: inside the tower, then to the peers.
@@ -90,8 +93,8 @@ struct exchanged_feature {
   std::int64_t rank = 0;          ///< who holds it
   std::int64_t dim = 0;           ///< columns
   std::int64_t ids_a_sample = 1;  ///< of every sample; they are pooled to one vector
-  /// Shards of the same number from 0 are of one feature: on the way to a tower its ids go once, and on the way back its columns as one
-  /// block. -1: a feature of its own.
+  /// Shards of the same number from 0 are of one feature. To a tower its ids go once, and back its columns go as one block. -1: a feature of
+  /// its own.
   std::int64_t feature = -1;
   std::int64_t first_column = 0;  ///< of the feature's columns; those of a feature's shards in a tower lie side by side
   /// Shards of rows among which its ids are dealt by chance, one of which this is. Each gives the sum of those ids of a sample that it has.
@@ -110,19 +113,28 @@ struct exchange_shape {
   std::int64_t sources = 1;   ///< that a rank of `flat` stands for: each has so many samples, and keys of its own
   std::int64_t id_bytes = 4;  ///< 4, or 8 for tables of 2^32 - 1 rows and more
   exchange_codecs codecs{};   ///< of vectors and gradients, but for those inside towers
-  exchange_codecs inside{};   ///< inside towers, and in the first hop of `two_hop`
-  /// (towers,) How many numbers each tower's module makes of a sample: they go to the peers as one block, in the place of vectors. With k
-  /// towers on the ranks of each, (k towers,): the first k are of the first one. Modules get along how many samples there are. Empty: vectors
-  /// go. Of `towers` alone.
+  exchange_codecs inside{};   ///< inside towers
+  /// (towers,) How many numbers each tower's module makes of a sample: they go to the peers as one block, in the place of pooled vectors.
+  /// Sequences go as they are. 0: a tower of sequences alone. Empty: there are no modules, and vectors go. Of `towers` alone.
+  ///
+  /// With k modules on the ranks of each tower, (k towers,): the first k are of the first one. Modules get along how many samples there are.
   std::vector<std::int64_t> outputs{};
 };
 
 /// What each rank sends and receives for the ids of a batch without groups and weights: (ranks,). Bytes are those of the exchange's own
-/// messages, header and padding included; there is a message to each rank of a hop, also where it has no tables. With shards of rows they are
+/// messages, header and padding included. There is a message to each rank of a hop, also where it has no tables. With shards of rows they are
 /// those that are expected of ids by chance.
-/// @throws tessera::error invalid_argument, naming the value, as `check_tower_grid`; for a feature's rank that is none, a dim below 1 or
-/// negative ids; negative samples, ids of other sizes; more towers than features; outputs of another number of towers, below 1, or of
-/// another route; sources of another route, or below 1; a shard before the first column, or among no shards of rows. The same below.
+/// @throws tessera::error invalid_argument, naming the value, as `check_tower_grid`, and:
+///
+/// - for a feature's rank that is none, a dim below 1 or negative ids;
+/// - for a shard before the first column, or among no shards of rows;
+/// - for negative samples, and ids of other sizes;
+/// - for more towers than features, a tower without features, and shards of one feature in two towers;
+/// - for outputs of another number of towers, negative ones, and those of another route;
+/// - for outputs of a tower of sequences alone, and none of another one;
+/// - for sources below 1, and several of another route than `flat`.
+///
+/// The same below.
 inline std::vector<rank_exchange_costs> id_exchange_costs(exchange_shape const& shape);
 
 /// The same for vectors, by `encoded_bytes`: each block begins on a line of 64 bytes.
@@ -163,54 +175,76 @@ inline void check_exchange_shape(exchange_shape const& shape) {
   if (shape.id_bytes != 4 && shape.id_bytes != 8) refuse("an id has 4 or 8 bytes", {{"id bytes", shape.id_bytes}});
   if (shape.route == exchange_route::towers && towers > static_cast<std::int64_t>(shape.features.size()))
     refuse("more towers than features; cut tables by columns", {{"towers", towers}, {"features", shape.features.size()}});
+  std::vector<bool> has_features(static_cast<std::size_t>(towers), false), has_pooled = has_features;
+  if (shape.route == exchange_route::towers) {
+    std::map<std::int64_t, std::int64_t> tower_of;
+    for (auto const& feature : shape.features) {
+      auto const tower = feature.rank / shape.grid.tower_ranks();
+      has_features[static_cast<std::size_t>(tower)] = true;
+      if (!feature.is_sequence) has_pooled[static_cast<std::size_t>(tower)] = true;
+      if (feature.feature < 0) continue;
+      if (auto const first = tower_of.emplace(feature.feature, tower).first->second; first != tower)
+        refuse("shards of one feature in two towers", {{"feature", feature.feature}, {"tower", first}, {"other tower", tower}});
+    }
+    for (std::int64_t t = 0; t < towers; ++t)
+      if (!has_features[static_cast<std::size_t>(t)]) refuse("a tower without features", {{"tower", t}});
+  }
   if (shape.outputs.empty()) return;
   if (shape.route != exchange_route::towers || static_cast<std::int64_t>(shape.outputs.size()) % towers != 0)
     refuse("outputs are as many numbers a tower, and of towers alone", {{"outputs", shape.outputs.size()}, {"towers", towers}});
-  for (auto const numbers : shape.outputs)
-    if (numbers < 1) refuse("a tower without outputs", {{"outputs", numbers}});
+  auto const modules_of_tower = static_cast<std::int64_t>(shape.outputs.size()) / towers;
+  for (std::int64_t t = 0; t < towers; ++t) {
+    std::int64_t sum = 0;
+    for (auto m = t * modules_of_tower; m < (t + 1) * modules_of_tower; ++m) {
+      auto const numbers = shape.outputs[static_cast<std::size_t>(m)];
+      if (numbers < 0) refuse("negative outputs", {{"tower", t}, {"outputs", numbers}});
+      sum += numbers;
+    }
+    if ((sum > 0) != has_pooled[static_cast<std::size_t>(t)])
+      refuse(sum > 0 ? "outputs of a tower of sequences alone" : "a tower without outputs", {{"tower", t}, {"outputs", sum}});
+  }
 }
 
 /// The sizes of all messages of an exchange, which are the same for many pairs of ranks.
 class exchange_sizes {
  public:
-  explicit exchange_sizes(exchange_shape const& shape)
-      : shape_(shape), group_(shape.route == exchange_route::two_hop ? shape.grid.host_ranks() : shape.grid.tower_ranks()) {}
+  explicit exchange_sizes(exchange_shape const& shape) : shape_(shape), group_(shape.grid.tower_ranks()) {}
 
   std::vector<rank_exchange_costs> ids() const {
-    std::vector<rank_exchange_costs> costs(count(shape_.grid.ranks));
-    if (shape_.route == exchange_route::flat) {
+    if (shape_.route != exchange_route::towers) {
       auto const bytes = id_sizes(shape_.grid.ranks, shape_.sources, shape_.samples);
-      for_all_pairs([&](std::int64_t from, std::int64_t to) { add(costs, from, to, bytes[count(to)]); });
-    } else if (shape_.route == exchange_route::towers) {
-      auto const to_tower = tower_id_sizes();
-      auto const to_rank = id_sizes(shape_.grid.ranks, groups(), shape_.samples);
-      for_peers([&](std::int64_t from, std::int64_t to) { add(costs, from, to, to_tower[count(to / group_)]); });
-      for_group([&](std::int64_t from, std::int64_t to) { add(costs, from, to, to_rank[count(to)]); });
-    } else {
-      std::vector<std::int64_t> to_place(count(group_), id_message_size({}));
-      for (auto const& feature : shape_.features) to_place[count(feature.rank % group_)] += key_size(feature, shape_.samples);
-      auto const to_rank = id_sizes(shape_.grid.ranks, 1, group_ * shape_.samples);
-      for_group([&](std::int64_t from, std::int64_t to) { add(costs, from, to, to_place[count(to % group_)]); });
-      for_peers([&](std::int64_t from, std::int64_t to) { add(costs, from, to, to_rank[count(to)]); });
+      return between_all([&](std::int64_t, std::int64_t to) { return bytes[count(to)]; });
     }
+    std::vector<rank_exchange_costs> costs(count(shape_.grid.ranks));
+    auto const to_tower = tower_id_sizes();
+    auto const to_rank = id_sizes(shape_.grid.ranks, groups(), shape_.samples);
+    for_peers([&](std::int64_t from, std::int64_t to) { add(costs, from, to, to_tower[count(to / group_)]); });
+    for_group([&](std::int64_t from, std::int64_t to) { add(costs, from, to, to_rank[count(to)]); });
     return costs;
   }
 
   std::vector<rank_exchange_costs> vectors(codec with, codec inside) const {
-    std::vector<rank_exchange_costs> costs(count(shape_.grid.ranks));
-    if (shape_.route == exchange_route::flat) {
+    if (shape_.route != exchange_route::towers) {
       auto const bytes = vector_sizes(shape_.sources, shape_.samples, with);
-      for_all_pairs([&](std::int64_t from, std::int64_t to) { add(costs, from, to, bytes[count(from)]); });
-      return costs;
+      return between_all([&](std::int64_t from, std::int64_t) { return bytes[count(from)]; });
     }
-    bool const of_towers = shape_.route == exchange_route::towers;
-    auto const of_rank = of_towers ? vector_sizes(groups(), shape_.samples, inside) : vector_sizes(1, groups() * shape_.samples, inside);
+    std::vector<rank_exchange_costs> costs(count(shape_.grid.ranks));
+    auto const of_rank = vector_sizes(groups(), shape_.samples, inside);
     auto of_group = group_vector_sizes(with);
-    if (!shape_.outputs.empty()) std::fill(of_group.begin(), of_group.end(), 0);
-    for (std::size_t t = 0; t < shape_.outputs.size(); ++t)
-      of_group[t / count(modules_of_group())] += exchanged_room(with, shape_.samples, shape_.outputs[t]);
+    for (std::size_t m = 0; m < shape_.outputs.size(); ++m)
+      if (shape_.outputs[m] > 0) of_group[m / count(modules_of_group())] += exchanged_room(with, shape_.samples, shape_.outputs[m]);
     for_group([&](std::int64_t from, std::int64_t to) { add(costs, from, to, of_rank[count(from)]); });
     for_peers([&](std::int64_t from, std::int64_t to) { add(costs, from, to, of_group[count(from / group_)]); });
+    return costs;
+  }
+
+  std::vector<rank_exchange_costs> gradients(codec with, codec inside) const {
+    if (shape_.route == exchange_route::two_hop) {
+      auto const bytes = vector_sizes(1, shape_.samples, with);
+      return between_all([&](std::int64_t, std::int64_t to) { return bytes[count(to)]; });
+    }
+    auto costs = vectors(with, inside);  // the same messages, back
+    for (auto& of_rank : costs) std::swap(of_rank.sent, of_rank.received);
     return costs;
   }
 
@@ -224,6 +258,43 @@ class exchange_sizes {
     auto& received = costs[count(to)].received;
     (one_host ? sent.inside_host : sent.between_hosts).add(bytes);
     (one_host ? received.inside_host : received.between_hosts).add(bytes);
+  }
+
+  // A message of so many bytes from each rank to each other one, as the communicator carries it.
+  template <class Bytes>
+  std::vector<rank_exchange_costs> between_all(Bytes const& bytes) const {
+    std::vector<rank_exchange_costs> costs(count(shape_.grid.ranks));
+    auto const hosts = shape_.grid.hosts, each = shape_.grid.host_ranks();
+    if (shape_.route == exchange_route::flat || hosts == 1 || each == 1) {
+      for_all_pairs([&](std::int64_t from, std::int64_t to) { add(costs, from, to, bytes(from, to)); });
+      return costs;
+    }
+    // Bundles within hosts, to hosts, and from hosts: how many messages are in them, and the bytes of these.
+    using bundles = std::map<std::pair<std::int64_t, std::int64_t>, link_traffic>;
+    bundles first, between, last;
+    auto const carrier = [&](std::int64_t host, std::int64_t other) { return host * each + carrier_index(host, other, hosts, each); };
+    for (std::int64_t host = 0; host < hosts; ++host)  // a bundle without messages is sent, too
+      for (std::int64_t other = 0; other < hosts; ++other)
+        for (std::int64_t i = 0; i < each; ++i) {
+          auto const from = host * each + i, by = carrier(host, other);
+          if (other == host)
+            for (std::int64_t j = 0; j < each; ++j) first[{from, host * each + j}];
+          else
+            between[{by, carrier(other, host)}], last[{by, from}];
+        }
+    for_all_pairs([&](std::int64_t from, std::int64_t to) {
+      auto const room = aligned_message(bytes(from, to));
+      auto const host = from / each, other = to / each;
+      if (host == other) return first[{from, to}].add(room);
+      auto const leaves = carrier(host, other), arrives = carrier(other, host);
+      first[{from, leaves}].add(room);
+      between[{leaves, arrives}].add(room);
+      last[{arrives, to}].add(room);
+    });
+    for (auto const* hop : {&first, &between, &last})
+      for (auto const& [way, parts] : *hop)
+        if (way.first != way.second) add(costs, way.first, way.second, bundle_heads_bytes(parts.messages) + parts.bytes);
+    return costs;
   }
 
   std::int64_t modules_of_group() const noexcept { return static_cast<std::int64_t>(shape_.outputs.size()) / groups(); }
@@ -255,7 +326,7 @@ class exchange_sizes {
       all.values = std::llround(static_cast<double>(all.values) / shards);
       if (!feature.keeps_rows) all.rows = feature.of_ids ? all.values : std::llround(static_cast<double>(samples) * (1 - missed));
     }
-    all.vectors = feature.of_ids ? all.values : all.rows;
+    all.vectors = feature.of_ids || feature.is_sequence ? all.values : all.rows;
     return all;
   }
   // A key in a message.
@@ -278,8 +349,8 @@ class exchange_sizes {
     }
     return sizes;
   }
-  // The message of ids to each tower's ranks. Of `peer_keys`: a key a feature, and for modules one more each that says which rows samples have,
-  // one a module with a row a sample, and the number of the first chunk.
+  // The message of ids to each tower's ranks. Of `peer_keys`: a key a feature, and with modules one more of each pooled feature that says
+  // which rows samples have, one a module with a row a sample, and the number of the first chunk.
   std::vector<std::int64_t> tower_id_sizes() const {
     constexpr auto of_key = static_cast<std::int64_t>(sizeof(id_message_key));
     std::vector<std::int64_t> sizes(count(groups()), id_message_size({}));
@@ -288,12 +359,12 @@ class exchange_sizes {
       if (!place_of(f).is_first) continue;
       auto whole = shape_.features[f];
       whole.row_shards = 1;
-      sizes[count(whole.rank / group_)] += key_size(whole, shape_.samples) + (has_modules ? of_key : 0);
+      sizes[count(whole.rank / group_)] += key_size(whole, shape_.samples) + (has_modules && !whole.is_sequence ? of_key : 0);
     }
+    for (std::size_t m = 0; m < shape_.outputs.size(); ++m)
+      if (shape_.outputs[m] > 0) sizes[m / count(modules_of_group())] += of_key + id_message_key::padded(shape_.samples);
     if (has_modules)
-      for (auto& size : sizes)
-        size += modules_of_group() * (of_key + id_message_key::padded(shape_.samples)) + of_key +
-                static_cast<std::int64_t>(sizeof(std::int64_t));
+      for (auto& size : sizes) size += of_key + static_cast<std::int64_t>(sizeof(std::int64_t));
     return sizes;
   }
   // The vectors that each rank has for so many samples of each source.
@@ -303,12 +374,12 @@ class exchange_sizes {
       sizes[count(feature.rank)] += sources * exchanged_room(with, rows_of(feature, samples).vectors, feature.dim);
     return sizes;
   }
-  // The vectors that each group of ranks has for one peer: a block a feature.
+  // The vectors that each group of ranks has for one peer: a block a feature, but for those of which a module makes something.
   std::vector<std::int64_t> group_vector_sizes(codec with) const {
     std::vector<std::int64_t> sizes(count(groups()), 0);
     for (std::size_t f = 0; f < shape_.features.size(); ++f) {
       auto const& own = shape_.features[f];
-      if (!place_of(f).is_first) continue;
+      if (!place_of(f).is_first || (!shape_.outputs.empty() && !own.is_sequence)) continue;
       std::int64_t columns = own.dim;
       for (std::size_t g = f + 1; g < shape_.features.size() && own.feature >= 0; ++g) {
         auto const& other = shape_.features[g];
@@ -316,7 +387,7 @@ class exchange_sizes {
       }
       auto whole = own;
       whole.row_shards = 1;
-      whole.of_ids = own.is_sequence;
+      whole.of_ids = false;
       sizes[count(own.rank / group_)] += exchanged_room(with, rows_of(whole, shape_.samples).vectors, columns);
     }
     return sizes;
@@ -342,7 +413,7 @@ class exchange_sizes {
   }
 
   exchange_shape const& shape_;
-  std::int64_t group_;  // ranks of a tower, or of a host
+  std::int64_t group_;  // ranks of a tower
 };
 
 }  // namespace detail
@@ -368,9 +439,7 @@ inline std::vector<rank_exchange_costs> vector_exchange_costs(exchange_shape con
 
 inline std::vector<rank_exchange_costs> gradient_exchange_costs(exchange_shape const& shape) {
   detail::check_exchange_shape(shape);
-  auto costs = detail::exchange_sizes(shape).vectors(shape.codecs.backward, shape.inside.backward);
-  for (auto& of_rank : costs) std::swap(of_rank.sent, of_rank.received);
-  return costs;
+  return detail::exchange_sizes(shape).gradients(shape.codecs.backward, shape.inside.backward);
 }
 
 inline double predict_seconds(exchange_costs const& costs, link_model const& model) {
