@@ -191,7 +191,7 @@ int main(int argc, char** argv) {
   std::int64_t hosts = 4;
   CLI::App app("Trains with towers, and says how long the stages of a step take.");
   app.add_option("--ranks", ranks, "mpi, the processes of mpirun, or threads:N")->capture_default_str();
-  app.add_option("--hosts", hosts, "As many neighbouring ranks are a host")->capture_default_str();
+  app.add_option("--hosts", hosts, "How many hosts there are, each of as many neighbouring ranks")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
     constexpr std::int64_t seconds = 300;

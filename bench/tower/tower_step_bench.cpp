@@ -92,7 +92,8 @@ struct contender {
 
   double apart = 0;  // a step whose exchanges are kept apart
   double ids = 0, vectors = 0, gradients = 0, inside = 0, sums = 0, waiting = 0;
-  tessera::message_count between;  // vectors and gradients of a step, by all ranks, to other hosts
+  tessera::message_count between;     // ids, vectors and gradients of a step, by all ranks, to other hosts
+  std::int64_t bytes_of_vectors = 0;  // of these without ids; 0 by two hops, whose messages hold both
 
   double embedding() const { return vectors + gradients; }
   double tower() const { return inside + modules; }
@@ -145,12 +146,15 @@ void measure_stages(contender& one, tower_ranks_of_mpi const& ranks, MPI_Comm wo
   one.sent.clear();
   one.apart = slowest_seconds(world, [&] { one.rank->steps_with_ids_ahead(steps); }) / steps;
   one.stages.one_by_one = one.dense.one_by_one = false;
-  std::erase_if(one.sent, [](auto const& of) {
-    return of.first != "vectors to their samples" && of.first != "gradients to their tables" && of.first != "messages between hosts";
+  std::erase_if(one.sent, [](auto const& of) {  // ids, vectors and gradients; by two hops these are messages of hosts
+    return of.first != "ids to their tables" && of.first != "vectors to their samples" && of.first != "gradients to their tables" &&
+           of.first != "messages between hosts";
   });
   one.between = ranks.sent_between_hosts(world, one.sent);
   one.between.messages /= steps;
   one.between.bytes /= steps;
+  std::erase_if(one.sent, [](auto const& of) { return of.first == "ids to their tables" || of.first == "messages between hosts"; });
+  one.bytes_of_vectors = ranks.sent_between_hosts(world, one.sent).bytes / steps;
   one.modules = mean_of_ranks(world, one.modules) / steps;
   one.waiting = mean_of_ranks(world, one.stages.waiting + one.dense.waiting) / steps;
   for (auto const& [operation, seconds] : one.stages.seconds) {
@@ -177,8 +181,9 @@ void print(std::vector<contender> const& all, std::int64_t samples, int ranks, i
     if (&flat == &one) continue;
     // What modules could reach: the flat step, but for its exchange of embeddings, which sends so many bytes less, and the tower's stages.
     auto const of_flat = median(flat.times), rest = of_flat - flat.embedding();
-    auto const bytes = one.between.bytes > 0 ? static_cast<double>(flat.between.bytes) / static_cast<double>(one.between.bytes) : 1;
-    auto const bound = of_flat / (rest + one.tower() + flat.embedding() / bytes), ratio = of_flat / median(one.times);
+    auto const fewer = [](std::int64_t of, std::int64_t than) { return of > 0 ? static_cast<double>(than) / static_cast<double>(of) : 1; };
+    auto const bytes = fewer(one.between.bytes, flat.between.bytes), compressed = fewer(one.bytes_of_vectors, flat.bytes_of_vectors);
+    auto const bound = of_flat / (rest + one.tower() + flat.embedding() / compressed), ratio = of_flat / median(one.times);
     std::printf("%-16s %5.2f times flat, %5.1f times fewer bytes", one.name.c_str(), ratio, bytes);
     if (one.how == way::modules) std::printf(", bound %4.2f, %4.2f of it", bound, ratio / bound);
     std::printf("; %.0f samples/s\n", static_cast<double>(samples * ranks) / median(one.times));
