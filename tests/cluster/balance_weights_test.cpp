@@ -120,6 +120,22 @@ TEST_CASE("balance_weights: units swap whole, with units of their size") {
   for (std::size_t p = 0; p < 20; p += 2) CHECK(labels[p] == labels[p + 1]);
 }
 
+TEST_CASE("balance_weights with a tolerance above all sums reaches it, and makes the swaps that lower the inertia") {
+  serial_host host;
+  point_set const points(1, {0, 10, 1, 11});
+  std::int64_t const most = std::int64_t{1} << 51;
+  for (double const tolerance : {1e30, std::numeric_limits<double>::max(), 10.0}) {
+    std::vector<std::int64_t> const weights{1, most, most, most};
+    std::vector<std::int32_t> labels{0, 0, 1, 1};
+    auto const result = balance_weights(host.exec(), points.view(), weights, 2, labels, {.tolerance = tolerance});
+    CAPTURE(tolerance);
+    CHECK(result.reached);
+    CHECK(result.swaps == 1);
+    CHECK(labels[0] == labels[2]);
+    CHECK(labels[1] == labels[3]);
+  }
+}
+
 TEST_CASE("balance_weights names what is wrong") {
   serial_host host;
   point_set const points(1, {0, 1, 2, 3});
@@ -133,6 +149,9 @@ TEST_CASE("balance_weights names what is wrong") {
   CHECK(says({1, 1, 1, 1}, {0, 0, 2, 1}) == "balance_weights: a label is no cluster (point 2, label 2, clusters 2)");
   CHECK(says({1, 1, 1, 1}, {0, 0, 1, 1}, {.tolerance = -1}) ==
         "balance_weights: clusters, tolerance or swaps are out of range (clusters 2, tolerance -1, swaps 9223372036854775807)");
+  CHECK(says({1, 1, 1, 1}, {0, 0, 1, 1}, {.tolerance = std::numeric_limits<double>::infinity()}) ==
+        "balance_weights: clusters, tolerance or swaps are out of range (clusters 2, tolerance inf, swaps 9223372036854775807)");
+  CHECK(says({1, 1, 1, 1}, {0, 0, 1, 1}, {.tolerance = std::numeric_limits<double>::quiet_NaN()}).find("tolerance") != std::string::npos);
   CHECK(says({1, 1, 1, 1}, {0, 0, 1, 1}, {}, {5, 6, 6, 7}) ==
         "balance_weights: a unit's points are in two clusters (unit 6, point 2, label 1, label before 0)");
 }

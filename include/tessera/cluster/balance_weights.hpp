@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numeric>
@@ -21,7 +22,7 @@ inline namespace TESSERA_ABI {
 
 /// How `balance_weights` swaps.
 struct weight_balance_options {
-  double tolerance = 0.05;  ///< by which the heaviest cluster may exceed the mean, as a part of the mean
+  double tolerance = 0.05;  ///< by which the heaviest cluster may exceed the mean, as a part of the mean; finite
   std::int64_t swaps = std::numeric_limits<std::int64_t>::max();  ///< at most
 };
 
@@ -39,10 +40,12 @@ struct weight_balance {
 ///
 /// `points` (n, d); `weights` (n,), not negative; `labels` (n,) in [0, clusters), changed in place. `units` (n,), or empty: points of one
 /// number stay together and swap with units of as many points; each unit's points have one label.
-/// While a cluster is above the tolerance, the swap that lowers what is above it at the least inertia for each unit of weight is made.
-/// Then swaps that lower the inertia and leave all weights within tolerance are made, until none is left. That is a search, not the optimum: weights alone are a
-/// hard problem. Costs are squared distances to the means of the labels given. Deterministic; the time of a swap is about n times the size of a
-/// cluster, and the end takes n^2 a round.
+///
+/// While a cluster is above the tolerance, swaps lower what is above it. Each is the one of least inertia for each unit of weight. Then swaps
+/// that lower the inertia and leave all weights within tolerance are made, until none is left. That is a search, not the optimum, as weights
+/// alone are a hard problem. Costs are squared distances to the means of the labels given. Deterministic. The time of a swap is about n times
+/// the size of a cluster, and the end takes n^2 a round.
+///
 /// @throws tessera::error shape_mismatch; invalid_argument naming the option, or the point whose coordinate, weight, label or unit is wrong.
 template <coordinate T>
 weight_balance balance_weights(host_exec const& exec, matrix_view<T> points, vector_view<std::int64_t const> weights, std::int64_t clusters,
@@ -57,7 +60,7 @@ inline void check_balance(std::int64_t n, vector_view<std::int64_t const> weight
   if (weights.size() != n || labels.size() != n)
     throw error(errc::shape_mismatch, std::string(call) + ": weights or labels do not fit the points",
                 {{"points", n}, {"weights", weights.size()}, {"labels", labels.size()}});
-  if (k < 1 || !(options.tolerance >= 0) || options.swaps < 0)
+  if (k < 1 || !(options.tolerance >= 0) || !std::isfinite(options.tolerance) || options.swaps < 0)
     throw error(errc::invalid_argument, std::string(call) + ": clusters, tolerance or swaps are out of range",
                 {{"clusters", k}, {"tolerance", options.tolerance}, {"swaps", options.swaps}});
   auto const most = n > 0 ? (std::int64_t{1} << 53) / n : 0;  // so that sums are exact, as doubles too
@@ -83,7 +86,7 @@ class weight_swaps {
         sums_(static_cast<std::size_t>(costs.columns())) {
     for (std::int64_t u = 0; u < units.count(); ++u) sum(labels[u]) += weight(u);
     mean_ = static_cast<double>(std::accumulate(sums_.begin(), sums_.end(), std::int64_t{0})) / static_cast<double>(sums_.size());
-    limit_ = static_cast<std::int64_t>(mean_ * (1 + options.tolerance));
+    limit_ = static_cast<std::int64_t>(std::min(mean_ * (1 + options.tolerance), 0x1p53));  // no sum is above that
   }
 
   double imbalance() const {

@@ -32,25 +32,25 @@ struct constrained_kmeans_options {
 
 /// Clusters points by k-means with bounds on the clusters' sizes, several times; the run of the least inertia counts.
 ///
-/// `points` (n, d). Each iteration assigns all points at the least sum of squared distances that the bounds allow (`assign_within_bounds`).
-/// It begins with the prices of the iteration before. Then centres move to their points' means. The inertia never grows but by rounding. Squared distances are rounded to multiples of a quantum: an assignment is at most n quanta from the best. A quantum
-/// is at most 2^-44 of the squared diagonal of the box around points and centres, for k < 2^8 and n <= 2^16; beyond that, it grows with k
-/// and n.
+/// `points` (n, d). Each iteration assigns all points at the least sum of squared distances that the bounds allow (`assign_within_bounds`). It
+/// begins with the prices of the iteration before. Then centres move to their points' means. The inertia never grows but by rounding. Squared
+/// distances are rounded to multiples of a quantum: an assignment is at most n quanta from the best. For k < 2^8 and n <= 2^16 a quantum is at
+/// most 2^-44 of the squared diagonal of the box around points and centres. Beyond that, it grows with k and n.
 ///
-/// `units` (n,), or empty: points of one number, any int64, stay together, and a unit counts by its points. Where all units have as
-/// many points, an assignment is exactly the best. With units of several sizes that is a hard problem even for given centres: then the largest are placed
-/// first, each where it costs least and fits. Units move and swap until none of that helps, always within bounds.
+/// `units` (n,), or empty: points of one number, any int64, stay together, and a unit counts by its points. Where all units have as many
+/// points, an assignment is exactly the best. With units of several sizes that is a hard problem even for given centres. Then the largest are
+/// placed first, each where it costs least and fits. Units move and swap until none of that helps, always within bounds.
 ///
-/// Where Lloyd's iterations end, a run goes on with `exchange`, unless there are units: it assigns points by what the inertia would change if
-/// each moved alone and centres followed it. If that lowers the inertia by more than a part of `tolerance`, iterations go on from there;
-/// else a half and a quarter of the change in costs are tried. All count as iterations. Source: Hartigan and Wong, "A k-means clustering
-/// algorithm", Applied Statistics 28, 1979.
+/// Where Lloyd's iterations end, a run goes on with `exchange`, unless there are units. It assigns points by what the inertia would change if
+/// each moved alone and centres followed it. If that lowers the inertia by more than a part of `tolerance`, iterations go on from there. Else a
+/// half and a quarter of the change in costs are tried. All count as iterations. Source: Hartigan and Wong, "A k-means clustering algorithm",
+/// Applied Statistics 28, 1979.
 ///
 /// Ties, clusters that lose all points (only with `least` 0), the end of a run and threads: as `kmeans`.
 /// Sources: Bradley, Bennett, Demiriz, "Constrained k-means clustering", Microsoft Research, 2000; use for towers of features: Luo et al.,
 /// "Disaggregated multi-tower", MLSys 2024, section 3.3.
-/// @throws tessera::error as `kmeans`; shape_mismatch for units; invalid_argument for bounds that n points cannot meet, and naming a unit
-/// with more points than `most`; incompatible where no placement of units within bounds is found.
+/// @throws tessera::error as `kmeans`; shape_mismatch for units. invalid_argument for bounds that n points cannot meet, and naming a unit with
+/// more points than `most`. incompatible where no placement of units within bounds is found.
 template <coordinate T>
 kmeans_result constrained_kmeans(host_exec const& exec, matrix_view<T> points, constrained_kmeans_options const& options,
                                  vector_view<std::int64_t const> units = {});

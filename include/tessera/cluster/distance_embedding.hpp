@@ -53,8 +53,8 @@ inline double distance_stress(host_exec const& exec, matrix_view<double const> p
 /// `distances` (n, n): symmetric but for a millionth, finite, not negative; the diagonal is not read. They need not be distances of any
 /// points. Positions are as good as floats are, which hold them during a run. Time: n^2 dims a step. The same bits for any number of threads.
 /// Source: as `distance_stress`; Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015.
-/// @throws tessera::error shape_mismatch for a matrix that is not square; invalid_argument naming the option, or the first place whose
-/// distance is not finite, negative, above 1e140, or unlike that of the transposed place.
+/// @throws tessera::error shape_mismatch for a matrix that is not square; invalid_argument naming the option, or the first place that is wrong.
+/// Its distance is not finite, negative, above 1e140, or unlike that of the transposed place.
 inline distance_embedding embed_distances(host_exec const& exec, matrix_view<double const> distances,
                                           distance_embedding_options const& options);
 

@@ -36,17 +36,17 @@ constexpr std::int64_t largest_assignment_cost(std::int64_t n, std::int64_t k) n
 
 /// Assigns each point to a cluster, at the least sum of costs that the bounds on the clusters' sizes allow.
 ///
-/// `costs` (n, k): of each point in each cluster. `bounds` (k,). `labels` (n,) receives the cluster of each point. A label that is in
-/// [0, k) on entry is kept where another would be as cheap; set labels to -1 first where none is known. `prices` (k,): what a cluster's
-/// sizes add to its costs; zeros at first. On return they prove the optimum: each point is where cost + price is least, a cluster with a
-/// price above 0 has `most` points, or all there are; one with a price below 0 has `least`.
+/// `costs` (n, k): of each point in each cluster. `bounds` (k,). `labels` (n,) receives the cluster of each point. A label that is in [0, k) on
+/// entry is kept where another would be as cheap. Set labels to -1 first where none is known. `prices` (k,): what a cluster's sizes add to its
+/// costs; zeros at first. On return they prove the optimum: each point is where cost + price is least. A cluster with a price above 0 has
+/// `most` points, or all there are; one with a price below 0 has `least`.
 ///
 /// Prices of an earlier call with other costs make a good start, of whatever costs: few points then have to move. The cost is the optimum
 /// from any start. Which of several optima comes out depends on the start, never on the number of threads.
 ///
-/// Successive shortest paths in the residual graph of the k clusters, not of the n points: a transfer_tree keeps, for each pair of
-/// clusters, the point that moves at the least cost. Time: n k for the start, and about k^2 + k log n a path. Workspace: about n k / 2
-/// bytes and k^2 / 2 times 8 bytes from `exec`'s memory.
+/// It finds successive shortest paths in the residual graph of the k clusters, not of the n points. For each pair of clusters a transfer_tree
+/// keeps the point that moves at the least cost. Time: n k for the start, and about k^2 + k log n a path. Workspace: about n k / 2 bytes and
+/// k^2 / 2 times 8 bytes from `exec`'s memory.
 /// Source: Ahuja, Magnanti, Orlin, "Network Flows", 1993, sections 9.7 and 12.4.
 /// @throws tessera::error shape_mismatch; invalid_argument naming a cluster whose bounds are wrong, bounds that n points cannot meet, or
 /// a point whose cost is beyond `largest_assignment_cost(n, k)`. Labels and prices are then as they were.

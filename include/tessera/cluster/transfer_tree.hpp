@@ -21,8 +21,8 @@ inline constexpr std::int64_t no_transfer = std::int64_t{1} << 62;
 /// The points of one cluster, each in a place, and for every cluster the least cost of moving one of them there.
 ///
 /// A heap for each pair of clusters would hold n k entries of a cost and a point. This is one tree a cluster instead, of rows with a number for
-/// each cluster: a row holds the least costs of 8 points, and above that, of 8 rows. So it takes a seventh of the costs' memory, and
-/// what changes is 8 rows a level, read and compared as vectors.
+/// each cluster. A row holds the least costs of 8 points, and above that, of 8 rows. So it takes a seventh of the costs' memory, and what
+/// changes is 8 rows a level, read and compared as vectors.
 class transfer_tree {
  public:
   /// No points yet. `costs` (n, k): of every point in every cluster; they outlive it.
