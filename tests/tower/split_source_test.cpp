@@ -210,6 +210,29 @@ TEST_CASE("split_source: what is wrong on one rank ends the step on all") {
     source.begin(here, view, saved);
     auto const of_keys = tessera_tests::error_of([&] { source.finish(here, saved, batch.out()); });
     CHECK(of_keys.code() == (comm.rank() == 1 ? tessera::errc::shape_mismatch : tessera::errc::rank_failed));
+    if (comm.rank() == 1) CHECK(of_keys.value("keys") == std::to_string(view.sparse.keys));
+    // Offsets that fall, and the same error by `predict`.
+    auto falling = batch.view();
+    std::vector<std::int64_t> offsets(falling.sparse.offsets, falling.sparse.offsets + falling.sparse.first_row[falling.sparse.keys] + 1);
+    offsets[1] = offsets.back() + 1;
+    if (comm.rank() == 1) falling.sparse.offsets = offsets.data();
+    source.begin(here, falling, saved);
+    auto const of_offsets = tessera_tests::error_of([&] { source.finish(here, saved, batch.out()); });
+    auto const predicted = tessera_tests::error_of([&] { source.predict(here, falling, batch.out()); });
+    if (comm.rank() == 1) {
+      auto const own = tessera_tests::error_of([&] { tessera::detail::validate_batch(here, falling.sparse); });
+      CHECK(std::string(of_offsets.what()) == own.what());
+      CHECK(std::string(predicted.what()) == own.what());
+    } else {
+      CHECK(of_offsets.code() == tessera::errc::rank_failed);
+      CHECK(predicted.code() == tessera::errc::rank_failed);
+    }
+    // A batch under way stays as it is where another one is refused.
+    source_batch const other(here, problem, part_of(rows, 3, 10), false);
+    source.begin(here, batch.view(), saved);
+    CHECK(tessera_tests::error_of([&] { source.begin(here, other.view(), saved); }).code() == tessera::errc::invalid_argument);
+    source.finish(here, saved, batch.out());
+    CHECK(naive_source(problem).gives(batch));
     auto out = batch.out();
     if (comm.rank() == 0) out[3] = out[3].columns_from(0, 4);
     source.begin(here, batch.view(), saved);

@@ -32,14 +32,15 @@ namespace detail {
 /// A batch in which the key of a feature stands once for each of its pieces. Its memory is kept from batch to batch.
 class repeated_keys {
  public:
-  /// The copy lives until the next call. A batch of other keys, or one that cannot be read, becomes one without keys, which a source refuses.
+  /// The copy lives until the next call. @throws tessera::error shape_mismatch for a batch of other keys; as `validate_batch`.
   batch_view make(host_exec const& exec, batch_view const& batch, std::int64_t features, std::vector<column_piece> const& pieces) {
     auto repeated = batch;
     repeated.key_names = {};  // those of features
     repeated.groups = {};
     repeated.sparse = {};
     auto const& sparse = batch.sparse;
-    if (sparse.keys != features) return repeated;
+    if (sparse.keys != features)
+      throw error(errc::shape_mismatch, "split_source: one key a feature", {{"keys", sparse.keys}, {"features", features}});
     validate_batch(exec, sparse);
     std::int64_t values = 0;
     first_row_.assign(1, 0);
@@ -90,8 +91,8 @@ class repeated_keys {
 /// What a `split_source` keeps of a batch, beside what the inner source keeps.
 template <embedding_source Inner>
 struct split_saved : Inner::saved_type {
-  detail::repeated_keys keys;                  ///< the batch of the inner source
-  batch_view batch;                            ///< what it sees
+  detail::repeated_keys keys, next_keys;       ///< the batch of the inner source, and room for the next one
+  std::exception_ptr failure;                  ///< why the batch cannot be read, where other ranks are to hear of it first
   std::vector<matrix_view<float>> out;         ///< where it writes
   std::vector<matrix_view<float const>> read;  ///< gradients that it reads
 };
@@ -150,32 +151,31 @@ class split_source : public source_adaptor<Inner> {
   vector_view<embedding_output const> outputs() const noexcept { return outputs_; }
 
   void begin(host_exec const& exec, batch_view const& batch, saved_type& saved) {
-    repeat(exec, batch, saved);
-    base::begin(exec, saved.batch, saved);
+    begin_with(exec, batch, saved, [&](batch_view const& repeated) { base::begin(exec, repeated, saved); });
   }
   void begin(host_exec const& exec, batch_view const& batch, saved_type& saved, typename Inner::prepared_type& prepared) {
-    repeat(exec, batch, saved);
-    base::begin(exec, saved.batch, saved, prepared);
+    begin_with(exec, batch, saved, [&](batch_view const& repeated) { base::begin(exec, repeated, saved, prepared); });
   }
   void prepare(host_exec const& exec, batch_view const& batch, typename Inner::prepared_type& prepared) const {
-    saved_type own;
-    repeat(exec, batch, own);
-    base::prepare(exec, own.batch, prepared);
+    detail::repeated_keys keys;
+    std::exception_ptr failure;
+    base::prepare(exec, repeat(exec, batch, keys, failure), prepared);
   }
+  /// @throws tessera::error as the inner source does. On the rank of a batch that cannot be read, it says why.
   void finish(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float> const> out) {
-    base::finish(exec, saved, parts_of(out, saved.out));
+    saying(saved.failure, [&] { base::finish(exec, saved, parts_of(out, saved.out)); });
   }
   void predict(host_exec const& exec, batch_view const& batch, vector_view<matrix_view<float> const> out) const {
     saved_type own;
-    repeat(exec, batch, own);
-    base::predict(exec, own.batch, parts_of(out, own.out));
+    auto const repeated = repeat(exec, batch, own.keys, own.failure);
+    saying(own.failure, [&] { base::predict(exec, repeated, parts_of(out, own.out)); });
   }
   /// With modules that run by chunks of so many samples.
   void predict(host_exec const& exec, batch_view const& batch, vector_view<matrix_view<float> const> out,
                std::int64_t chunk_samples) const requires owns_parameters<Inner> {
     saved_type own;
-    repeat(exec, batch, own);
-    base::inner().predict(exec, own.batch, parts_of(out, own.out), chunk_samples);
+    auto const repeated = repeat(exec, batch, own.keys, own.failure);
+    saying(own.failure, [&] { base::inner().predict(exec, repeated, parts_of(out, own.out), chunk_samples); });
   }
   void begin_backward(host_exec const& exec, saved_type& saved,
                       vector_view<matrix_view<float const> const> gradients) requires(!owns_parameters<Inner>) {
@@ -216,14 +216,35 @@ class split_source : public source_adaptor<Inner> {
     else
       return true;
   }
-  void repeat(host_exec const& exec, batch_view const& batch, saved_type& saved) const {
+  // A failure is for who waits for other ranks: until then the batch is one without keys, which the inner source refuses on all of them.
+  batch_view repeat(host_exec const& exec, batch_view const& batch, detail::repeated_keys& keys, std::exception_ptr& failure) const {
     try {
-      saved.batch = saved.keys.make(exec, batch, features_, pieces_);
+      return keys.make(exec, batch, features_, pieces_);
     } catch (...) {
       if (is_alone()) throw;
-      saved.batch = batch;
-      saved.batch.groups = {};
-      saved.batch.sparse = {};
+      failure = std::current_exception();
+    }
+    auto without_keys = batch;
+    without_keys.groups = {};
+    without_keys.sparse = {};
+    return without_keys;
+  }
+  // Keeps what is under way where the inner source refuses to begin with another batch.
+  template <class Begin>
+  void begin_with(host_exec const& exec, batch_view const& batch, saved_type& saved, Begin const& begin) {
+    std::exception_ptr failure;
+    auto const repeated = repeat(exec, batch, saved.next_keys, failure);
+    begin(repeated);
+    std::swap(saved.keys, saved.next_keys);
+    saved.failure = std::move(failure);
+  }
+  template <class F>
+  static void saying(std::exception_ptr& failure, F const& f) {
+    try {
+      f();
+    } catch (...) {
+      if (failure == nullptr) throw;
+      std::rethrow_exception(std::exchange(failure, nullptr));
     }
   }
   // The columns of the caller's blocks that each output of the inner source is. Of a block of other columns there are none.
