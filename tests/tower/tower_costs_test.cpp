@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <tessera/core/thread_team.hpp>
 #include <tessera/nn/cross_net.hpp>
 #include <tessera/nn/mlp.hpp>
+#include <tessera/tower/dlrm_tower.hpp>
 #include <tessera/tower/tower_costs.hpp>
 
 namespace tower_costs_test {
@@ -114,6 +116,19 @@ TEST_CASE("tower_costs: small shapes by hand") {
   auto const left_out = tessera::dlrm_costs(shape, {1, 2}, {.vectors_of_feature = 0, .vectors_of_tower = 1, .dim = 4});
   CHECK(left_out.towers[0] == tessera::net_costs{});
   CHECK(left_out.towers[1] == tessera::linear_costs(8, 4));
+  // The module has no map either with c = 1.
+  auto const each_left_out = tessera::dlrm_costs(shape, {1, 2}, {.vectors_of_feature = 1, .vectors_of_tower = 0, .dim = 4});
+  CHECK(each_left_out.towers[0] == tessera::net_costs{});
+  CHECK(each_left_out.towers[1].macs == 2 * 4 * 4);
+  CHECK(each_left_out.outputs == 3 * 4);
+  for (tessera::dlrm_tower const of :
+       {tessera::dlrm_tower{.dim = 4, .p = 0, .c = 1}, {.dim = 4, .p = 1, .c = 0}, {.dim = 4, .p = 1, .c = 1}})
+    for (std::vector<std::int64_t> const& widths : {std::vector<std::int64_t>{4}, {4, 4}}) {
+      auto const features = static_cast<std::int64_t>(widths.size());
+      auto const costs = tessera::dlrm_costs({.features = features, .dim = 4}, {features}, {of.c, of.p, of.dim}).towers[0];
+      CHECK(costs.macs == of.cost(widths).multiply_adds);
+      CHECK(costs.parameters == of.cost(widths).parameters);
+    }
   auto const crossed = tessera::dcn_costs(shape, {1, 2}, {.layers = 1, .rank = 2, .outputs = 4});
   CHECK(crossed.towers[0] == tessera::cross_net_costs(4, 1, 2));
   CHECK(crossed.towers[1] == tessera::cross_net_costs(8, 1, 2) + tessera::linear_costs(8, 4));
@@ -155,6 +170,10 @@ TEST_CASE("tower_costs: refuses shapes that cannot be") {
   CHECK(more.value("features") == "26");
   CHECK(costs_error([] { tessera::pair_products(4, 5, 0.5); }).value("towers") == "5");
   CHECK(costs_error([] { tessera::pair_products(4, 2, -1); }).value("share") == "-1");
+  CHECK(costs_error([] { tessera::pair_products(4, 2, std::numeric_limits<double>::infinity()); }).value("share") == "inf");
+  CHECK(costs_error([] { tessera::pair_products(4, 2, std::numeric_limits<double>::quiet_NaN()); }).code() == errc::invalid_argument);
+  CHECK(costs_error([] { tessera::dlrm_costs({.features = 0}, {}, tessera::dlrm_tower_shape{}); }).value("size") == "0");
+  CHECK(costs_error([] { tessera::dcn_costs({.features = 0}, {}, tessera::dcn_tower_shape{}); }).value("size") == "0");
   CHECK(costs_error([] { tessera::compression_ratio(4, 2, 0); }).value("size") == "0");
 }
 

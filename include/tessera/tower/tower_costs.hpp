@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -19,7 +20,7 @@ struct net_costs {
   std::int64_t macs = 0;        ///< multiplications of the forward's matrix products, each with an addition
   std::int64_t input_macs = 0;  ///< those of them whose input is data, so that no gradient of it is computed
   std::int64_t parameters = 0;  ///< weights and biases, of the net and not of a sample; embeddings are not among them
-  /// Floats that a training step reads and writes in memory, where each operation is a call of its own: its inputs and outputs once
+  /// Floats that a training step reads and writes in memory, where each operation is a call of its own. It moves its inputs and outputs once
   /// forward, and twice backward. ReLUs and the products of elements are operations; parameters do not count, as they are read once a batch.
   std::int64_t moved_floats = 0;
 
@@ -42,7 +43,8 @@ inline net_costs linear_costs(std::int64_t in, std::int64_t out);
 /// @throws tessera::error as above, and for fewer than two widths.
 inline net_costs mlp_costs(std::vector<std::int64_t> const& widths, bool of_data = false);
 
-/// Those of a cross network's layers of low rank, each x_0 ∘ (U V^T x + b) + x. 0 layers cost nothing.
+/// Those of a cross network's layers of low rank, each x_0 ∘ (U V^T x + b) + x. 0 layers cost nothing. Two matrices of this rank count also
+/// where it is the width or more. There `dcn_tower` has one full matrix, which is cheaper.
 inline net_costs cross_net_costs(std::int64_t width, std::int64_t layers, std::int64_t rank);
 
 /// Those of the products of all pairs of so many vectors, computed as one square matrix.
@@ -77,6 +79,9 @@ struct dlrm_tower_shape {
 
 /// The tower module of a DCN: a cross network of the tower's vectors and a linear map. Source: as above, listing 2; but the paper's FLOPs come
 /// out with `outputs` numbers a tower, however many features it has.
+///
+/// Two matrices of `rank` count for each layer, as `cross_net_costs` says: so they do in the paper. `dcn_tower` itself is cheaper where the
+/// vectors of a tower have no more than `rank` elements.
 struct dcn_tower_shape {
   std::int64_t layers = 1;
   std::int64_t rank = 512;
@@ -96,8 +101,8 @@ struct tower_net_costs {
 
 /// The costs of a DLRM with a tower of so many features for each number of `features_of_tower`.
 ///
-/// Above the towers the products are of their output vectors and the bottom MLP's, of the towers' dim. A linear map that would take one
-/// vector to one of the same dim for the tower is left out: so of a tower of one feature with p = 1, c = 0.
+/// Above the towers the products are of their output vectors and the bottom MLP's, of the towers' dim. A map that would make one vector of one,
+/// of the same dim, is left out. So it is in a tower of one feature with p + c = 1.
 /// @throws tessera::error as above; invalid_argument where towers together have another number of features than `shape`, or where towers
 /// make no vector.
 inline tower_net_costs dlrm_costs(click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower,
@@ -112,9 +117,9 @@ inline tower_net_costs dcn_costs(click_net_shape const& shape, std::vector<std::
 /// @throws tessera::error invalid_argument for no towers, or more towers than features.
 inline std::vector<std::int64_t> even_towers(std::int64_t features, std::int64_t towers);
 
-/// The pairs of vectors that a rank multiplies, |F|^2 / T^2 in a tower and r^2 |F|^2 above, where a tower leaves a share r of its vectors.
+/// The pairs of vectors that a rank multiplies: |F|^2 / T^2 in a tower and r^2 |F|^2 above it. There a tower leaves a share r of its vectors.
 /// One tower that leaves all is the flat net's |F|^2 twice. Source: "Disaggregated Multi-Tower", the section on tower modules.
-/// @throws tessera::error invalid_argument for less than one tower, more towers than features, or a negative share.
+/// @throws tessera::error invalid_argument for less than one tower, more towers than features, or a share that is negative or not finite.
 inline double pair_products(std::int64_t features, std::int64_t towers, double share);
 
 /// By how much smaller what towers send is than the vectors that they read: features * dim / outputs. It is the inverse of the formula in
@@ -151,6 +156,7 @@ inline net_costs dcn_above(click_net_shape const& shape, std::int64_t width, std
 }
 
 inline void check_towers(char const* call, click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower) {
+  check_costed(call, shape.features);
   for (auto const features : features_of_tower) check_costed(call, features);
   auto const sum = std::accumulate(features_of_tower.begin(), features_of_tower.end(), std::int64_t{0});
   if (sum != shape.features)
@@ -212,12 +218,15 @@ inline tower_net_costs dlrm_costs(click_net_shape const& shape, std::vector<std:
   tower_net_costs costs;
   for (auto const features : features_of_tower) {
     auto& tower = costs.towers.emplace_back();
+    if (features == 1 && each + all == 1 && module.dim == shape.dim) {
+      costs.outputs += module.outputs(features);
+      continue;
+    }
     if (each > 0) {
       auto const map = linear_costs(shape.dim, each * module.dim);  // one map for all features
       tower += {features * map.macs, 0, map.parameters, features * map.moved_floats};
     }
-    bool const is_left_out = features == 1 && each == 0 && all == 1 && module.dim == shape.dim;
-    if (all > 0 && !is_left_out) tower += linear_costs(features * shape.dim, all * module.dim);
+    if (all > 0) tower += linear_costs(features * shape.dim, all * module.dim);
     costs.outputs += module.outputs(features);
   }
   costs.above = detail::dlrm_above(shape, costs.outputs / module.dim + 1, module.dim);
@@ -248,8 +257,8 @@ inline std::vector<std::int64_t> even_towers(std::int64_t features, std::int64_t
 }
 
 inline double pair_products(std::int64_t features, std::int64_t towers, double share) {
-  if (towers < 1 || towers > features || !(share >= 0))
-    throw error(errc::invalid_argument, "pair_products: from one tower to one a feature, and a share from 0",
+  if (towers < 1 || towers > features || !(share >= 0) || !std::isfinite(share))
+    throw error(errc::invalid_argument, "pair_products: from one tower to one a feature, and a finite share from 0",
                 {{"features", features}, {"towers", towers}, {"share", share}});
   auto const pairs = static_cast<double>(features) * static_cast<double>(features);
   return pairs / (static_cast<double>(towers) * static_cast<double>(towers)) + share * share * pairs;
