@@ -55,11 +55,13 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// An embedding source on several hosts, whose tables are cut into towers: each tower's tables lie on one host, or on a few. It is `sharded_tables`
-/// with another way for vectors, the semantic-preserving tower transform (SPTT), and with modules that work on them on the way.
+/// An embedding source on several hosts, whose tables are cut into towers: each tower's tables lie on one host, or on a few. It is
+/// `sharded_tables` with another way for vectors, the semantic-preserving tower transform (SPTT), and with modules that work on them on the
+/// way.
 ///
 ///     auto const plan = plan_towers(specs, features, where, towers);
-///     sptt_tables tables(exec, comm, where, specs, features, plan, towers, dlrm_tower{.dim = 64, .c = 1}, {.modules = {.policy = eigen_gemm{}}});
+///     sptt_tables tables(exec, comm, where, specs, features, plan, towers, dlrm_tower{.dim = 64, .c = 1},
+///                        {.modules = {.policy = eigen_gemm{}}});
 ///
 /// A rank's ids of a tower go to its peer there (`tower_ranks`), in one message a tower. The tower's ranks look up the ids of all samples
 /// that their peers brought, as `sharded_tables` inside the tower. Its module turns each sample's vectors into fewer or shorter ones, and these
@@ -74,7 +76,7 @@ inline namespace TESSERA_ABI {
 /// Of a batch with groups, distinct rows travel. Without modules so do distinct vectors; modules get along which row each sample has, 4 bytes a
 /// sample and group.
 ///
-/// Where a batch is bad on one rank, that step throws on all ranks. What fails later on one rank is thrown by its tower and its peers; the
+/// Where a batch is bad on one rank, that step throws on all ranks. What fails later on one rank is thrown by its tower and its peers. The
 /// others hear of it in their next step at the latest. Source: DMT, Sections 3.1 and 3.2.
 template <tower_recipe Recipe = pass_through>
 class sptt_tables {
@@ -88,8 +90,8 @@ class sptt_tables {
 
   /// Makes this rank's shards and its tower's modules. All ranks call it with the same arguments. `where` has a level "host".
   /// @throws tessera::error as `tower_ranks`, `check_towers`, `check_plan`, `sharded_tables` and the recipe. invalid_argument for a shard that
-  /// lies outside of its tower's ranks, for a table that features of towers of other hosts read, and for modules without a policy.
-  /// incompatible where ranks disagree. Where one rank throws, all throw.
+  /// lies outside of its tower's ranks, for a table that features of towers of other hosts read, and for modules without a policy. incompatible
+  /// where ranks disagree. Where one rank throws, all throw.
   sptt_tables(host_exec const& exec, any_communicator comm, topology const& where, std::vector<table_spec> const& specs,
               std::vector<table_feature> features, sharding_plan const& plan, tower_partition const& towers, Recipe const& recipe = {},
               sptt_options const& options = {});
@@ -318,7 +320,7 @@ void sptt_tables<Recipe>::send_ids(host_exec const& exec, batch_view const& batc
   saved.at_ = stage::none;
   std::exception_ptr failure;
   try {
-    detail::check_sharded_batch(exec, comm_.rank(), specs_, features_, checks_, batch);
+    detail::check_sharded_batch(exec, comm_.rank(), specs_, features_, checks_, batch, "sptt_tables");
     saved.batch_ = batch.inverse_keyed();
     auto const sent = saved.peers_.make(exec, keys_, agreed_.shapes, batch, saved.first_chunk);
     here_.exchange.begin_ids(exec, sent, learns, saved.exchanged_);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -40,6 +41,10 @@ class tower_passes {
               vector_view<embedding_output const> features) {
     sources_ = std::move(sources);
     chunk_samples_ = chunk_samples;
+    order_.resize(sources_.size());
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    if (chunk_samples > 0)  // peers of a topology whose hosts have ranks that are no neighbours come in another order
+      std::stable_sort(order_.begin(), order_.end(), [&](auto a, auto b) { return sources_[a].first_chunk < sources_[b].first_chunk; });
     modules_count_ = static_cast<std::size_t>(modules.size());
     vectors_.clear();
     gradients_.clear();
@@ -125,10 +130,10 @@ class tower_passes {
     for (std::int64_t b = 0; b < blocks.size(); ++b) rows[b] = blocks[b].rows_from(first, count);
     return std::as_const(rows).view();
   }
-  // Calls f(source, leaf, first sample, samples).
+  // Calls f(source, leaf, first sample, samples), by ascending leaves.
   template <class F>
   void for_each_chunk(F const& f) const {
-    for (std::size_t s = 0; s < sources_.size(); ++s) {
+    for (auto const s : order_) {
       auto const [samples, first_chunk] = sources_[s];
       if (chunk_samples_ == 0) {
         f(static_cast<std::int64_t>(s), static_cast<std::int64_t>(s), std::int64_t{0}, samples);
@@ -140,6 +145,7 @@ class tower_passes {
   }
 
   std::vector<source_samples> sources_;
+  std::vector<std::size_t> order_;  // of sources, by their first chunks
   std::int64_t chunk_samples_ = 0;
   std::size_t modules_count_ = 0;
   std::vector<std::size_t> first_feature_;  // (modules + 1,), of a source's
