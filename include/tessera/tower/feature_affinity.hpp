@@ -204,8 +204,8 @@ void feature_affinity::add_lookups(host_exec const& exec, Source const& source, 
 }
 
 /// Refuses what is no affinity. Entries may be off by a millionth, as of rounding. The diagonal is not read.
-/// @throws tessera::error shape_mismatch for a matrix that is not square; invalid_argument, naming the first entry that is not in [0, 1],
-/// such as NaN, or that differs from its mirror image.
+/// @throws tessera::error shape_mismatch for a matrix that is not square. invalid_argument, naming it, for the first entry that is not in [0,
+/// 1], such as NaN, or that differs from its mirror image.
 inline void check_affinity(matrix_view<double const> affinity) {
   constexpr double rounding = 1e-6;
   if (affinity.rows() != affinity.columns())

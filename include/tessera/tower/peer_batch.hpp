@@ -25,8 +25,8 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// What peers tell each other of a batch: its keys, and for modules which of a key's rows each sample has, how many samples there are, and
-/// the number of the first chunk. All of it are keys of one batch, in sections: what is for modules, then features.
+/// What peers tell each other of a batch: its keys. For modules they also tell which of a key's rows each sample has, how many samples there
+/// are, and the number of the first chunk. All of it are keys of one batch, in sections: what is for modules, then features.
 struct peer_keys {
   std::int64_t features = 0, towers = 0;
   bool has_modules = false;

@@ -22,7 +22,7 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 /// The group of ranks that makes the tower of each table's features (tables,); -1: no feature reads the table.
-/// @throws tessera::error as `check_towers`; out_of_range for a feature of no table; invalid_argument, naming table and both features, for a
+/// @throws tessera::error as `check_towers`; out_of_range for a feature of no table. invalid_argument, naming table and both features, for a
 /// table that features of two groups read.
 inline std::vector<std::int64_t> groups_of_tables(std::size_t tables, std::vector<table_feature> const& features,
                                                   tower_partition const& towers, tower_ranks const& ranks) {
@@ -106,8 +106,8 @@ struct tower_plan {
 
 /// Gives each table to the ranks of the tower that reads it: whole, or cut as the options say. The largest part comes first, each to that rank
 /// of the tower that has the fewest bytes so far, and none of the table. A table that nobody reads counts to tower 0.
-/// @throws tessera::error as `tower_ranks` and `check_towers`; invalid_argument for a table that features of towers of other hosts read, for
-/// negative options, and for numbers of ids that are not one a feature. out_of_memory where a rank would hold more than the limit.
+/// @throws tessera::error as `tower_ranks` and `check_towers`. invalid_argument for a table that features of towers of other hosts read, for
+/// negative options, and for other than one number of ids a feature. out_of_memory where a rank would hold more than the limit.
 inline tower_plan choose_tower_plan(std::vector<table_spec> const& specs, std::vector<table_feature> const& features, topology const& where,
                                     tower_partition const& towers, plan_towers_options const& options = {}) {
   tower_ranks const ranks(where, static_cast<std::int64_t>(towers.towers.size()));

@@ -46,8 +46,8 @@ struct split_tables {
 };
 
 /// Cuts each table into so many pieces of columns, as even as can be in multiples of 4.
-/// @throws tessera::error invalid_argument, naming the table, for other than one number a table, less than one piece, and more pieces than
-/// there are columns by 4. out_of_range for a feature of no table.
+/// @throws tessera::error invalid_argument, naming the table, for less than one piece, and for more pieces than its columns by 4.
+/// invalid_argument for other than one number a table. out_of_range for a feature of no table.
 inline split_tables split_columns(std::vector<table_spec> const& specs, std::vector<table_feature> const& features,
                                   std::vector<std::int64_t> const& pieces) {
   if (pieces.size() != specs.size())
@@ -92,8 +92,8 @@ inline split_tables split_columns(std::vector<table_spec> const& specs, std::vec
   return split;
 }
 
-/// Cuts tables into so many pieces that there are as many features as towers: each time the table whose widest piece is the widest, the first
-/// of equals. Tables that no feature reads stay whole. With as many features as towers, or more, nothing is cut.
+/// Cuts tables into so many pieces that there are as many features as towers. Each time it cuts the table whose widest piece is the widest, the
+/// first of equals. Tables that no feature reads stay whole. With as many features as towers, or more, nothing is cut.
 /// @throws tessera::error invalid_argument, naming towers and features, for less than one tower, and where pieces of 4 columns are too few.
 inline split_tables split_for_towers(std::vector<table_spec> const& specs, std::vector<table_feature> const& features,
                                      std::int64_t towers) {

@@ -47,10 +47,10 @@ inline tower_partition random_towers(std::int64_t features, std::int64_t towers,
   return partition;
 }
 
-/// Joins alike features pair by pair: of all groups that fit into one tower together, the two with the greatest mean affinity become one.
-/// It ends at so many towers. Then, where groups no longer fit together, the smallest group gives its features to others, each to the one
-/// with the greatest mean affinity that has room. `affinity` (features, features) as `check_affinity`. No tower has more than
-/// `most` features; 0: as few as can be. Towers and their features are ascending.
+/// Joins alike features pair by pair: of all groups that fit into one tower together, the two with the greatest mean affinity become one. It
+/// ends at so many towers. Where groups no longer fit together, the smallest group gives its features to others. Each goes to the one with the
+/// greatest mean affinity that has room. `affinity` (features, features) as `check_affinity`. No tower has more than `most` features; 0: as few
+/// as can be. Towers and their features are ascending.
 /// @throws tessera::error invalid_argument, also for a `most` that cannot hold all features; as `check_affinity`.
 inline tower_partition greedy_towers(matrix_view<double const> affinity, std::int64_t towers, std::int64_t most = 0);
 

@@ -46,8 +46,8 @@ struct tower_table {
 /// Options of `plan_towers`.
 struct plan_towers_options {
   std::int64_t limit_bytes = 0;  ///< what a rank may hold of tables and optimizer states; 0: no limit
-  /// Whether a table that is larger than the limit, or than the share of a rank of its tower, is cut over as many ranks as have the share: by
-  /// columns or by rows, whichever moves fewer bytes inside the tower. The rest is of such tables.
+  /// Whether a table is cut that is larger than the limit, or than the share of a rank of its tower. It is cut over as many ranks as have the
+  /// share, by columns or by rows, whichever moves fewer bytes inside the tower. The rest is of such tables.
   bool cuts_tables = false;
   std::int64_t samples = 1024;                  ///< of a rank's batch
   std::vector<std::int64_t> ids_a_sample = {};  ///< (features,), in the mean; none: 1 of each

@@ -21,8 +21,8 @@ struct tower_partition {
 };
 
 /// Refuses towers that do not have each of `features` features once.
-/// @throws tessera::error invalid_argument, naming tower and feature. It does so for no towers, more towers than features, a tower without
-/// features, and a feature that is not there, is in two places, or is in none.
+/// @throws tessera::error invalid_argument, naming tower and feature. It does so for no towers, more towers than features, and a tower without
+/// features. So it does for a feature that is not there, is in two places, or is in none.
 inline void check_towers(tower_partition const& partition, std::int64_t features);
 
 /// The tower of each feature (features,). @throws tessera::error as `check_towers`.

@@ -28,9 +28,8 @@ inline nlohmann::json towers_json(tower_partition const& partition, vector_view<
 
 /// The partition of JSON; errors name `file`. Features have the order of `names`, which may differ from that at the time of writing.
 /// @post towers_of_json(towers_json(p, names), names, file) == p
-/// @throws tessera::error parse_error naming the field that is missing, unknown or of the wrong type; incompatible for another version;
-/// invalid_argument naming the field and the feature's name, for a feature that there is not, is there twice, or in no tower; and as
-/// `check_towers`.
+/// @throws tessera::error as `check_towers`; parse_error naming the field that is missing, unknown or of the wrong type; incompatible for
+/// another version. invalid_argument, naming the field and the feature's name, for a feature that there is not, is there twice, or in no tower.
 inline tower_partition towers_of_json(nlohmann::json const& json, vector_view<std::string const> names, std::string const& file);
 
 /// Reads a partition from a JSON file. @throws tessera::error as `read_json` and `towers_of_json`.

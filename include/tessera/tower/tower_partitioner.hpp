@@ -56,15 +56,15 @@ struct partitioned_features {
   }
 };
 
-/// Makes `towers` towers of features by their affinity. It turns affinity into distances, embeds the features in a plane or a space of a few
-/// dims, and clusters them there by k-means with bounds on sizes.
+/// Makes `towers` towers of features by their affinity. It turns affinity into distances, and embeds the features in a plane or a space of a
+/// few dims. There it clusters them by k-means with bounds on sizes.
 ///
 /// `affinity` (features, features), as `check_affinity`. Pre-groups get their share of the towers: each at least one, each further tower goes
-/// to the group that has the most features a tower. The embedding is one for all. With a ratio above 1 several bounds on sizes may do; the
+/// to the group that has the most features a tower. The embedding is one for all. With a ratio above 1 several bounds on sizes may do. The
 /// clustering runs for up to 16 of them, and that of the least inertia counts. The number of threads changes no bit.
 /// Source: DMT, Section 3.3; pre-groups from Section 5.2.3.
-/// @throws tessera::error as `check_affinity`, `embed_distances` and `constrained_kmeans`; invalid_argument, with the values, for towers below
-/// 1 or more than features, fewer towers than pre-groups, a ratio below 1, and pre-groups that do not have each feature once.
+/// @throws tessera::error as `check_affinity`, `embed_distances` and `constrained_kmeans`. invalid_argument, with the values, for towers below
+/// 1 or more than features, fewer towers than pre-groups, and a ratio below 1. Also for pre-groups that do not have each feature once.
 inline partitioned_features partition_features(host_exec const& exec, matrix_view<double const> affinity, std::int64_t towers,
                                                tower_partitioner_options const& options = {});
 

@@ -14,9 +14,9 @@ inline namespace TESSERA_ABI {
 
 /// Which ranks make which towers. Hosts are the domains of the level "host"; each has as many ranks.
 ///
-/// Ranks form groups of one or more neighbouring hosts. With as many hosts as towers or more, a group makes one tower; with fewer, each host
-/// makes several. *Peers* are the ranks with the same index in their groups. For example, two hosts of two ranks make
-/// two towers: ranks 0 and 1 tower 0, ranks 2 and 3 tower 1. Peers then are 0 and 2, and 1 and 3. Source: DMT, Section 3.1.
+/// Ranks form groups of one or more neighbouring hosts. With as many hosts as towers or more, a group makes one tower. With fewer, each host
+/// makes several. *Peers* are the ranks with the same index in their groups. For example, two hosts of two ranks make two towers: ranks 0 and 1
+/// tower 0, ranks 2 and 3 tower 1. Peers then are 0 and 2, and 1 and 3. Source: DMT, Section 3.1.
 class tower_ranks {
  public:
   /// @throws tessera::error invalid_argument as `topology::level` and `topology::domain_ranks`, for less than one tower, and where neither
