@@ -164,7 +164,7 @@ void check_refused_at_once(program_result const& result, std::vector<std::string
 
 }  // namespace
 
-TEST_CASE("sessions are learned well, by sums and by attention, and the last line says how well") {
+TEST_CASE("sessions are learned well, by sums and by attention, and the last line says how well" * doctest::skip(under_asan)) {
   for (arguments const& options : {arguments{}, arguments{"--pooling", "history+places=attention"},
                                    arguments{"--pooling", "history=attention,places=transformer,user=mean", "--model", "dcn"}}) {
     CAPTURE(options.size());
@@ -244,7 +244,7 @@ TEST_CASE("deduplication changes no bit of expanded sums, and hardly one of merg
   }
 }
 
-TEST_CASE("files, threads and reading ahead change nothing") {
+TEST_CASE("files, threads and reading ahead change nothing" * doctest::skip(under_asan)) {
   arguments const options{"--order", "stored", "--epochs", "2", "--pooling", "history=attention"};
   auto const expected = train(with(options, {"--threads", "1"}));
   REQUIRE_MESSAGE(expected.status == 0, expected.output);
