@@ -52,7 +52,7 @@ struct fit_report {
   std::int64_t start = 0;
   std::int64_t epoch = 0;  ///< whose parameters are kept, from 0
   double training_error = 0, validation_error = 0, test_error = 0;
-  std::vector<dead_units> dead;
+  std::vector<dead_units> dead{};
   bool is_kept = false;
 
   /// Over all layers.
@@ -148,7 +148,7 @@ std::vector<dead_units> find_dead_units(host_exec const& exec, Gemm const& gemm,
   return result;
 }
 
-inline void check_fit(fit_options const& options, network_samples const& samples, std::int64_t input_width) {
+inline void check_fit(fit_options const& options) {
   auto const refuse = [](char const* why, char const* what, auto value) {
     throw error(errc::invalid_argument, std::string("fit_cost_network: ") + why, {{what, value}});
   };
@@ -156,9 +156,16 @@ inline void check_fit(fit_options const& options, network_samples const& samples
   if (options.batch_samples < 1) refuse("at least one sample a batch", "batch_samples", options.batch_samples);
   if (options.starts < 1) refuse("at least one start", "starts", options.starts);
   if (!(options.most_error_over_best >= 1)) refuse("the best start is kept", "most_error_over_best", options.most_error_over_best);
-  if (samples.width != input_width)
+}
+
+template <class Network>
+void check_samples(network_samples const& samples, Network const& network) {
+  if (samples.width != network.input_width())
     throw error(errc::shape_mismatch, "fit_cost_network: samples of another width than the network's",
-                {{"width", samples.width}, {"network", input_width}});
+                {{"width", samples.width}, {"network", network.input_width()}});
+  if (auto const outputs = network.outputs(samples.rows_view()); outputs != samples.first_target.back())
+    throw error(errc::shape_mismatch, "fit_cost_network: another number of targets than the network gives",
+                {{"targets", samples.first_target.back()}, {"network", outputs}});
 }
 
 // Trains one network in place, and leaves it with the parameters of its best epoch.
@@ -214,6 +221,7 @@ template <gemm_policy Gemm, class Make>
 auto fit_cost_networks(host_exec const& exec, Gemm const& gemm, network_samples const& samples, Make const& make,
                        fit_options const& options = {}) {
   using network = decltype(make(options.seed));
+  detail::check_fit(options);
   fitted_networks<network> result;
   result.split = sample_split::of(samples.samples(), options);
   std::vector<network> trained;
@@ -221,10 +229,7 @@ auto fit_cost_networks(host_exec const& exec, Gemm const& gemm, network_samples 
     // Streams of one seed: starts differ, and a start does not depend on how many there are.
     auto const words = philox(options.seed, static_cast<std::uint64_t>(start), 3, 0);
     auto one = make(random_seed{std::uint64_t{words[0]} << 32 | words[1]});
-    detail::check_fit(options, samples, one.input_width());
-    if (auto const outputs = one.outputs(samples.rows_view()); outputs != samples.first_target.back())
-      throw error(errc::shape_mismatch, "fit_cost_network: another number of targets than the network gives",
-                  {{"targets", samples.first_target.back()}, {"network", outputs}});
+    detail::check_samples(samples, one);
     result.reports.push_back(detail::train_network(exec, gemm, one, samples, result.split, start, options));
     trained.push_back(std::move(one));
   }
