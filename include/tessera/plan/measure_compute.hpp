@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#if defined(__linux__)
+#include <unistd.h>
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/optimizers.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/borrowed_table.hpp>
+#include <tessera/embed/lookup_saved.hpp>
+#include <tessera/embed/pooled_lookup.hpp>
+#include <tessera/embed/pooled_lookup_backward.hpp>
+#include <tessera/embed/pooling.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/plan/measuring_clock.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+
+/// A table of floats, or a shard of one, whose step is to be measured, with the ids of a batch.
+struct measured_table {
+  std::int64_t rows = 0, dim = 0;
+  vector_view<std::int64_t const> ids;      ///< of all bags, one after the other, in [0, rows)
+  vector_view<std::int64_t const> lengths;  ///< (bags,)
+};
+
+/// What a training step of some tables takes, without exchanges. Each is a median, so that the parts need not add up to the whole.
+struct compute_times {
+  double forward_ms = 0;   ///< lookup and pooling
+  double backward_ms = 0;  ///< gradients of rows, and their update
+  double step_ms = 0;      ///< both, one after the other
+
+  friend bool operator==(compute_times const&, compute_times const&) = default;
+};
+
+/// The bytes of the machine's last level of cache; 32 MiB where the system does not tell.
+inline std::int64_t last_cache_bytes() noexcept {
+  std::int64_t bytes = 0;
+#if defined(__linux__) && defined(_SC_LEVEL3_CACHE_SIZE)
+  for (int const level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE})
+    bytes = std::max(bytes, static_cast<std::int64_t>(::sysconf(level)));
+#endif
+  return bytes > 0 ? bytes : std::int64_t{32} << 20;
+}
+
+/// Memory that is larger than the caches, to drive everything else out of them.
+class cache_flush {
+ public:
+  /// @throws tessera::error as `buffer`.
+  cache_flush(host_exec const& exec, std::int64_t bytes = 2 * last_cache_bytes()) : lines_(exec, bytes / 8) {
+    std::fill(lines_.begin(), lines_.end(), std::uint64_t{0});
+  }
+  /// Reads and writes each line of it, on all threads.
+  void operator()(host_exec const& exec) noexcept(!checks_indices) {
+    constexpr std::int64_t line = 8, piece = 1 << 14;
+    for_each_piece(exec, lines_.size(), piece, [&](std::int64_t first, std::int64_t last) {
+      for (auto i = first; i < last; i += line) ++lines_[i];
+    });
+  }
+  std::size_t bytes() const noexcept { return lines_.capacity_bytes(); }
+
+ private:
+  buffer<std::uint64_t> lines_;
+};
+
+/// Measures training steps of combinations of tables, which lie in one arena from measurement to measurement.
+class compute_bench {
+ public:
+  /// Makes an arena of so many bytes, all of whose pages are there.
+  /// @throws tessera::error invalid_argument for a negative number; out_of_memory.
+  compute_bench(host_exec const& exec, std::int64_t arena_bytes, std::int64_t flush_bytes = 2 * last_cache_bytes())
+      : arena_(exec, arena_bytes < 0 ? arena_bytes : arena_bytes / static_cast<std::int64_t>(sizeof(float))), flush_(exec, flush_bytes) {
+    for_each_piece(exec, arena_.size(), 1 << 20,
+                   [&](std::int64_t first, std::int64_t last) { std::fill(arena_.begin() + first, arena_.begin() + last, 1.0F); });
+  }
+
+  std::size_t bytes() const noexcept { return arena_.capacity_bytes() + flush_.bytes(); }
+  /// All of the arena: ones, except where states were.
+  vector_view<float const> arena() const noexcept { return arena_.view(); }
+
+  /// The bytes of the arena that tables of these shapes take, with the states of this optimizer.
+  template <row_optimizer Optimizer>
+  static std::int64_t bytes_for(vector_view<measured_table const> tables, Optimizer const& optimizer) noexcept(!checks_indices) {
+    auto const layout = row_state_layout::of(optimizer);
+    std::int64_t floats = 0;
+    for (auto const& t : tables) floats += rounded(t.rows * t.dim) + rounded(t.rows * layout.width(t.dim));
+    return floats * static_cast<std::int64_t>(sizeof(float));
+  }
+
+  /// Measures a step through `pooled_lookup` and `pooled_lookup_backward`: bags are summed, gradients are 0, so that no weight changes, and
+  /// each touched row is written. The caches are flushed before each run. No tables take no time.
+  /// @throws tessera::error out_of_memory naming the first table that the arena has no room for, its bytes and what is free; invalid_argument
+  /// for options that cannot be, and as `borrowed_table`; out_of_range for an id that is not in its table; shape_mismatch for lengths that do
+  /// not sum to the number of ids.
+  template <row_optimizer Optimizer, measuring_clock Clock>
+  compute_times measure(host_exec const& exec, Clock& clock, vector_view<measured_table const> tables, Optimizer const& optimizer,
+                        repetition const& repeat = {}) {
+    repeat.check("compute_bench::measure");
+    if (tables.empty()) return {};
+    auto stores = place(tables, optimizer);
+    combination const batch(exec, tables);
+    lookup_saved saved;
+    std::vector<double> forward, backward, step;
+    for (std::int64_t run = -repeat.warm_up; run < repeat.runs; ++run) {
+      flush_(exec);
+      auto const start = clock.now();
+      pooled_lookup(exec, stores, batch.features, batch.view(), batch.out, saved);
+      auto const middle = clock.now();
+      pooled_lookup_backward(exec, stores, batch.features, saved, batch.gradients, optimizer);
+      auto const end = clock.now();
+      if (run < 0) continue;
+      forward.push_back((middle - start) * 1000);
+      backward.push_back((end - middle) * 1000);
+      step.push_back((end - start) * 1000);
+    }
+    return {detail::median_of(std::move(forward)), detail::median_of(std::move(backward)), detail::median_of(std::move(step))};
+  }
+
+ private:
+  // To lines of the cache, as tables of their own would lie.
+  static constexpr std::int64_t rounded(std::int64_t floats) noexcept { return divide_up(floats, 16) * 16; }
+
+  template <class Optimizer>
+  std::vector<borrowed_table<>> place(vector_view<measured_table const> tables, Optimizer const& optimizer) {
+    auto const layout = row_state_layout::of(optimizer);
+    std::vector<borrowed_table<>> stores;
+    std::int64_t used = 0;
+    for (std::int64_t t = 0; t < tables.size(); ++t) {
+      table_options const options{.id = table_id(t), .dim = tables[t].dim, .rows = tables[t].rows};
+      detail::check_table_options("compute_bench", options, layout);
+      auto const weights = options.rows * options.dim, states = options.rows * layout.width(options.dim);
+      if (rounded(weights) + rounded(states) > arena_.size() - used)
+        throw error(errc::out_of_memory, "compute_bench: the arena has no room for a table",
+                    {{"table", t},
+                     {"rows", options.rows},
+                     {"dim", options.dim},
+                     {"bytes", (rounded(weights) + rounded(states)) * 4},
+                     {"free", (arena_.size() - used) * 4}});
+      auto const of_states = arena_.view().slice(used + rounded(weights), states);
+      // What the states were before is another table's; steps without gradients would let moments fade to numbers that are slow.
+      std::fill(of_states.begin(), of_states.end(), layout.initial);
+      stores.emplace_back(options, optimizer, arena_.view().slice(used, weights), of_states);
+      used += rounded(weights) + rounded(states);
+    }
+    return stores;
+  }
+
+  // The batch of all tables, and where vectors and gradients go.
+  struct combination {
+    std::vector<std::int64_t> ids, offsets{0}, first_row{0};
+    std::vector<pooled_feature> features;
+    buffer<float> vectors, zeros;
+    std::vector<matrix_view<float>> out;
+    std::vector<matrix_view<float const>> gradients;
+
+    combination(host_exec const& exec, vector_view<measured_table const> tables) {
+      std::int64_t floats = 0;
+      for (std::int64_t t = 0; t < tables.size(); ++t) {
+        auto const& table = tables[t];
+        ids.insert(ids.end(), table.ids.begin(), table.ids.end());
+        for (auto const length : table.lengths) offsets.push_back(offsets.back() + length);
+        if (offsets.back() != static_cast<std::int64_t>(ids.size()))
+          throw error(errc::shape_mismatch, "compute_bench: lengths of bags that do not sum to the number of ids",
+                      {{"table", t},
+                       {"ids", table.ids.size()},
+                       {"lengths", offsets.back() - static_cast<std::int64_t>(ids.size()) + table.ids.size()}});
+        first_row.push_back(first_row.back() + table.lengths.size());
+        features.push_back({t, pooling::sum});
+        floats += table.lengths.size() * table.dim;
+      }
+      vectors.resize(exec, floats);
+      zeros.resize(exec, floats);
+      std::fill(vectors.begin(), vectors.end(), 0.0F);
+      std::fill(zeros.begin(), zeros.end(), 0.0F);
+      floats = 0;
+      for (auto const& table : tables) {
+        out.emplace_back(vectors.data() + floats, table.lengths.size(), table.dim);
+        gradients.emplace_back(zeros.data() + floats, table.lengths.size(), table.dim);
+        floats += table.lengths.size() * table.dim;
+      }
+    }
+    keyed_jagged_view<std::int64_t const> view() const noexcept {
+      return {ids.data(),
+              nullptr,
+              offsets.data(),
+              first_row.data(),
+              static_cast<std::int64_t>(features.size()),
+              static_cast<std::int64_t>(ids.size())};
+    }
+  };
+
+  buffer<float> arena_;
+  cache_flush flush_;
+};
+
+}  // namespace TESSERA_ABI
+}  // namespace tessera
