@@ -202,6 +202,8 @@
 #include <tessera/nn/transformer_encoder.hpp>
 #include <tessera/nn/transformer_layer.hpp>
 #include <tessera/nn/windowed.hpp>
+#include <tessera/plan/cost_model.hpp>
+#include <tessera/plan/table_profile.hpp>
 #include <tessera/shard/agreed_shards.hpp>
 #include <tessera/shard/average_replicas.hpp>
 #include <tessera/shard/block_order.hpp>

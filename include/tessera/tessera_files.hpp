@@ -24,6 +24,7 @@
 #include <tessera/files/safetensors.hpp>
 #include <tessera/files/safetensors_header.hpp>
 #include <tessera/files/step_folders.hpp>
+#include <tessera/plan/table_profile_file.hpp>
 #include <tessera/shard/sharding_plan_file.hpp>
 #include <tessera/tessera.hpp>
 #include <tessera/tower/tower_partition_file.hpp>

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/plan/table_profile.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+
+/// Predicts the costs of embeddings on devices, in milliseconds, from what each device holds.
+///
+/// A shard has a representation of `width()` floats. The computation of a device, forward and backward, is a function of the sum of its
+/// shards' representations. So a search adds or takes away a shard in `width()` additions. The exchanges depend on the columns of each
+/// device alone, the elements that it sends of each bag, and on the moments at which devices start.
+///
+/// - `represent(shards, representations)`: writes (shards, width).
+/// - `compute_ms(sums, ms)`: of sums (devices, width), (devices,). What it writes of a device depends on its own row alone, bit for bit.
+/// - `backward_ms(columns, ms)`: the exchange of gradients, (devices,), of columns (devices,).
+/// - `forward_ms(columns, starts_ms, ms)`: the exchange of vectors, (devices,), where device d begins at `starts_ms[d]`, the first at 0.
+/// - `devices()`: how many devices the exchanges are of; 0: of any number.
+///
+/// Calls are const, take no memory and may come from several threads at once.
+template <class M>
+concept cost_model = requires(M const& model, vector_view<table_profile const> shards, matrix_view<float> representations,
+                              matrix_view<float const> sums, vector_view<float const> numbers, vector_view<float> ms) {
+  { model.width() } -> std::convertible_to<std::int64_t>;
+  { model.devices() } -> std::convertible_to<std::int64_t>;
+  model.represent(shards, representations);
+  model.compute_ms(sums, ms);
+  model.backward_ms(numbers, ms);
+  model.forward_ms(numbers, numbers, ms);
+};
+
+/// The predicted costs of each device under a plan, in milliseconds, (devices,) each.
+struct device_costs {
+  std::vector<float> compute;   ///< lookups, backwards and updates
+  std::vector<float> backward;  ///< the exchange of gradients
+  std::vector<float> starts;    ///< when the device begins to send vectors, after the first one
+  std::vector<float> forward;   ///< the exchange of vectors
+
+  /// Room for so many devices.
+  explicit device_costs(std::int64_t devices = 0)
+      : compute(static_cast<std::size_t>(devices)),
+        backward(static_cast<std::size_t>(devices)),
+        starts(static_cast<std::size_t>(devices)),
+        forward(static_cast<std::size_t>(devices)) {}
+
+  /// All of a device's costs.
+  float total(std::int64_t device) const {
+    auto const d = static_cast<std::size_t>(device);
+    return compute[d] + backward[d] + forward[d];
+  }
+
+  friend bool operator==(device_costs const&, device_costs const&) = default;
+};
+
+/// The cost of a plan whose devices' `costs.compute` are known: the largest sum of a device's three costs. It writes the other costs.
+///
+/// A device starts to send vectors when it is done with the gradients of the batch before: at its compute and backward cost, counted from
+/// the first device that is done. `columns` are (devices,). Source: NeuroShard, Section 3.3, as its authors' code has it.
+template <cost_model M>
+float plan_cost(M const& model, vector_view<float const> columns, device_costs& costs) {
+  model.backward_ms(columns, costs.backward);
+  auto first = std::numeric_limits<float>::infinity();
+  for (std::size_t d = 0; d < costs.starts.size(); ++d) {
+    costs.starts[d] = costs.compute[d] + costs.backward[d];
+    first = std::min(first, costs.starts[d]);
+  }
+  for (auto& start : costs.starts) start -= first;
+  model.forward_ms(columns, costs.starts, costs.forward);
+  auto cost = -std::numeric_limits<float>::infinity();
+  for (std::size_t d = 0; d < costs.starts.size(); ++d) cost = std::max(cost, costs.compute[d] + costs.backward[d] + costs.forward[d]);
+  return cost;
+}
+
+/// As above from the sums of representations, (devices, width): it writes `costs.compute` too.
+template <cost_model M>
+float plan_cost(M const& model, matrix_view<float const> sums, vector_view<float const> columns, device_costs& costs) {
+  model.compute_ms(sums, costs.compute);
+  return plan_cost(model, columns, costs);
+}
+
+/// The cost of shards on devices, from the beginning: shard s is on `device_of_shard[s]`. @return all devices' costs
+/// @throws tessera::error invalid_argument for less than one device, and for a number of devices that the model is not of; shape_mismatch
+/// for another number of shards; out_of_range for a device that there is not.
+template <cost_model M>
+device_costs costs_of_devices(M const& model, vector_view<table_profile const> shards, vector_view<std::int64_t const> device_of_shard,
+                              std::int64_t devices);
+
+namespace detail {
+
+template <cost_model M>
+void check_devices(char const* call, M const& model, std::int64_t devices) {
+  if (devices < 1) throw error(errc::invalid_argument, std::string(call) + ": there is at least one device", {{"devices", devices}});
+  if (auto const of = static_cast<std::int64_t>(model.devices()); of != 0 && of != devices)
+    throw error(errc::invalid_argument, std::string(call) + ": the model is of another number of devices",
+                {{"devices", devices}, {"devices of the model", of}});
+}
+
+}  // namespace detail
+
+template <cost_model M>
+device_costs costs_of_devices(M const& model, vector_view<table_profile const> shards, vector_view<std::int64_t const> device_of_shard,
+                              std::int64_t devices) {
+  detail::check_devices("costs_of_devices", model, devices);
+  if (shards.size() != device_of_shard.size())
+    throw error(errc::shape_mismatch, "costs_of_devices: one device a shard",
+                {{"shards", shards.size()}, {"devices of shards", device_of_shard.size()}});
+  auto const width = static_cast<std::int64_t>(model.width());
+  std::vector<float> of_shards(static_cast<std::size_t>(shards.size() * width)), sums(static_cast<std::size_t>(devices * width)),
+      columns(static_cast<std::size_t>(devices));
+  matrix_view<float> const representations(of_shards.data(), shards.size(), width), all(sums.data(), devices, width);
+  model.represent(shards, representations);
+  for (std::int64_t s = 0; s < shards.size(); ++s) {
+    auto const device = device_of_shard[s];
+    if (device < 0 || device >= devices)
+      throw error(errc::out_of_range, "costs_of_devices: no such device", {{"shard", s}, {"device", device}, {"devices", devices}});
+    for (std::int64_t i = 0; i < width; ++i) all(device, i) += representations(s, i);
+    columns[static_cast<std::size_t>(device)] += static_cast<float>(shards[s].dim);
+  }
+  device_costs costs(devices);
+  plan_cost(model, matrix_view<float const>(all), columns, costs);
+  return costs;
+}
+
+/// The cost of a plan: the largest total of a device.
+inline float cost_of(device_costs const& costs) {
+  auto cost = -std::numeric_limits<float>::infinity();
+  for (std::size_t d = 0; d < costs.compute.size(); ++d) cost = std::max(cost, costs.total(static_cast<std::int64_t>(d)));
+  return cost;
+}
+
+}  // namespace TESSERA_ABI
+}  // namespace tessera
