@@ -24,6 +24,9 @@
 #include <tessera/files/safetensors.hpp>
 #include <tessera/files/safetensors_header.hpp>
 #include <tessera/files/step_folders.hpp>
+#include <tessera/plan/cost_samples_file.hpp>
+#include <tessera/plan/learned_cost_file.hpp>
+#include <tessera/plan/sample_log_file.hpp>
 #include <tessera/plan/table_profile_file.hpp>
 #include <tessera/shard/sharding_plan_file.hpp>
 #include <tessera/tessera.hpp>

@@ -31,13 +31,14 @@ constexpr std::int64_t batch = 32'768;
 
 /// What a device pays in a planted exchange, in units of 30 ms: the wait for the last start, an overhead a peer, and the busiest of what it
 /// sends, what it receives and a link that all share; early devices have begun meanwhile.
-std::vector<float> planted_costs(std::vector<std::int64_t> const& dims, std::vector<double> const& starts) {
-  auto const n = static_cast<double>(dims.size()), mb = batch / n * 4e-6, last = *std::max_element(starts.begin(), starts.end());
+std::vector<float> planted_costs(std::vector<float> const& dims, std::vector<float> const& starts) {
+  auto const n = static_cast<double>(dims.size()), mb = batch / n * 4e-6,
+             last = static_cast<double>(*std::max_element(starts.begin(), starts.end()));
   double sum = 0, most = 0;
   for (auto const dim : dims) sum += static_cast<double>(dim), most = std::max(most, static_cast<double>(dim));
   std::vector<float> costs;
   for (std::size_t r = 0; r < dims.size(); ++r) {
-    auto const dim = static_cast<double>(dims[r]), wait = last - starts[r];
+    auto const dim = static_cast<double>(dims[r]), wait = last - static_cast<double>(starts[r]);
     auto const work = 0.05 * (n - 1) + std::max({mb * dim * (n - 1), mb * (sum - dim), 0.7 * mb * most * (n - 1)});
     costs.push_back(static_cast<float>((wait + work * (1 - 0.2 * std::min(1.0, wait / 5))) / 30));
   }
@@ -52,11 +53,11 @@ network_samples planted(std::mt19937_64& random, int count, std::vector<int> con
     auto const n = devices[static_cast<std::size_t>(std::uniform_int_distribution<int>(0, static_cast<int>(devices.size()) - 1)(random))];
     auto const imbalance = std::uniform_real_distribution<double>(0, 100)(random),
                skew = std::uniform_real_distribution<double>(0, 20)(random);
-    std::vector<std::int64_t> dims;
-    std::vector<double> starts;
+    std::vector<float> dims, starts;
     for (int d = 0; d < n; ++d) {
-      dims.push_back(4 * std::llround(std::uniform_real_distribution<double>(100 - imbalance, 100 + imbalance)(random)));
-      starts.push_back(skew * std::uniform_real_distribution<double>()(random));
+      dims.push_back(
+          static_cast<float>(4 * std::llround(std::uniform_real_distribution<double>(100 - imbalance, 100 + imbalance)(random))));
+      starts.push_back(static_cast<float>(skew * std::uniform_real_distribution<double>()(random)));
     }
     std::vector<float> features;
     write_exchange_features(dims, starts, batch, features);
@@ -71,19 +72,19 @@ network_samples planted(std::mt19937_64& random, int count, std::vector<int> con
 
 TEST_CASE("exchange features: known values; devices in another order have the same features") {
   std::vector<float> features, moved;
-  write_exchange_features(std::vector<std::int64_t>{10, 30, 20}, std::vector<double>{5, 8, 6.5}, 750'000, features);
+  write_exchange_features(std::vector<float>{10, 30, 20}, std::vector<float>{5, 8, 6.5F}, 750'000, features);
   // A dim is a megabyte from one device to another.
   std::vector<float> const expected{20, 50, 60, 40, 3, 1.5F, 3, 60, 30, 60, 40, 0, 1.5F, 3, 40, 40, 60, 40, 1.5F, 1.5F, 3};
   REQUIRE(features.size() == expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) CHECK(features[i] == doctest::Approx(expected[i]));
-  write_exchange_features(std::vector<std::int64_t>{20, 10, 30}, std::vector<double>{106.5, 105, 108}, 750'000, moved);
+  write_exchange_features(std::vector<float>{20, 10, 30}, std::vector<float>{106.5F, 105, 108}, 750'000, moved);
   for (std::size_t c = 0; c < 7; ++c) {
     CHECK(moved[c] == doctest::Approx(features[14 + c]));
     CHECK(moved[7 + c] == doctest::Approx(features[c]));
   }
-  write_exchange_features(std::vector<std::int64_t>{10, 30}, {}, 1000, features);
+  write_exchange_features(std::vector<float>{10, 30}, {}, 1000, features);
   for (std::size_t const wait : {4U, 5U, 6U, 11U, 12U, 13U}) CHECK(features[wait] == 0);
-  write_exchange_features(std::vector<std::int64_t>{10}, std::vector<double>{3}, 1000, features);
+  write_exchange_features(std::vector<float>{10}, std::vector<float>{3}, 1000, features);
   CHECK(features == std::vector<float>(7));
 }
 

@@ -15,26 +15,18 @@
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/plan/plan_random.hpp>
+#include <tessera/plan/table_profile.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// Bins of accesses a row in a batch: bin 0 is one access, bin k is (2^(k - 1), 2^k], and the last everything above 2^15.
-inline constexpr int access_bins = 17;
+/// The bins of `table_profile::access`.
+inline constexpr int access_bins = static_cast<int>(table_profile::bins);
 
 constexpr std::int64_t least_of_bin(int bin) noexcept { return bin == 0 ? 1 : (std::int64_t{1} << (bin - 1)) + 1; }
 constexpr std::int64_t most_of_bin(int bin) noexcept {
   return bin == access_bins - 1 ? std::numeric_limits<std::int64_t>::max() : std::int64_t{1} << bin;
-}
-
-// The mean count of a bin where counts c are as frequent as 1 / c: bins below 6 by their few counts, others by the integral.
-inline double mean_of_bin(int bin) noexcept {
-  auto const least = least_of_bin(bin), most = bin == access_bins - 1 ? 2 * (least - 1) : most_of_bin(bin);
-  if (bin >= 6) return static_cast<double>(most - least + 1) / std::log(static_cast<double>(most) / static_cast<double>(least - 1));
-  double weights = 0;
-  for (auto c = least; c <= most; ++c) weights += 1 / static_cast<double>(c);
-  return static_cast<double>(most - least + 1) / weights;
 }
 
 /// How often each distinct row of a batch is accessed: counts that sum to `accesses`, with the bins' shares as near as counts allow, and at
@@ -45,7 +37,7 @@ inline std::vector<std::int64_t> draw_access_counts(random_sequence& random, std
   if (accesses == 0) return counts;
   double shares = 0, mean = 0;
   for (int b = 0; b < access_bins; ++b)
-    shares += bins[static_cast<std::size_t>(b)], mean += bins[static_cast<std::size_t>(b)] * mean_of_bin(b);
+    shares += bins[static_cast<std::size_t>(b)], mean += bins[static_cast<std::size_t>(b)] * mean_reads(b);
   // Without bins, every access is of another row as far as there are rows.
   auto const distinct = std::clamp<std::int64_t>(shares > 0 ? std::llround(static_cast<double>(accesses) * shares / mean) : accesses, 1,
                                                  std::min(rows, accesses));

@@ -107,11 +107,11 @@ class sample_log {
     auto const head = about + '\n' + joined_text(names, ',') + ",crc32\n";
     std::string text;
     if (std::error_code ignored; std::filesystem::exists(path, ignored)) text = read_text(path, most_log_bytes);
-    text.resize(text.rfind('\n') + 1);  // without the part of a line; nothing where there is no line
     if (head.starts_with(text)) {
       text = head;
     } else {
       expect_head(path, text, head);
+      text.resize(text.rfind('\n') + 1);  // without the part of a line
       std::int64_t number = 3;
       for (auto first = head.size(); first < text.size(); ++number) {
         auto const end = text.find('\n', first);
