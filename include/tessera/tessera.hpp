@@ -221,6 +221,7 @@
 #include <tessera/plan/plan_random.hpp>
 #include <tessera/plan/published_exchange.hpp>
 #include <tessera/plan/shard_features.hpp>
+#include <tessera/plan/table_ids.hpp>
 #include <tessera/plan/table_profile.hpp>
 #include <tessera/shard/agreed_shards.hpp>
 #include <tessera/shard/average_replicas.hpp>

@@ -23,7 +23,8 @@ enum class shard_features : std::uint8_t {
   /// The published ones, of one number of bags: dim, rows, pooling factor and the bins, in the order of the names as text. Source: Zha et al.,
   /// MLSys 2023, and the authors' code.
   published,
-  /// Sizes on a logarithmic scale, the megabytes that a step moves, which costs are nearly linear in, and the bins. The number of bags is among them.
+  /// Sizes on a logarithmic scale, the megabytes that a step moves, which costs are nearly linear in, and the bins. The number of bags is
+  /// among them.
   logarithmic,
 };
 
