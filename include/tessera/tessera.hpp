@@ -214,6 +214,7 @@
 #include <tessera/plan/learned_cost.hpp>
 #include <tessera/plan/learned_exchange.hpp>
 #include <tessera/plan/machine_description.hpp>
+#include <tessera/plan/measure_combination.hpp>
 #include <tessera/plan/measure_compute.hpp>
 #include <tessera/plan/measure_exchange.hpp>
 #include <tessera/plan/measuring_clock.hpp>
