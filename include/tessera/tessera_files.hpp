@@ -24,6 +24,7 @@
 #include <tessera/files/safetensors.hpp>
 #include <tessera/files/safetensors_header.hpp>
 #include <tessera/files/step_folders.hpp>
+#include <tessera/plan/collect_exchanges_file.hpp>
 #include <tessera/plan/cost_samples_file.hpp>
 #include <tessera/plan/learned_cost_file.hpp>
 #include <tessera/plan/sample_log_file.hpp>
