@@ -26,6 +26,7 @@
 #include <tessera/files/step_folders.hpp>
 #include <tessera/plan/collect_exchanges_file.hpp>
 #include <tessera/plan/cost_samples_file.hpp>
+#include <tessera/plan/fit_collected_file.hpp>
 #include <tessera/plan/learned_cost_file.hpp>
 #include <tessera/plan/sample_log_file.hpp>
 #include <tessera/plan/table_profile_file.hpp>
