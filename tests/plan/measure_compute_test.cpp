@@ -53,6 +53,29 @@ TEST_CASE("compute_bench: medians of the counted runs, forward and backward apar
   CHECK(bench.measure(host.exec(), clock, {}, tessera::sgd{}) == compute_times{});
 }
 
+TEST_CASE("compute_bench: the steadiest round counts, and a steady one is the last") {
+  tessera_tests::serial_host host;
+  compute_bench bench(host.exec(), 1 << 12, 64);
+  std::vector<measured_table> const tables{{4, 8, ids, lengths}};
+  auto const clock_of = [](std::vector<double> const& step_ms) {
+    fake_clock clock{{}};
+    for (auto const ms : step_ms)
+      for (double const one : {1000.0, ms / 4, ms * 3 / 4}) clock.steps.push_back(one / 1000);
+    return clock;
+  };
+  // Two rounds that something else disturbed, a steady one, and one that is not reached.
+  auto clock = clock_of({10, 90, 10, 90, 80, 90, 80, 90, 8, 8, 8, 80, 1, 1, 1, 1});
+  auto times = bench.measure(host.exec(), clock, tables, tessera::sgd{}, {.warm_up = 0, .runs = 4, .most_rounds = 9, .steady = 0.01});
+  CHECK(clock.reads == 3 * 12);
+  CHECK(times.step_ms == doctest::Approx(8));
+  CHECK(times.forward_ms == doctest::Approx(2));
+  clock = clock_of({10, 90, 10, 90, 80, 90, 80, 90});
+  times = bench.measure(host.exec(), clock, tables, tessera::sgd{}, {.warm_up = 0, .runs = 4, .most_rounds = 2, .steady = 0.01});
+  CHECK(times.step_ms == doctest::Approx(85));
+  CHECK(tessera::detail::relative_spread({1, 2, 3}) == 0);
+  CHECK(tessera::detail::relative_spread({9, 1, 2, 3}) == doctest::Approx(1.0 / 3));
+}
+
 TEST_CASE("compute_bench: no weight changes") {
   tessera_tests::serial_host host;
   compute_bench bench(host.exec(), 1 << 12, 64);
@@ -132,6 +155,8 @@ TEST_CASE("compute_bench: bad input is named") {
   std::vector<std::int64_t> const short_lengths{2, 3};
   refused({4, 4, ids, short_lengths}, {}, "lengths", "5");
   refused({4, 4, ids, lengths}, {.warm_up = -1}, "warm_up", "-1");
+  refused({4, 4, ids, lengths}, {.most_rounds = 0}, "most_rounds", "0");
+  refused({4, 4, ids, lengths}, {.steady = -1}, "steady", "-1");
   CHECK_THROWS_AS(compute_bench(host.exec(), -1), tessera::error);
 }
 

@@ -45,11 +45,16 @@ static_assert(measuring_clock<machine_clock>);
 struct repetition {
   std::int64_t warm_up = 5;  ///< runs that are not counted
   std::int64_t runs = 10;    ///< runs, of which the median counts
+  /// Of `compute_bench`: rounds of runs, until the middle half of a round's runs is within `steady` of its median. The steadiest round counts.
+  std::int64_t most_rounds = 1;
+  double steady = 0.05;
 
   /// @throws tessera::error invalid_argument for a negative number, or no run.
   void check(char const* call) const {
     if (warm_up < 0) throw error(errc::invalid_argument, std::string(call) + ": a negative number of runs", {{"warm_up", warm_up}});
     if (runs < 1) throw error(errc::invalid_argument, std::string(call) + ": at least one run", {{"runs", runs}});
+    if (most_rounds < 1) throw error(errc::invalid_argument, std::string(call) + ": at least one round", {{"most_rounds", most_rounds}});
+    if (!(steady >= 0)) throw error(errc::invalid_argument, std::string(call) + ": a spread is not negative", {{"steady", steady}});
   }
 };
 
@@ -61,6 +66,15 @@ inline double median_of(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   if (values.size() % 2 == 1) return *middle;
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+// How far the middle half of some values spreads, over their median; 0 for fewer than four values. @pre at least one value
+inline double relative_spread(std::vector<double> values) {
+  if (values.size() < 4) return 0;
+  std::sort(values.begin(), values.end());
+  auto const middle = values[values.size() / 2];
+  auto const spread = values[values.size() - 1 - values.size() / 4] - values[values.size() / 4];
+  return spread > 0 ? spread / middle : 0;
 }
 
 }  // namespace detail
