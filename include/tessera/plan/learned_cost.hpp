@@ -44,7 +44,7 @@ struct learned_cost {
 static_assert(cost_model<learned_cost>);
 
 /// The published networks, fitted to measurements of a machine: of one number of devices.
-struct published_cost {
+struct fitted_published_cost {
   learned_compute compute;
   published_exchange forward, backward;
 
@@ -64,7 +64,7 @@ struct published_cost {
     forward.cost_ms(columns, starts_ms, ms);
   }
 };
-static_assert(cost_model<published_cost>);
+static_assert(cost_model<fitted_published_cost>);
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
