@@ -206,6 +206,7 @@
 #include <tessera/plan/cost_model.hpp>
 #include <tessera/plan/cost_networks.hpp>
 #include <tessera/plan/cost_samples.hpp>
+#include <tessera/plan/dense_network.hpp>
 #include <tessera/plan/draw_accesses.hpp>
 #include <tessera/plan/exchange_features.hpp>
 #include <tessera/plan/fit_cost_network.hpp>
@@ -220,8 +221,11 @@
 #include <tessera/plan/measuring_clock.hpp>
 #include <tessera/plan/network_samples.hpp>
 #include <tessera/plan/plan_random.hpp>
+#include <tessera/plan/published_cost.hpp>
 #include <tessera/plan/published_exchange.hpp>
+#include <tessera/plan/roofline_cost.hpp>
 #include <tessera/plan/shard_features.hpp>
+#include <tessera/plan/shard_memory.hpp>
 #include <tessera/plan/table_ids.hpp>
 #include <tessera/plan/table_profile.hpp>
 #include <tessera/shard/agreed_shards.hpp>

@@ -28,6 +28,7 @@
 #include <tessera/plan/cost_samples_file.hpp>
 #include <tessera/plan/fit_collected_file.hpp>
 #include <tessera/plan/learned_cost_file.hpp>
+#include <tessera/plan/published_cost_file.hpp>
 #include <tessera/plan/sample_log_file.hpp>
 #include <tessera/plan/table_profile_file.hpp>
 #include <tessera/shard/sharding_plan_file.hpp>
