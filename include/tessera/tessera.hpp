@@ -210,6 +210,7 @@
 #include <tessera/plan/draw_accesses.hpp>
 #include <tessera/plan/exchange_features.hpp>
 #include <tessera/plan/fit_cost_network.hpp>
+#include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/layer_evaluator.hpp>
 #include <tessera/plan/learned_compute.hpp>
 #include <tessera/plan/learned_cost.hpp>
@@ -223,8 +224,10 @@
 #include <tessera/plan/plan_random.hpp>
 #include <tessera/plan/published_cost.hpp>
 #include <tessera/plan/published_exchange.hpp>
+#include <tessera/plan/published_search.hpp>
 #include <tessera/plan/roofline_cost.hpp>
 #include <tessera/plan/shard_features.hpp>
+#include <tessera/plan/shard_kinds.hpp>
 #include <tessera/plan/shard_memory.hpp>
 #include <tessera/plan/table_ids.hpp>
 #include <tessera/plan/table_profile.hpp>

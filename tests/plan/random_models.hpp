@@ -29,31 +29,28 @@ inline tessera::dense_network random_network(std::mt19937_64& random, std::vecto
   return tessera::dense_network(std::move(layers), relu_after_last);
 }
 
-/// NeuroShard's networks with random weights.
-inline tessera::published_cost random_published_cost(std::mt19937_64& random, std::int64_t devices) {
+/// NeuroShard's networks with random weights, of the published widths or a tenth of them.
+inline tessera::published_cost random_published_cost(std::mt19937_64& random, std::int64_t devices, bool small = false) {
   tessera::feature_scaling features, backward, forward;
   for (std::int64_t i = 0; i < tessera::published_features::count; ++i) {
     bool const share = i < tessera::table_profile::bins;
     features.means.push_back(share ? 0.06 : i == 17 ? 42 : i == 18 ? 15 : 4e6);
     features.stds.push_back(share ? 0.1 : i == 17 ? 43 : i == 18 ? 25 : 3.5e6);
   }
-  for (std::int64_t d = 0; d < 2 * devices; ++d) {
-    auto& to = d < devices ? backward : forward;
-    to.means.push_back(300);
-    to.stds.push_back(200);
-  }
+  backward.means.assign(static_cast<std::size_t>(devices), 300);
+  backward.stds.assign(static_cast<std::size_t>(devices), 200);
   forward = backward;
-  for (std::int64_t d = 0; d < devices; ++d) {
-    forward.means.push_back(9);
-    forward.stds.push_back(5);
-  }
-  backward.means.resize(static_cast<std::size_t>(devices));
-  backward.stds.resize(static_cast<std::size_t>(devices));
-  forward.means.resize(static_cast<std::size_t>(2 * devices));
-  forward.stds.resize(static_cast<std::size_t>(2 * devices));
-  auto table = random_network(random, {20, 128, 32}, true), sum = random_network(random, {32, 64, 1}, false);
-  auto to_all = random_network(random, {devices, 128, 64, 32, 16, devices}, false);
-  auto from_all = random_network(random, {2 * devices, 128, 64, 32, 16, devices}, false);
+  forward.means.resize(static_cast<std::size_t>(2 * devices), 9);
+  forward.stds.resize(static_cast<std::size_t>(2 * devices), 5);
+  auto const network = [&](std::int64_t in, std::vector<std::int64_t> widths, std::int64_t out, bool relu_after_last) {
+    if (small) widths = {12};
+    widths.insert(widths.begin(), in);
+    widths.push_back(out);
+    return random_network(random, widths, relu_after_last);
+  };
+  std::int64_t const width = small ? 6 : 32;
+  auto table = network(20, {128}, width, true), sum = network(width, {64}, 1, false);
+  auto to_all = network(devices, {128, 64, 32, 16}, devices, false), from_all = network(2 * devices, {128, 64, 32, 16}, devices, false);
   return {{features, std::move(table), std::move(sum)}, {backward, std::move(to_all)}, {forward, std::move(from_all)}};
 }
 

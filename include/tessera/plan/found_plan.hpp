@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/comm/topology.hpp>
+#include <tessera/core/config.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/plan/cost_model.hpp>
+#include <tessera/plan/shard_memory.hpp>
+#include <tessera/plan/table_profile.hpp>
+#include <tessera/shard/sharding_plan.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+
+/// Devices, and what each may hold.
+struct device_limits {
+  std::int64_t devices = 0;
+  std::int64_t bytes_per_device = 0;  ///< at least 1
+  counted_memory counted = counted_memory::all;
+};
+
+/// A plan of tables for devices, with what is predicted of it. Each table is covered once.
+struct found_plan {
+  std::vector<table_profile> tables;  ///< whole
+  device_limits limits;
+  std::vector<table_shard> shards;   ///< of tables by their place in `tables`, by table, first column and first row; a rank is a device
+  std::vector<std::int64_t> bytes;   ///< that each device takes, (devices,)
+  device_costs costs;                ///< of each device
+  float cost_ms = 0;                 ///< the largest total of a device
+  std::int64_t evaluations = 0;      ///< how many plans the search compared
+  bool stopped_by_deadline = false;  ///< whether another run, under the same options, may find another plan
+
+  /// The plan that sharded tables execute on so many ranks, of a device each; shards of rows return partial sums.
+  /// @throws tessera::error incompatible for another number of ranks than devices.
+  sharding_plan plan(std::int64_t ranks) const;
+  /// As above for the ranks of a topology.
+  sharding_plan plan(topology const& where) const { return plan(where.ranks()); }
+};
+
+/// Prints costs, bytes and tables of each device, and which table was cut how.
+inline std::ostream& operator<<(std::ostream& out, found_plan const& found);
+
+/// The plan of shards that were placed, with its costs computed from the beginning.
+/// @throws tessera::error invalid_argument as `check_table_profiles`, and as `check_plan` for shards that do not cover each table once;
+/// invalid_argument for a limit below 1 byte, and for devices that the model is not of; out_of_memory, naming device, its bytes and the
+/// limit, where a device is over its limit.
+template <cost_model M>
+found_plan plan_of_shards(vector_view<table_profile const> tables, M const& model, device_limits const& limits,
+                          std::vector<table_shard> shards);
+
+/// As above with whole tables, table t on `device_of_table[t]`. @throws tessera::error as above, and shape_mismatch for other numbers.
+template <cost_model M>
+found_plan plan_of_tables(vector_view<table_profile const> tables, M const& model, device_limits const& limits,
+                          vector_view<std::int64_t const> device_of_table);
+
+namespace detail {
+
+inline std::vector<table_options> options_of_tables(vector_view<table_profile const> tables) {
+  std::vector<table_options> options(static_cast<std::size_t>(tables.size()));
+  for (std::size_t t = 0; t < options.size(); ++t) {
+    auto const& of = tables[static_cast<std::int64_t>(t)];
+    options[t].id = table_id{static_cast<std::int64_t>(t)};
+    options[t].rows = of.rows;
+    options[t].dim = of.dim;
+  }
+  return options;
+}
+
+template <cost_model M>
+void check_search(char const* call, vector_view<table_profile const> tables, M const& model, device_limits const& limits) {
+  check_table_profiles(tables);
+  check_devices(call, model, limits.devices);
+  if (limits.devices > (std::int64_t{1} << 20))
+    throw error(errc::invalid_argument, std::string(call) + ": more devices than are planned for", {{"devices", limits.devices}});
+  if (limits.bytes_per_device < 1)
+    throw error(errc::invalid_argument, std::string(call) + ": a device holds at least one byte",
+                {{"bytes_per_device", limits.bytes_per_device}});
+}
+
+inline bool is_cut(found_plan const& found, table_shard const& shard) {
+  auto const& table = found.tables[static_cast<std::size_t>(shard.table)];
+  return shard.columns != table.dim || shard.rows != table.rows;
+}
+
+}  // namespace detail
+
+inline sharding_plan found_plan::plan(std::int64_t ranks) const {
+  if (ranks != limits.devices)
+    throw error(errc::incompatible, "found_plan: the plan is for another number of ranks", {{"ranks", ranks}, {"devices", limits.devices}});
+  sharding_plan plan{shards};
+  for (auto const& shard : shards)
+    if (shard.rows != tables[static_cast<std::size_t>(shard.table)].rows && (plan.partial.empty() || plan.partial.back() != shard.table))
+      plan.partial.push_back(shard.table);
+  return plan;
+}
+
+inline std::ostream& operator<<(std::ostream& out, found_plan const& found) {
+  out << found.cost_ms << " ms, " << found.tables.size() << " tables in " << found.shards.size() << " shards on " << found.limits.devices
+      << " devices, " << found.evaluations << " plans compared" << (found.stopped_by_deadline ? ", stopped by its deadline" : "") << '\n';
+  for (std::int64_t d = 0; d < found.limits.devices; ++d) {
+    auto const at = static_cast<std::size_t>(d);
+    auto const tables = std::count_if(found.shards.begin(), found.shards.end(), [&](auto const& shard) { return shard.rank == d; });
+    out << "device " << d << ": " << found.costs.total(d) << " ms = " << found.costs.compute[at] << " compute + "
+        << found.costs.backward[at] << " backward + " << found.costs.forward[at] << " forward, " << found.bytes[at] << " of "
+        << found.limits.bytes_per_device << " bytes, " << tables << " shards\n";
+  }
+  for (auto const& shard : found.shards)
+    if (detail::is_cut(found, shard))
+      out << "table " << found.tables[static_cast<std::size_t>(shard.table)].name << ": rows " << shard.first_row << " to "
+          << shard.first_row + shard.rows << ", columns " << shard.first_column << " to " << shard.first_column + shard.columns
+          << " on device " << shard.rank << '\n';
+  return out;
+}
+
+template <cost_model M>
+found_plan plan_of_shards(vector_view<table_profile const> tables, M const& model, device_limits const& limits,
+                          std::vector<table_shard> shards) {
+  detail::check_search("plan_of_shards", tables, model, limits);
+  found_plan found;
+  found.tables.assign(tables.begin(), tables.end());
+  found.limits = limits;
+  check_plan({shards}, detail::options_of_tables(tables), static_cast<int>(limits.devices));
+  auto const place = [](table_shard const& s) { return std::pair(s.table, std::pair(s.first_column, s.first_row)); };
+  std::sort(shards.begin(), shards.end(), [&](auto const& a, auto const& b) { return place(a) < place(b); });
+  found.shards = std::move(shards);
+  found.bytes.assign(static_cast<std::size_t>(limits.devices), received_bytes(tables, limits.devices, limits.counted));
+  std::vector<table_profile> profiles;
+  std::vector<std::int64_t> devices;
+  for (auto const& shard : found.shards) {
+    profiles.push_back(profile_of_shard(tables[shard.table], shard.rows, shard.columns));
+    devices.push_back(shard.rank);
+    found.bytes[static_cast<std::size_t>(shard.rank)] += memory_of_shard(profiles.back(), limits.counted).total();
+  }
+  for (std::size_t d = 0; d < found.bytes.size(); ++d)
+    if (found.bytes[d] > limits.bytes_per_device)
+      throw error(errc::out_of_memory, "a device would hold more than it may",
+                  {{"device", d}, {"bytes", found.bytes[d]}, {"bytes_per_device", limits.bytes_per_device}});
+  found.costs = costs_of_devices(model, profiles, devices, limits.devices);
+  found.cost_ms = cost_of(found.costs);
+  return found;
+}
+
+template <cost_model M>
+found_plan plan_of_tables(vector_view<table_profile const> tables, M const& model, device_limits const& limits,
+                          vector_view<std::int64_t const> device_of_table) {
+  if (tables.size() != device_of_table.size())
+    throw error(errc::shape_mismatch, "plan_of_tables: one device a table",
+                {{"tables", tables.size()}, {"devices", device_of_table.size()}});
+  std::vector<table_shard> shards;
+  for (std::int64_t t = 0; t < tables.size(); ++t)
+    shards.push_back({t, static_cast<int>(device_of_table[t]), 0, tables[t].rows, 0, tables[t].dim});
+  return plan_of_shards(tables, model, limits, std::move(shards));
+}
+
+}  // namespace TESSERA_ABI
+}  // namespace tessera

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/plan/cost_model.hpp>
+#include <tessera/plan/found_plan.hpp>
+#include <tessera/plan/shard_memory.hpp>
+#include <tessera/plan/table_profile.hpp>
+#include <tessera/shard/sharding_plan.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
+
+// What a search adds up of a shard that came from halving a table's columns so many times, and its rows so many times.
+struct shard_kind {
+  std::int64_t table, bytes;
+  int column_halvings, row_halvings;
+  float columns;                // of the shard
+  float cost;                   // of a device with this shard alone
+  int half_columns, half_rows;  // the kind of its halves, -1: it is not cut so
+};
+
+// All kinds of shards of tables. A half of columns is a multiple of 4. Halves of rows differ by a row: a kind has the larger one's.
+class shard_kinds {
+ public:
+  // Rows of a table are halved down to about so many.
+  static constexpr std::int64_t least_rows = 1024;
+
+  template <cost_model M>
+  shard_kinds(vector_view<table_profile const> tables, M const& model, counted_memory counted, bool cut_columns, bool cut_rows)
+      : tables_(tables), width_(static_cast<std::int64_t>(model.width())) {
+    std::vector<table_profile> profiles;
+    for (std::int64_t t = 0; t < tables.size(); ++t) {
+      auto const& table = tables[t];
+      int columns = 1, rows = 1;
+      while (cut_columns && (table.dim >> columns) % 4 == 0 && (table.dim >> columns) > 0 && (table.dim >> columns) << columns == table.dim)
+        ++columns;
+      while (cut_rows && table.rows >> rows >= least_rows) ++rows;
+      whole_.push_back(static_cast<int>(kinds_.size()));
+      for (int r = 0; r < rows; ++r)
+        for (int c = 0; c < columns; ++c) {
+          auto const at = static_cast<int>(kinds_.size());
+          profiles.push_back(profile_of_shard(table, ((table.rows - 1) >> r) + 1, table.dim >> c));
+          kinds_.push_back({t, memory_of_shard(profiles.back(), counted).total(), c, r, static_cast<float>(table.dim >> c), 0,
+                            c + 1 < columns ? at + 1 : -1, r + 1 < rows ? at + columns : -1});
+        }
+    }
+    representations_.resize(kinds_.size() * static_cast<std::size_t>(width_));
+    matrix_view<float> const all(representations_.data(), static_cast<std::int64_t>(kinds_.size()), width_);
+    model.represent(profiles, all);
+    std::vector<float> costs(kinds_.size());
+    model.compute_ms(matrix_view<float const>(all), costs);
+    for (std::size_t k = 0; k < costs.size(); ++k) kinds_[k].cost = costs[k];
+  }
+
+  std::int64_t tables() const noexcept { return tables_.size(); }
+  std::int64_t width() const noexcept { return width_; }
+  shard_kind const& operator[](int kind) const noexcept { return kinds_[static_cast<std::size_t>(kind)]; }
+  int whole(std::int64_t table) const noexcept { return whole_[static_cast<std::size_t>(table)]; }
+  float const* representation(int kind) const noexcept { return representations_.data() + kind * width_; }
+  table_profile const& table(std::int64_t t) const noexcept { return tables_[t]; }
+
+  // The shard number (column, row) of its kind.
+  table_shard shard(int kind, std::int64_t column, std::int64_t row, std::int64_t device) const {
+    auto const& of = (*this)[kind];
+    auto const& table = tables_[of.table];
+    auto const columns = table.dim >> of.column_halvings;
+    auto const first = first_row(table.rows, row, of.row_halvings);
+    return {of.table, static_cast<int>(device), first, first_row(table.rows, row + 1, of.row_halvings) - first, column * columns, columns};
+  }
+
+ private:
+  // rows * index / 2^halvings, without a product that overflows.
+  static std::int64_t first_row(std::int64_t rows, std::int64_t index, int halvings) noexcept {
+    auto const whole = rows >> halvings, rest = rows - (whole << halvings);
+    return whole * index + ((rest * index) >> halvings);
+  }
+
+  vector_view<table_profile const> tables_;
+  std::int64_t width_;
+  std::vector<shard_kind> kinds_;
+  std::vector<int> whole_;
+  std::vector<float> representations_;
+};
+
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera
