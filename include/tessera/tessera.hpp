@@ -209,6 +209,7 @@
 #include <tessera/plan/dense_network.hpp>
 #include <tessera/plan/draw_accesses.hpp>
 #include <tessera/plan/exchange_features.hpp>
+#include <tessera/plan/exhaustive_search.hpp>
 #include <tessera/plan/fit_cost_network.hpp>
 #include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/layer_evaluator.hpp>
@@ -221,11 +222,15 @@
 #include <tessera/plan/measure_exchange.hpp>
 #include <tessera/plan/measuring_clock.hpp>
 #include <tessera/plan/network_samples.hpp>
+#include <tessera/plan/placement.hpp>
+#include <tessera/plan/plan_baselines.hpp>
 #include <tessera/plan/plan_random.hpp>
+#include <tessera/plan/plan_search.hpp>
 #include <tessera/plan/published_cost.hpp>
 #include <tessera/plan/published_exchange.hpp>
 #include <tessera/plan/published_search.hpp>
 #include <tessera/plan/roofline_cost.hpp>
+#include <tessera/plan/shard_changes.hpp>
 #include <tessera/plan/shard_features.hpp>
 #include <tessera/plan/shard_kinds.hpp>
 #include <tessera/plan/shard_memory.hpp>

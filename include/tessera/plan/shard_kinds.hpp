@@ -65,6 +65,13 @@ class shard_kinds {
   std::int64_t tables() const noexcept { return tables_.size(); }
   std::int64_t width() const noexcept { return width_; }
   shard_kind const& operator[](int kind) const noexcept { return kinds_[static_cast<std::size_t>(kind)]; }
+  // The kind that a kind is half of. @pre it was halved so
+  int joined(int kind, bool by_rows) const noexcept {
+    if (!by_rows) return kind - 1;
+    auto of = whole((*this)[kind].table), columns = 1;
+    for (; (*this)[of].half_columns >= 0; of = (*this)[of].half_columns) ++columns;
+    return kind - columns;
+  }
   int whole(std::int64_t table) const noexcept { return whole_[static_cast<std::size_t>(table)]; }
   float const* representation(int kind) const noexcept { return representations_.data() + kind * width_; }
   table_profile const& table(std::int64_t t) const noexcept { return tables_[t]; }

@@ -1,0 +1,283 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/plan/cost_model.hpp>
+#include <tessera/plan/shard_kinds.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+
+/// What a search makes small.
+enum class plan_objective {
+  cost,             ///< `plan_cost`, as DreamShard's and NeuroShard's
+  compute_balance,  ///< 1 - the least computation of a device / the largest: as AutoShard's
+};
+
+namespace detail {
+
+// A shard on a device: number (column, row) of its kind.
+struct placed_shard {
+  int kind = 0;
+  std::int32_t device = 0;
+  std::int64_t column = 0, row = 0;
+
+  friend bool operator==(placed_shard const&, placed_shard const&) = default;
+};
+
+// How good a plan is: first no device is over its limit, then its objective is small.
+struct plan_score {
+  std::int64_t overflow = std::numeric_limits<std::int64_t>::max();  // bytes of all devices above their limits
+  float value = std::numeric_limits<float>::infinity();
+  float mean = 0;  // of all devices' costs: it tells plans apart whose most loaded devices are alike
+
+  bool is_better_than(plan_score const& other) const noexcept {
+    return overflow != other.overflow ? overflow < other.overflow : value < other.value;
+  }
+  float energy() const noexcept { return value + 0.05F * mean; }
+};
+
+// Up to two shards leave, up to two come.
+struct placement_change {
+  int leaving_count = 0, coming_count = 0;
+  std::size_t leaving[2] = {};  // places in the list of shards
+  placed_shard coming[2] = {};
+};
+
+// Shards on devices, with the sums that their costs are computed from.
+template <cost_model M>
+class placement {
+ public:
+  placement(shard_kinds const& kinds, M const& model, std::int64_t devices, std::int64_t device_bytes, plan_objective objective)
+      : kinds_(&kinds),
+        model_(&model),
+        devices_(static_cast<std::size_t>(devices)),
+        width_(static_cast<std::size_t>(kinds.width())),
+        device_bytes_(device_bytes),
+        objective_(objective),
+        sums_(devices_ * width_),
+        columns_(devices_),
+        bytes_(devices_),
+        held_(devices_),
+        totals_(devices_),
+        costs_(devices) {}
+
+  std::size_t devices() const noexcept { return devices_; }
+  std::vector<placed_shard> const& shards() const noexcept { return shards_; }
+  std::vector<std::size_t> const& held(std::size_t device) const noexcept { return held_[device]; }
+  plan_score const& score() const noexcept { return score_; }
+  // The device that decides the score.
+  std::size_t most_loaded() const noexcept {
+    if (score_.overflow > 0) return static_cast<std::size_t>(std::max_element(bytes_.begin(), bytes_.end()) - bytes_.begin());
+    return static_cast<std::size_t>(std::max_element(totals_.begin(), totals_.end()) - totals_.begin());
+  }
+
+  // Takes these shards where they are.
+  void set(std::vector<placed_shard> shards) {
+    shards_ = std::move(shards);
+    clear();
+    for (std::size_t s = 0; s < shards_.size(); ++s) held_[static_cast<std::size_t>(shards_[s].device)].push_back(s);
+    for (std::size_t d = 0; d < devices_; ++d) add_up(d);
+    model_->compute_ms(matrix_view<float const>(sums_.data(), static_cast<std::int64_t>(devices_), kinds_->width()), costs_.compute);
+    keep(evaluate());
+  }
+
+  // Places shards one by one, the costliest or, by bytes, the largest first. A shard goes where the least bytes are over the limit, the
+  // columns are within theirs, and the device then costs least, or holds least.
+  void place(std::vector<placed_shard> shards, bool by_bytes, float most_columns) {
+    std::vector<std::size_t> order(shards.size()), near(devices_);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      auto const &of_a = (*kinds_)[shards[a].kind], &of_b = (*kinds_)[shards[b].kind];
+      return by_bytes ? of_a.bytes > of_b.bytes : of_a.cost > of_b.cost;
+    });
+    clear();
+    model_->compute_ms(matrix_view<float const>(sums_.data(), static_cast<std::int64_t>(devices_), kinds_->width()), costs_.compute);
+    auto const tried = std::min<std::size_t>(devices_, 16);
+    std::vector<float> sums(tried * width_), costs(tried);
+    for (auto const s : order) {
+      auto const& kind = (*kinds_)[shards[s].kind];
+      auto const* const more = kinds_->representation(shards[s].kind);
+      // Of many devices those alone that have little.
+      std::iota(near.begin(), near.end(), std::size_t{0});
+      if (tried < devices_)
+        std::nth_element(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(tried), near.end(), [&](std::size_t a, std::size_t b) {
+          return by_bytes ? std::tie(bytes_[a], a) < std::tie(bytes_[b], b)
+                          : std::tuple(excess(a, kind), costs_.compute[a], a) < std::tuple(excess(b, kind), costs_.compute[b], b);
+        });
+      for (std::size_t i = 0; i < tried; ++i)
+        for (std::size_t k = 0; k < width_; ++k) sums[i * width_ + k] = sums_[near[i] * width_ + k] + more[k];
+      model_->compute_ms(matrix_view<float const>(sums.data(), static_cast<std::int64_t>(tried), kinds_->width()), costs);
+      auto const key = [&](std::size_t i) {
+        auto const d = near[i];
+        auto const held = bytes_[d] + kind.bytes;
+        return std::tuple(excess(d, kind), columns_[d] + kind.columns > most_columns, by_bytes ? static_cast<float>(held) : costs[i], held,
+                          d);
+      };
+      std::size_t best = 0;
+      for (std::size_t i = 1; i < tried; ++i)
+        if (key(i) < key(best)) best = i;
+      auto const device = near[best];
+      shards[s].device = static_cast<std::int32_t>(device);
+      std::copy_n(sums.data() + best * width_, width_, sums_.data() + device * width_);
+      columns_[device] += kind.columns;
+      bytes_[device] += kind.bytes;
+      costs_.compute[device] = costs[best];
+    }
+    set(std::move(shards));
+  }
+
+  // What the score would be. Either `accept` or `reject` comes next.
+  plan_score const& try_change(placement_change const& change) {
+    touched_.clear();
+    saved_.clear();
+    for (int i = 0; i < change.leaving_count; ++i) apply(shards_[change.leaving[i]], -1);
+    for (int i = 0; i < change.coming_count; ++i) apply(change.coming[i], 1);
+    for (auto const d : touched_)
+      model_->compute_ms(matrix_view<float const>(sums_.data() + d * width_, 1, kinds_->width()),
+                         vector_view<float>(&costs_.compute[d], 1));
+    return tried_ = evaluate();
+  }
+
+  void reject() {
+    for (std::size_t i = 0; i < touched_.size(); ++i) {
+      auto const d = touched_[i];
+      std::copy_n(saved_.data() + i * (width_ + 2), width_, sums_.data() + d * width_);
+      columns_[d] = saved_[i * (width_ + 2) + width_];
+      costs_.compute[d] = saved_[i * (width_ + 2) + width_ + 1];
+      bytes_[d] = saved_bytes_[i];
+    }
+  }
+
+  void accept(placement_change const& change) {
+    for (int i = 0; i < change.leaving_count; ++i) forget(change.leaving[i]);
+    auto const in_place = std::min(change.leaving_count, change.coming_count);
+    for (int i = 0; i < in_place; ++i) hold(change.leaving[i], change.coming[i]);
+    for (int i = in_place; i < change.coming_count; ++i) {
+      shards_.emplace_back();
+      hold(shards_.size() - 1, change.coming[i]);
+    }
+    for (int i = in_place; i < change.leaving_count; ++i) {
+      // The last shard takes the place that is free.
+      auto const free = change.leaving[i], last = shards_.size() - 1;
+      if (free != last) {
+        forget(last);
+        hold(free, shards_[last]);
+      }
+      shards_.pop_back();
+    }
+    // Sums are added up anew, so that they do not drift.
+    for (auto const d : touched_) {
+      add_up(d);
+      model_->compute_ms(matrix_view<float const>(sums_.data() + d * width_, 1, kinds_->width()),
+                         vector_view<float>(&costs_.compute[d], 1));
+    }
+    keep(tried_);
+  }
+
+ private:
+  std::int64_t excess(std::size_t device, shard_kind const& kind) const noexcept {
+    return std::max<std::int64_t>(bytes_[device] + kind.bytes - device_bytes_, 0);
+  }
+
+  void clear() {
+    std::fill(sums_.begin(), sums_.end(), 0.0F);
+    std::fill(columns_.begin(), columns_.end(), 0.0F);
+    std::fill(bytes_.begin(), bytes_.end(), std::int64_t{0});
+    for (auto& of : held_) of.clear();
+  }
+
+  void add_up(std::size_t d) {
+    auto* const sum = sums_.data() + d * width_;
+    std::fill_n(sum, width_, 0.0F);
+    columns_[d] = 0;
+    bytes_[d] = 0;
+    for (auto const s : held_[d]) {
+      auto const& kind = (*kinds_)[shards_[s].kind];
+      auto const* const more = kinds_->representation(shards_[s].kind);
+      for (std::size_t k = 0; k < width_; ++k) sum[k] += more[k];
+      columns_[d] += kind.columns;
+      bytes_[d] += kind.bytes;
+    }
+  }
+
+  void apply(placed_shard const& shard, int sign) {
+    auto const d = static_cast<std::size_t>(shard.device);
+    auto* const sum = sums_.data() + d * width_;
+    if (std::find(touched_.begin(), touched_.end(), d) == touched_.end()) {
+      saved_bytes_.resize(touched_.size() + 1);
+      saved_bytes_[touched_.size()] = bytes_[d];
+      touched_.push_back(d);
+      saved_.insert(saved_.end(), sum, sum + width_);
+      saved_.push_back(columns_[d]);
+      saved_.push_back(costs_.compute[d]);
+    }
+    auto const& kind = (*kinds_)[shard.kind];
+    auto const* const more = kinds_->representation(shard.kind);
+    auto const by = static_cast<float>(sign);
+    for (std::size_t k = 0; k < width_; ++k) sum[k] += by * more[k];
+    columns_[d] += by * kind.columns;
+    bytes_[d] += sign * kind.bytes;
+  }
+
+  plan_score evaluate() {
+    plan_score score{0, 0, 0};
+    for (auto const bytes : bytes_) score.overflow += std::max<std::int64_t>(bytes - device_bytes_, 0);
+    if (objective_ == plan_objective::cost) {
+      score.value = plan_cost(*model_, columns_, costs_);
+      for (std::size_t d = 0; d < devices_; ++d) score.mean += costs_.compute[d] + costs_.backward[d] + costs_.forward[d];
+      score.mean /= static_cast<float>(devices_);
+    } else {
+      auto const [least, most] = std::minmax_element(costs_.compute.begin(), costs_.compute.end());
+      score.value = *most > 0 ? 1 - *least / *most : 0;
+    }
+    return score;
+  }
+
+  void keep(plan_score const& score) {
+    score_ = score;
+    for (std::size_t d = 0; d < devices_; ++d)
+      totals_[d] = objective_ == plan_objective::cost ? costs_.compute[d] + costs_.backward[d] + costs_.forward[d] : costs_.compute[d];
+  }
+
+  void forget(std::size_t s) {
+    auto& held = held_[static_cast<std::size_t>(shards_[s].device)];
+    held.erase(std::find(held.begin(), held.end(), s));
+  }
+  void hold(std::size_t s, placed_shard const& shard) {
+    shards_[s] = shard;
+    held_[static_cast<std::size_t>(shard.device)].push_back(s);
+  }
+
+  shard_kinds const* kinds_;
+  M const* model_;
+  std::size_t devices_, width_;
+  std::int64_t device_bytes_;
+  plan_objective objective_;
+  std::vector<placed_shard> shards_;
+  std::vector<float> sums_, columns_;
+  std::vector<std::int64_t> bytes_;
+  std::vector<std::vector<std::size_t>> held_;  // shards of each device
+  std::vector<float> totals_;
+  device_costs costs_;
+  plan_score score_, tried_;
+  std::vector<std::size_t> touched_;
+  std::vector<float> saved_;
+  std::vector<std::int64_t> saved_bytes_;
+};
+
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera

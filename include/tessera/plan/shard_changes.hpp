@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/core/config.hpp>
+#include <tessera/core/philox.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/plan/cost_model.hpp>
+#include <tessera/plan/placement.hpp>
+#include <tessera/plan/shard_kinds.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
+
+// The halves of a shard, on its device; false: it is not cut so.
+inline bool halves_of(shard_kinds const& kinds, placed_shard const& shard, bool by_rows, placed_shard (&halves)[2]) {
+  auto const& kind = kinds[shard.kind];
+  auto const half = by_rows ? kind.half_rows : kind.half_columns;
+  if (half < 0) return false;
+  for (int i = 0; i < 2; ++i) {
+    halves[i] = shard;
+    halves[i].kind = half;
+    auto& number = by_rows ? halves[i].row : halves[i].column;
+    number = 2 * number + i;
+  }
+  return true;
+}
+
+// Draws changes of a placement: moves and swaps, halvings of a shard and joins of two halves.
+class shard_changes {
+ public:
+  shard_changes(shard_kinds const& kinds, random_seed seed, std::uint64_t stream) : kinds_(kinds), seed_(seed), stream_(stream) {}
+
+  // Uniform in (0, 1].
+  float uniform() { return 1 - tessera::uniform(word()); }
+
+  // False where what was drawn cannot be.
+  template <class M>
+  bool draw(placement<M> const& here, placement_change& change) {
+    auto const devices = here.devices();
+    auto const first = uniform() < 0.6F ? here.most_loaded() : below(devices);
+    if (here.held(first).empty()) return false;
+    auto const s = here.held(first)[below(here.held(first).size())];
+    auto const other = below(devices);
+    auto const what = uniform();
+    change = {};
+    if (what < 0.35F && devices > 1) return move(here, s, other, change);
+    if (what < 0.70F && devices > 1) return swap(here, s, other, change);
+    if (what < 0.85F) return halve(here, s, other, change);
+    return join(here, s, change);
+  }
+
+ private:
+  std::uint32_t word() {
+    if (used_ == 4) {
+      block_ = philox(seed_, stream_, 0x91A7, next_++);
+      used_ = 0;
+    }
+    return block_[used_++];
+  }
+  std::size_t below(std::size_t bound) {
+    auto const high = word();
+    return static_cast<std::size_t>(uniform_below(high, word(), bound));
+  }
+
+  template <class M>
+  static bool move(placement<M> const& here, std::size_t s, std::size_t to, placement_change& change) {
+    if (static_cast<std::size_t>(here.shards()[s].device) == to) return false;
+    leave(change, s);
+    come(change, here.shards()[s], static_cast<std::int32_t>(to));
+    return true;
+  }
+
+  template <class M>
+  bool swap(placement<M> const& here, std::size_t s, std::size_t with, placement_change& change) {
+    auto const device = here.shards()[s].device;
+    if (static_cast<std::size_t>(device) == with || here.held(with).empty()) return false;
+    auto const other = here.held(with)[below(here.held(with).size())];
+    if (here.shards()[s].kind == here.shards()[other].kind) return false;
+    leave(change, s);
+    leave(change, other);
+    come(change, here.shards()[s], static_cast<std::int32_t>(with));
+    come(change, here.shards()[other], device);
+    return true;
+  }
+
+  template <class M>
+  bool halve(placement<M> const& here, std::size_t s, std::size_t to, placement_change& change) {
+    placed_shard halves[2];
+    bool const rows_first = kinds_[here.shards()[s].kind].half_rows >= 0 && uniform() < 0.3F;
+    if (!halves_of(kinds_, here.shards()[s], rows_first, halves) && !halves_of(kinds_, here.shards()[s], !rows_first, halves)) return false;
+    leave(change, s);
+    come(change, halves[0], halves[0].device);
+    come(change, halves[1], static_cast<std::int32_t>(to));
+    return true;
+  }
+
+  // The other half may be anywhere; the whole is on either's device.
+  template <class M>
+  bool join(placement<M> const& here, std::size_t s, placement_change& change) {
+    auto const& shard = here.shards()[s];
+    auto const& kind = kinds_[shard.kind];
+    bool const of_rows = kind.column_halvings == 0 || (kind.row_halvings > 0 && uniform() < 0.5F);
+    if (of_rows && kind.row_halvings == 0) return false;
+    auto wanted = shard;
+    (of_rows ? wanted.row : wanted.column) ^= 1;
+    for (std::size_t other = 0; other < here.shards().size(); ++other) {
+      auto const& with = here.shards()[other];
+      if (with.kind != wanted.kind || with.column != wanted.column || with.row != wanted.row) continue;
+      auto whole = shard;
+      (of_rows ? whole.row : whole.column) >>= 1;
+      whole.kind = kinds_.joined(shard.kind, of_rows);
+      leave(change, s);
+      leave(change, other);
+      come(change, whole, uniform() < 0.5F ? shard.device : with.device);
+      return true;
+    }
+    return false;
+  }
+
+  static void leave(placement_change& change, std::size_t s) { change.leaving[change.leaving_count++] = s; }
+  static void come(placement_change& change, placed_shard shard, std::int32_t device) {
+    shard.device = device;
+    change.coming[change.coming_count++] = shard;
+  }
+
+  shard_kinds const& kinds_;
+  random_seed seed_;
+  std::uint64_t stream_;
+  std::uint32_t next_ = 0;
+  random_block block_{};
+  int used_ = 4;
+};
+
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera
