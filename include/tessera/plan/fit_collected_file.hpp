@@ -24,13 +24,13 @@ inline namespace TESSERA_ABI {
 
 /// Collected steps as a model learns from them: shards with the profiles of their ids, and the time of a step. Repeats are left out.
 /// @throws tessera::error as `draw_table_ids`; out_of_range for a table that is not in the pool.
-inline std::vector<compute_cost_sample> compute_costs(vector_view<compute_sample const> collected, pool_ids& ids) {
+inline std::vector<compute_cost_sample> samples_of_steps(vector_view<compute_sample const> collected, pool_ids& ids) {
   std::vector<compute_cost_sample> result;
   for (auto const& sample : collected) {
     if (sample.is_repeat) continue;
     for (auto const& one : sample.combination.tables)
       if (one.table < 0 || one.table >= ids.pool().size())
-        throw error(errc::out_of_range, "compute_costs: a table that is not in the pool",
+        throw error(errc::out_of_range, "samples_of_steps: a table that is not in the pool",
                     {{"sample", sample.number}, {"table", one.table}, {"tables", ids.pool().size()}});
     result.push_back({ids.shards_of(sample.combination), sample.times.step_ms});
   }
@@ -38,7 +38,7 @@ inline std::vector<compute_cost_sample> compute_costs(vector_view<compute_sample
 }
 
 /// Collected exchanges of one way as a model learns from them. Repeats are left out.
-inline std::vector<exchange_cost_sample> exchange_costs(vector_view<exchange_sample const> collected, exchange_way way) {
+inline std::vector<exchange_cost_sample> samples_of_exchanges(vector_view<exchange_sample const> collected, exchange_way way) {
   std::vector<exchange_cost_sample> result;
   for (auto const& sample : collected)
     if (!sample.is_repeat)
@@ -65,10 +65,10 @@ fitted_machine fit_collected(host_exec const& exec, Gemm const& gemm, machine_de
                              vector_view<compute_sample const> steps, pool_ids& ids, vector_view<exchange_sample const> exchanges,
                              collected_fit_options const& options = {}) {
   if (exchanges.empty()) throw error(errc::invalid_argument, "fit_collected: no exchanges", {{"exchanges", 0}});
-  auto const measured = compute_costs(steps, ids);
+  auto const measured = samples_of_steps(steps, ids);
   auto compute = fit_learned_compute(exec, gemm, vector_view<compute_cost_sample const>(measured), options.compute);
   auto const of_way = [&](exchange_way way) {
-    auto const costs = exchange_costs(exchanges, way);
+    auto const costs = samples_of_exchanges(exchanges, way);
     return fit_learned_exchange(exec, gemm, way, vector_view<exchange_cost_sample const>(costs), options.exchange);
   };
   auto forward = of_way(exchange_way::forward), backward = of_way(exchange_way::backward);
