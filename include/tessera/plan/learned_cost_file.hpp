@@ -180,6 +180,7 @@ inline void save_learned_cost(std::string const& folder, learned_cost const& cos
   std::filesystem::path const path(folder);
   staged_folder staged(path.parent_path().string(), path.filename().string());
   std::vector<safetensors_tensor> declared;
+  declared.reserve(tensors.size());
   for (auto const& tensor : tensors) declared.push_back({tensor.name, safetensors_dtype::f32, tensor.shape});
   safetensors_writer out(staged.path() + "/" + detail::cost_networks_file, std::move(declared));
   for (auto const& tensor : tensors) out.append(tensor.name, tensor.values);
