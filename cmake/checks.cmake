@@ -43,7 +43,7 @@ tessera_check(expected_failures_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRE
 # Every header compiles alone. Part of the build, so that the compiler's message is where a developer looks.
 include(${PROJECT_SOURCE_DIR}/cmake/header_check.cmake)
 tessera_check(headers ${CMAKE_COMMAND} --build "${PROJECT_BINARY_DIR}" --target tessera_header_check)
-set_tests_properties(checks/headers PROPERTIES RUN_SERIAL ON)  # two builds of one folder at once would corrupt it
+set_tests_properties(checks/headers PROPERTIES RUN_SERIAL ON TIMEOUT 1800)  # two builds of one folder at once would corrupt it
 
 # Every way into another project; the umbrellas once with every compiler at hand.
 function(tessera_check_consumer name)
