@@ -75,8 +75,8 @@ TEST_CASE("fit_collected: a model of a machine from its samples, which says what
   CHECK(tessera::costs_of_devices(fitted.cost, shards, one_device, 2).compute[1] == 0);
 
   steps[3].combination.tables[0].table = 20;
-  CHECK_THROWS_WITH_AS(tessera::samples_of_steps(steps, ids), "samples_of_steps: a table that is not in the pool (sample 3, table 20, tables 20)",
-                       tessera::error);
+  CHECK_THROWS_WITH_AS(tessera::samples_of_steps(steps, ids),
+                       "samples_of_steps: a table that is not in the pool (sample 3, table 20, tables 20)", tessera::error);
   CHECK_THROWS_AS(tessera::fit_collected(host.exec(), tessera::eigen_gemm{}, {}, "sgd", steps, ids, {}, options), tessera::error);
 }
 
