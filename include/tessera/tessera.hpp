@@ -211,8 +211,8 @@
 #include <tessera/plan/exchange_features.hpp>
 #include <tessera/plan/exhaustive_search.hpp>
 #include <tessera/plan/fit_cost_network.hpp>
+#include <tessera/plan/fit_published_cost.hpp>
 #include <tessera/plan/found_plan.hpp>
-#include <tessera/plan/layer_evaluator.hpp>
 #include <tessera/plan/learned_compute.hpp>
 #include <tessera/plan/learned_cost.hpp>
 #include <tessera/plan/learned_exchange.hpp>
@@ -227,7 +227,6 @@
 #include <tessera/plan/plan_random.hpp>
 #include <tessera/plan/plan_search.hpp>
 #include <tessera/plan/published_cost.hpp>
-#include <tessera/plan/published_exchange.hpp>
 #include <tessera/plan/published_search.hpp>
 #include <tessera/plan/roofline_cost.hpp>
 #include <tessera/plan/shard_changes.hpp>

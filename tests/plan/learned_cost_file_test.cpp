@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <tessera/nn/gemm_eigen.hpp>
@@ -169,7 +170,10 @@ TEST_CASE("learned costs: networks of one part that differ in shape are not save
   tessera_tests::serial_host host;
   temporary_folder const folder;
   auto cost = random_cost(random, host.exec(), tessera::shard_features::published, 1);
-  cost.forward.networks().emplace_back(host.exec(), tessera::set_network::options{{7, 5}, {17, 1}});
+  std::vector<tessera::set_network> networks;
+  networks.emplace_back(host.exec(), tessera::set_network::options{{7, 4}, {15, 5, 1}});
+  networks.emplace_back(host.exec(), tessera::set_network::options{{7, 5}, {17, 1}});
+  cost.forward = {cost.forward.statistics(), std::move(networks), 0.3, {}};
   CHECK_THROWS_WITH_AS(tessera::save_learned_cost(folder.file("model"), cost),
                        "save_learned_cost: networks of one part differ in shape (part forward, network 1)", tessera::error);
   CHECK(tessera_tests::names_in(folder.path()).empty());

@@ -14,9 +14,9 @@
 
 #include <tessera/nn/gemm_eigen.hpp>
 #include <tessera/plan/cost_samples.hpp>
+#include <tessera/plan/fit_published_cost.hpp>
 #include <tessera/plan/learned_compute.hpp>
 #include <tessera/plan/learned_exchange.hpp>
-#include <tessera/plan/published_exchange.hpp>
 
 #include "hosts.hpp"
 #include "learned_cost_support.hpp"
@@ -56,7 +56,7 @@ TEST_CASE("shard features: names and known values") {
   for (std::size_t i = 0; i < expected.size(); ++i) CHECK(statistics.means[i] == doctest::Approx(expected[i]));
 }
 
-TEST_CASE("layer_evaluator: one row at a time is what the MLP gives") {
+TEST_CASE("learned costs: one row at a time is what the MLP gives") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -64,7 +64,7 @@ TEST_CASE("layer_evaluator: one row at a time is what the MLP gives") {
   for (auto const last : {tessera::activation::identity, tessera::activation::relu}) {
     tessera::mlp network(host.exec(), {{5, 30, 7, 3}, last, tessera::random_seed(seed)});
     for (auto& p : network.parameters()) p = std::normal_distribution<float>()(random);
-    tessera::detail::layer_evaluator const evaluate(network, last);
+    auto const evaluate = tessera::detail::dense_network_of(network, last == tessera::activation::relu);
     auto const x = tessera_tests::random_floats(random, 5);
     std::vector<float> y(3), expected(3);
     tessera::mlp_saved saved;
@@ -73,7 +73,7 @@ TEST_CASE("layer_evaluator: one row at a time is what the MLP gives") {
     for (std::size_t i = 0; i < 3; ++i) CHECK(y[i] == doctest::Approx(expected[i]).epsilon(1e-4).scale(30));
   }
   tessera::mlp const wide(host.exec(), {{2, 1025, 1}});
-  CHECK_THROWS_AS(tessera::detail::layer_evaluator(wide, tessera::activation::identity), tessera::error);
+  CHECK_THROWS_AS(tessera::detail::dense_network_of(wide, false), tessera::error);
 }
 
 TEST_CASE("learned_compute: a planted cost of tables and batches is learned; ranks, interval, and nothing costs nothing") {
@@ -174,7 +174,7 @@ TEST_CASE("learned_exchange: costs follow the devices, whatever their order and 
                        tessera::error);
 }
 
-TEST_CASE("published_exchange: learns exchanges of one number of devices, and refuses others") {
+TEST_CASE("fit_published_exchange: learns exchanges of one number of devices, and refuses others") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -183,20 +183,50 @@ TEST_CASE("published_exchange: learns exchanges of one number of devices, and re
   double mean = 0, squares = 0;
   for (auto const& sample : measured)
     for (auto const cost : sample.cost_ms) mean += cost / 1600, squares += cost * cost / 1600;
-  for (auto const way : {exchange_way::forward, exchange_way::backward}) {
-    auto const fitted =
-        tessera::fit_published_exchange(host.exec(), tessera::eigen_gemm{}, way, measured,
-                                        {.epochs = 40, .batch_samples = 16, .starts = 2, .seed = tessera::random_seed(seed)});
-    CHECK(fitted.model.devices() == 4);
-    CHECK(fitted.model.network().input_width() == (way == exchange_way::forward ? 8 : 4));
-    if (way == exchange_way::forward) CHECK(fitted.reports[0].validation_error < (squares - mean * mean) / 2);
-    std::vector<double> const& cost = measured[0].cost_ms;
-    std::vector<float> const dims(measured[0].exchange.dims.begin(), measured[0].exchange.dims.end()),
-        starts(measured[0].exchange.start_ms.begin(), measured[0].exchange.start_ms.end());
+  auto const fitted = [&](exchange_way way) {
+    return tessera::fit_published_exchange(host.exec(), tessera::eigen_gemm{}, way, measured,
+                                           {.epochs = 40, .batch_samples = 16, .starts = 2, .seed = tessera::random_seed(seed)});
+  };
+  auto const forward = fitted(exchange_way::forward), backward = fitted(exchange_way::backward);
+  CHECK(forward.model.network.inputs() == 8);
+  CHECK(backward.model.network.inputs() == 4);
+  CHECK(forward.reports[0].validation_error < (squares - mean * mean) / 2);
+
+  // With a computation network it is the published model, whose errors are those that the fit tells.
+  auto const pool = random_pool(random, 20);
+  auto options = compute_fit_options::published();
+  options.fit.epochs = 1;
+  auto const steps = planted_compute(random, pool, 300, 0.05, seed);
+  auto const compute = tessera::fit_learned_compute(host.exec(), tessera::eigen_gemm{}, steps, options, pool);
+  tessera::published_cost const model(tessera::computation_network_of(compute.model), backward.model, forward.model);
+  CHECK(model.devices() == 4);
+  double error = 0;
+  for (auto const s : forward.split.validation) {
+    auto const& sample = measured[static_cast<std::size_t>(s)];
+    std::vector<float> const dims(sample.exchange.dims.begin(), sample.exchange.dims.end()),
+        starts(sample.exchange.start_ms.begin(), sample.exchange.start_ms.end());
     std::vector<float> ms(4);
-    fitted.model.cost_ms(dims, starts, ms);
-    for (std::size_t d = 0; d < 4; ++d) CHECK(std::fabs(static_cast<double>(ms[d]) - cost[d]) < 6 * std::sqrt(squares - mean * mean));
+    model.forward_ms(dims, starts, ms);
+    for (std::size_t d = 0; d < 4; ++d) error += std::pow(static_cast<double>(ms[d]) - sample.cost_ms[d], 2) / 4;
   }
+  error /= static_cast<double>(forward.split.validation.size());
+  auto const best = std::min_element(forward.reports.begin(), forward.reports.end(),
+                                     [](auto const& a, auto const& b) { return a.validation_error < b.validation_error; });
+  CHECK(error == doctest::Approx(best->validation_error).epsilon(1e-2));
+  auto const& shards = steps[0].shards;
+  std::vector<float> each(32), sum(32);
+  for (auto const& shard : shards) {
+    model.represent({&shard, 1}, {each.data(), 1, 32});
+    for (std::size_t i = 0; i < 32; ++i) sum[i] += each[i];
+  }
+  float ms = 0;
+  model.compute_ms({sum.data(), 1, 32}, {&ms, 1});
+  CHECK(static_cast<double>(ms) == doctest::Approx(compute.model.predict(shards).mean).epsilon(1e-3).scale(1));
+  options = {};
+  options.fit.epochs = 1;
+  auto const ours = tessera::fit_learned_compute(host.exec(), tessera::eigen_gemm{}, steps, options);
+  CHECK_THROWS_AS(tessera::computation_network_of(ours.model), tessera::error);
+
   measured.push_back(planted_exchanges(random, 1, {8})[0]);
   CHECK_THROWS_WITH_AS(tessera::fit_published_exchange(host.exec(), tessera::eigen_gemm{}, exchange_way::forward, measured),
                        "fit_published_exchange: a sample of another number of devices (sample 400, devices 8, expected 4)", tessera::error);

@@ -17,11 +17,28 @@
 #include <tessera/nn/gemm.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/mlp.hpp>
+#include <tessera/plan/dense_network.hpp>
 #include <tessera/tensor/jagged_vectors.hpp>
 #include <tessera/tensor/pool_segments.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
+
+namespace detail {
+
+// What an MLP computes, as a search calls it. The bits may differ from those of `mlp::forward`.
+inline dense_network dense_network_of(mlp const& network, bool relu_after_last) {
+  std::vector<dense_layer> layers;
+  for (std::int64_t l = 0; l < network.layers(); ++l) {
+    auto const from = network.layer(network.parameters(), l);
+    dense_layer to{from.weight.columns(), from.weight.rows(), {}, {from.bias.begin(), from.bias.end()}};
+    for (std::int64_t o = 0; o < to.outputs; ++o) to.weight.insert(to.weight.end(), from.weight.row(o), from.weight.row(o) + to.inputs);
+    layers.push_back(std::move(to));
+  }
+  return dense_network(std::move(layers), relu_after_last);
+}
+
+}  // namespace detail
 
 /// What the backward of a network of costs needs of its forward. The caller owns it. @pre the rows of the forward outlive it
 struct cost_network_saved {

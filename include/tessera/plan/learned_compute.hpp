@@ -16,8 +16,8 @@
 #include <tessera/nn/gemm.hpp>
 #include <tessera/plan/cost_interval.hpp>
 #include <tessera/plan/cost_networks.hpp>
+#include <tessera/plan/dense_network.hpp>
 #include <tessera/plan/fit_cost_network.hpp>
-#include <tessera/plan/layer_evaluator.hpp>
 #include <tessera/plan/network_samples.hpp>
 #include <tessera/plan/shard_features.hpp>
 #include <tessera/plan/table_profile.hpp>
@@ -36,7 +36,8 @@ struct compute_cost_sample {
 class learned_compute {
  public:
   /// Joins what was fitted. `unit_ms` is what the networks give costs in.
-  /// @throws tessera::error invalid_argument for no networks, a unit that is not above 0, and networks of other widths than the features.
+  /// @throws tessera::error invalid_argument for no networks, a unit that is not above 0, and networks of other widths than the features;
+  /// and as `dense_network`.
   learned_compute(shard_features features, feature_statistics statistics, std::vector<sum_network> networks, double unit_ms,
                   cost_interval interval)
       : features_(features), statistics_(std::move(statistics)), networks_(std::move(networks)), unit_ms_(unit_ms), interval_(interval) {
@@ -52,8 +53,8 @@ class learned_compute {
       if (network.input_width() != width || network.representation_width() != networks_[0].representation_width())
         throw error(errc::invalid_argument, "learned_compute: a network of other features or another representation",
                     {{"features", width}, {"input width", network.input_width()}, {"representation", network.representation_width()}});
-      rows_.emplace_back(network.row_layers(), activation::relu);
-      heads_.emplace_back(network.head_layers(), activation::identity);
+      rows_.push_back(detail::dense_network_of(network.row_layers(), true));
+      heads_.push_back(detail::dense_network_of(network.head_layers(), false));
       of_nothing_.push_back(network.empty_is_free() ? head(heads_.size() - 1, zeros.data()) : 0.0F);
     }
   }
@@ -61,7 +62,6 @@ class learned_compute {
   shard_features features() const noexcept { return features_; }
   feature_statistics const& statistics() const noexcept { return statistics_; }
   std::vector<sum_network> const& networks() const noexcept { return networks_; }
-  std::vector<sum_network>& networks() noexcept { return networks_; }
   double unit_ms() const noexcept { return unit_ms_; }
   cost_interval const& interval() const noexcept { return interval_; }
 
@@ -123,7 +123,7 @@ class learned_compute {
   std::vector<sum_network> networks_;
   double unit_ms_;
   cost_interval interval_;
-  std::vector<detail::layer_evaluator> rows_, heads_;
+  std::vector<dense_network> rows_, heads_;
   std::vector<float> of_nothing_;
 };
 

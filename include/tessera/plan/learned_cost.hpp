@@ -10,7 +10,6 @@
 #include <tessera/plan/learned_compute.hpp>
 #include <tessera/plan/learned_exchange.hpp>
 #include <tessera/plan/machine_description.hpp>
-#include <tessera/plan/published_exchange.hpp>
 #include <tessera/plan/table_profile.hpp>
 
 namespace tessera {
@@ -42,29 +41,6 @@ struct learned_cost {
   }
 };
 static_assert(cost_model<learned_cost>);
-
-/// The published networks, fitted to measurements of a machine: of one number of devices.
-struct fitted_published_cost {
-  learned_compute compute;
-  published_exchange forward, backward;
-
-  std::int64_t width() const noexcept { return compute.representation_width(); }
-  std::int64_t devices() const noexcept { return forward.devices(); }
-  void represent(vector_view<table_profile const> shards, matrix_view<float> to) const noexcept(!checks_indices) {
-    compute.represent(shards, to);
-  }
-  void compute_ms(matrix_view<float const> sums, vector_view<float> ms) const noexcept(!checks_indices) {
-    for (std::int64_t d = 0; d < ms.size(); ++d) ms[d] = static_cast<float>(compute.cost_ms({sums.row(d), sums.columns()}));
-  }
-  void backward_ms(vector_view<float const> columns, vector_view<float> ms) const noexcept(!checks_indices) {
-    backward.cost_ms(columns, {}, ms);
-  }
-  void forward_ms(vector_view<float const> columns, vector_view<float const> starts_ms, vector_view<float> ms) const
-      noexcept(!checks_indices) {
-    forward.cost_ms(columns, starts_ms, ms);
-  }
-};
-static_assert(cost_model<fitted_published_cost>);
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -43,9 +43,9 @@ struct load_cost_options {
 inline void save_learned_cost(std::string const& folder, learned_cost const& cost);
 
 /// Reads what `save_learned_cost` wrote. All parameters are in `exec`'s memory.
-/// @post the costs are those of the saved model, bit for bit
-/// @throws tessera::error incompatible, naming field, expected and found, for another version, features in another order, and another machine
-/// where the options say so; corrupt_file for a folder that was altered; parse_error naming the field; io_error.
+/// @post the costs are those of the saved model, bit for bit.
+/// @throws tessera::error incompatible, naming field, expected and found. It does so for another version, features in another order, and
+/// another machine where the options say so. corrupt_file for a folder that was altered; parse_error naming the field; io_error.
 inline learned_cost load_learned_cost(host_exec const& exec, std::string const& folder, load_cost_options const& options = {});
 
 /// What a plan names its model by: it differs between models that differ anywhere. @throws tessera::error io_error.

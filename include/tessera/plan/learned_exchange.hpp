@@ -17,9 +17,9 @@
 #include <tessera/nn/gemm.hpp>
 #include <tessera/plan/cost_interval.hpp>
 #include <tessera/plan/cost_networks.hpp>
+#include <tessera/plan/dense_network.hpp>
 #include <tessera/plan/exchange_features.hpp>
 #include <tessera/plan/fit_cost_network.hpp>
-#include <tessera/plan/layer_evaluator.hpp>
 #include <tessera/plan/learned_compute.hpp>
 #include <tessera/plan/measure_exchange.hpp>
 #include <tessera/plan/network_samples.hpp>
@@ -44,7 +44,8 @@ struct exchange_cost_sample {
 class learned_exchange {
  public:
   /// Joins what was fitted. `unit_ms` is what the networks give costs in.
-  /// @throws tessera::error invalid_argument for no networks, a unit that is not above 0, and networks of other widths than the features.
+  /// @throws tessera::error invalid_argument for no networks, a unit that is not above 0, and networks of other widths than the features;
+  /// and as `dense_network`.
   learned_exchange(feature_statistics statistics, std::vector<set_network> networks, double unit_ms, cost_interval interval)
       : statistics_(std::move(statistics)), networks_(std::move(networks)), unit_ms_(unit_ms), interval_(interval) {
     if (networks_.empty()) throw error(errc::invalid_argument, "learned_exchange: no networks", {{"networks", 0}});
@@ -57,14 +58,13 @@ class learned_exchange {
       if (network.input_width() != exchange_feature_count)
         throw error(errc::invalid_argument, "learned_exchange: a network of other features",
                     {{"features", exchange_feature_count}, {"input width", network.input_width()}});
-      rows_.emplace_back(network.row_layers(), activation::relu);
-      heads_.emplace_back(network.head_layers(), activation::identity);
+      rows_.push_back(detail::dense_network_of(network.row_layers(), true));
+      heads_.push_back(detail::dense_network_of(network.head_layers(), false));
     }
   }
 
   feature_statistics const& statistics() const noexcept { return statistics_; }
   std::vector<set_network> const& networks() const noexcept { return networks_; }
-  std::vector<set_network>& networks() noexcept { return networks_; }
   double unit_ms() const noexcept { return unit_ms_; }
   cost_interval const& interval() const noexcept { return interval_; }
 
@@ -93,7 +93,7 @@ class learned_exchange {
   }
 
  private:
-  static constexpr std::int64_t features = exchange_feature_count, most_representation = detail::layer_evaluator::most_width;
+  static constexpr std::int64_t features = exchange_feature_count, most_representation = dense_network::most_width;
 
   // Calls f(device, network, milliseconds) for all of them.
   template <class F>
@@ -106,7 +106,7 @@ class learned_exchange {
       statistics_.normalise({head_in, features});
     };
     for (std::size_t n = 0; n < rows_.size(); ++n) {
-      auto const width = rows_[n].output_width();
+      auto const width = rows_[n].outputs();
       float *const mean = head_in + features, *const largest = mean + width;
       std::fill_n(mean, 2 * width, 0.0F);  // no representation is below 0, behind a ReLU
       for (std::int64_t d = 0; d < columns.size(); ++d) {
@@ -128,7 +128,7 @@ class learned_exchange {
   std::vector<set_network> networks_;
   double unit_ms_;
   cost_interval interval_;
-  std::vector<detail::layer_evaluator> rows_, heads_;
+  std::vector<dense_network> rows_, heads_;
 };
 
 /// How a model of exchanges is fitted.

@@ -56,7 +56,7 @@ struct exchange_network {
 class published_cost {
  public:
   /// @throws tessera::error invalid_argument, naming the network and a number. It does so for numbers of inputs and outputs that do not fit
-  /// together, for a scaling of another size, and for a mean or a std that is not finite, or a std that is not positive.
+  /// together, and for a scaling of another size. Means are finite, and stds are positive too.
   published_cost(computation_network computation, exchange_network backward, exchange_network forward);
 
   /// The floats of a representation.

@@ -78,8 +78,8 @@ struct log_line {
   }
 };
 
-/// A file of samples that grows line by line, as comma-separated values: a first line that begins with # and says of what the samples are,
-/// the names of the fields, then a line a sample, whose last field is the checksum of what goes before it.
+/// A file of samples that grows line by line, as comma-separated values. The first line begins with # and says of what the samples are, the
+/// second names the fields. Then there is a line a sample, whose last field is the checksum of what goes before it.
 ///
 /// A process that was killed leaves whole lines, and perhaps a part of the last one, which the next log over the file drops. Lines are not
 /// synced: a loss of power may lose the last of them.

@@ -13,6 +13,7 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/plan/network_samples.hpp>
+#include <tessera/plan/published_cost.hpp>
 #include <tessera/plan/table_profile.hpp>
 
 namespace tessera {
@@ -20,9 +21,7 @@ inline namespace TESSERA_ABI {
 
 /// Which features a shard of a table has for a network of costs.
 enum class shard_features : std::uint8_t {
-  /// The published ones, of one number of bags: dim, rows, pooling factor and the bins, in the order of the names as text. Source: Zha et al.,
-  /// MLSys 2023, and the authors' code.
-  published,
+  published,  ///< `published_features`, of one number of bags
   /// Sizes on a logarithmic scale, the megabytes that a step moves, which costs are nearly linear in, and the bins. The number of bags is
   /// among them.
   logarithmic,
@@ -33,19 +32,10 @@ constexpr std::string_view name(shard_features kind) noexcept { return kind == s
 
 /// The names of the features, in order.
 inline std::vector<std::string> shard_feature_names(shard_features kind) {
-  std::vector<std::string> names;
-  auto const add_bins = [&](int first, int last) {
-    for (int bin = first; bin <= last; ++bin) names.push_back("bin_" + std::to_string(bin));
-  };
-  if (kind == shard_features::published) {
-    add_bins(0, 1), add_bins(10, 16), add_bins(2, 9);
-    for (auto const* const rest : {"dim", "pooling_factor", "row"}) names.emplace_back(rest);
-  } else {
-    for (auto const* const first : {"log_rows", "log_dim", "log_pooling_factor", "log_bags", "log_lookups", "log_distinct_rows",
-                                    "looked_up_mb", "updated_mb", "vectors_mb"})
-      names.emplace_back(first);
-    add_bins(0, 16);
-  }
+  if (kind == shard_features::published) return published_features::names();
+  std::vector<std::string> names{"log_rows",          "log_dim",      "log_pooling_factor", "log_bags",  "log_lookups",
+                                 "log_distinct_rows", "looked_up_mb", "updated_mb",         "vectors_mb"};
+  for (std::int64_t bin = 0; bin < table_profile::bins; ++bin) names.push_back(detail::access_field(bin));
   return names;
 }
 
@@ -54,19 +44,15 @@ inline std::vector<std::string> shard_feature_names(shard_features kind) {
 inline void write_shard_features(shard_features kind, table_profile const& shard, vector_view<float> features) noexcept(!checks_indices) {
   auto* to = features.data();
   auto const add = [&](double value) { *to++ = static_cast<float>(value); };
-  auto const add_bins = [&](int first, int last) {
-    for (int bin = first; bin <= last; ++bin) add(shard.access[static_cast<std::size_t>(bin)]);
-  };
-  auto const columns = static_cast<double>(shard.dim), rows = static_cast<double>(shard.rows);
   if (kind == shard_features::published) {
-    add_bins(0, 1), add_bins(10, 16), add_bins(2, 9);
-    for (auto const value : {columns, shard.pooling_factor, rows}) add(value);
+    for (auto const value : published_features::of(shard)) add(value);
     return;
   }
+  auto const columns = static_cast<double>(shard.dim), rows = static_cast<double>(shard.rows);
   auto const bags = shard.distinct_bags, lookups = distinct_ids_of_batch(shard), updated = std::min(lookups, distinct_rows_of_batch(shard));
   for (auto const value : {rows, columns, shard.pooling_factor, bags, lookups, updated}) add(std::log1p(value));
   for (auto const vectors : {lookups, updated, bags}) add(vectors * columns * 4e-6);
-  add_bins(0, 16);
+  for (auto const share : shard.access) add(share);
 }
 
 /// The mean and deviation of each feature over some shards. The published model's are over its pool of tables, each with each dim.

@@ -23,7 +23,8 @@ struct pool_table {
 
   std::int64_t rows = 0;
   double pooling_factor = 0;  ///< ids of a bag, in the mean
-  /// How many rows a batch is expected to read once in bin 0, from 2^(k-1) + 1 to 2^k times in bin k, more than 2^15 times in the last.
+  /// How many rows a batch is expected to read as often as the bin says: once in bin 0, from 2^(k-1) + 1 to 2^k times in bin k. In the last
+  /// bin it is more than 2^15 times.
   std::array<double, bins> read_rows = {};
 
   /// The distinct rows that a batch reads.
@@ -66,7 +67,7 @@ struct table_pool_options {
   std::int64_t tables = pool_totals::tables;  ///< totals are so many 856ths of those published
   std::int64_t empty_tables = 3;              ///< that no id of the batch is of
   double rows_spread = 0.9;                   ///< standard deviation of the logarithm of rows
-  std::int64_t most_rows = 15'000'000;        ///< with it, greedy placements fail on tasks as often as published
+  std::int64_t most_rows = 15'000'000;        ///< of a table
   double correlation = 0.7;                   ///< of the logarithms of rows and pooling factors
 };
 
@@ -74,7 +75,7 @@ struct table_pool_options {
 ///
 /// Pooling factors and rows are log-normal, cut at 0.02 and 200, and at 100 and `most_rows`. Ids of each table follow a Zipf law of its own;
 /// iterative proportional fitting then makes the bins of all tables meet the totals. One seed makes one pool.
-/// @post a table's ids, summed over bins, are its pooling factor times `pool_batch`; its distinct rows are at most its rows
+/// @post a table's ids, summed over bins, are its pooling factor times `pool_batch`. Its distinct rows are at most its rows.
 /// @throws tessera::error invalid_argument, naming the option, for less than 16 tables, as many empty ones, a negative spread, a correlation
 /// outside [-1, 1], or `most_rows` that the published mean is above.
 inline std::vector<pool_table> make_table_pool(table_pool_options const& options = {});
