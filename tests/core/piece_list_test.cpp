@@ -3,6 +3,7 @@
 // ctest-labels: threads
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -40,4 +41,18 @@ TEST_CASE("piece_list: no range has no piece, and a piece finds its range past e
   CHECK(pieces.range_of(2) == 3);
   CHECK(pieces.first_of(3) == 2);
   CHECK(pieces.first_of(4) == 4);
+}
+
+TEST_CASE("sum_by_pieces: the sums of pieces in order, to the same bits on any number of threads") {
+  auto const term = [](std::int64_t i) { return 1.0 / static_cast<double>(3 * i + 1) - 0.1; };
+  for (std::int64_t const n : {0, 1, 7, 8, 1000})
+    tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
+      double expected = 0;
+      for (std::int64_t first = 0; first < n; first += 7) {
+        double piece = 0;
+        for (auto i = first; i < std::min<std::int64_t>(first + 7, n); ++i) piece += term(i);
+        expected += piece;
+      }
+      CHECK(tessera::sum_by_pieces(exec, n, 7, term) == expected);
+    });
 }

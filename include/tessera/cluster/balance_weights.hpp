@@ -196,8 +196,8 @@ inline std::vector<double> means_of(host_exec const& exec, double const* points,
 inline double inertia_of(host_exec const& exec, double const* points, std::int64_t d, vector_view<std::int32_t const> labels,
                          std::int64_t k) {
   auto const means = means_of(exec, points, d, labels, k);
-  return ordered_sum(exec, labels.size(),
-                     [&](std::int64_t p) { return squared_distance(points + p * d, means.data() + labels[p] * d, d); });
+  return sum_by_pieces(exec, labels.size(), points_per_sum,
+                       [&](std::int64_t p) { return squared_distance(points + p * d, means.data() + labels[p] * d, d); });
 }
 
 }  // namespace detail

@@ -99,8 +99,8 @@ struct lloyd_state {
   double inertia(host_exec const& exec, double const* points, std::int64_t d) const {
     auto const* const at = centres.data();
     auto const* const label = labels.data();
-    return ordered_sum(exec, static_cast<std::int64_t>(labels.size()),
-                       [&](std::int64_t p) { return squared_distance(points + p * d, at + label[p] * d, d); });
+    return sum_by_pieces(exec, static_cast<std::int64_t>(labels.size()), points_per_sum,
+                         [&](std::int64_t p) { return squared_distance(points + p * d, at + label[p] * d, d); });
   }
 };
 

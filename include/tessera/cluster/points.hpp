@@ -13,6 +13,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/piece_list.hpp>
 #include <tessera/core/view.hpp>
 
 /// What all clusterings share: points as doubles, their squared distances to centres, the means of clusters.
@@ -47,20 +48,6 @@ buffer<double> copy_points(char const* call, host_exec const& exec, matrix_view<
     }
   });
   return result;
-}
-
-// Adds f(i) for i in [0, n) in pieces, whose sums are added in order: the same on any number of threads.
-template <class F>
-double ordered_sum(host_exec const& exec, std::int64_t n, F const& f) {
-  buffer<double> sums(exec, divide_up(n, points_per_sum));
-  for_each_piece(exec, n, points_per_sum, [&](std::int64_t first, std::int64_t last) {
-    double sum = 0;
-    for (auto i = first; i < last; ++i) sum += f(i);
-    sums[first / points_per_sum] = sum;
-  });
-  double sum = 0;
-  for (auto const s : sums) sum += s;
-  return sum;
 }
 
 // Arrays of sums would be turned inside out by the vectoriser.
@@ -149,8 +136,9 @@ inline double mean_variance(host_exec const& exec, double const* points, std::in
   if (n == 0 || d == 0) return 0;
   std::vector<double> mean(static_cast<std::size_t>(d));
   for (std::int64_t j = 0; j < d; ++j)
-    mean[static_cast<std::size_t>(j)] = ordered_sum(exec, n, [&](std::int64_t p) { return points[p * d + j]; }) / static_cast<double>(n);
-  return ordered_sum(exec, n, [&](std::int64_t p) { return squared_distance(points + p * d, mean.data(), d); }) /
+    mean[static_cast<std::size_t>(j)] =
+        sum_by_pieces(exec, n, points_per_sum, [&](std::int64_t p) { return points[p * d + j]; }) / static_cast<double>(n);
+  return sum_by_pieces(exec, n, points_per_sum, [&](std::int64_t p) { return squared_distance(points + p * d, mean.data(), d); }) /
          static_cast<double>(n * d);
 }
 

@@ -46,5 +46,20 @@ void for_each_piece_of(host_exec const& exec, std::int64_t ranges, Size const& s
   });
 }
 
+/// The sum of f(i) for i in [0, n), in double: of pieces of `grain`, then of these in order. So any number of threads has the same bits.
+/// @pre n >= 0, grain >= 1
+template <class F>
+double sum_by_pieces(host_exec const& exec, std::int64_t n, std::int64_t grain, F const& f) {
+  buffer<double> sums(exec, divide_up(n, grain));
+  for_each_piece(exec, n, grain, [&](std::int64_t first, std::int64_t last) {
+    double sum = 0;
+    for (auto i = first; i < last; ++i) sum += f(i);
+    sums[first / grain] = sum;
+  });
+  double total = 0;
+  for (auto const sum : sums) total += sum;
+  return total;
+}
+
 }  // namespace TESSERA_ABI
 }  // namespace tessera

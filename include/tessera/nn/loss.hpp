@@ -8,10 +8,10 @@
 #include <limits>
 #include <string>
 
-#include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/for_each_index.hpp>
+#include <tessera/core/piece_list.hpp>
 #include <tessera/core/view.hpp>
 
 namespace tessera {
@@ -91,20 +91,6 @@ inline void check_weight_sum(char const* loss, double sum) {
                 {{"sum", sum}, {"least", least}, {"most", most}});
 }
 
-// Sums `loss(i)` by fixed pieces, in double; `loss` also writes the gradient.
-template <class Loss>
-double sum_losses(host_exec const& exec, std::int64_t n, Loss const& loss) {
-  buffer<double> sums(exec, divide_up(n, loss_piece));
-  for_each_piece(exec, n, loss_piece, [&](std::int64_t first, std::int64_t last) {
-    double sum = 0;
-    for (auto i = first; i < last; ++i) sum += loss(i);
-    sums[first / loss_piece] = sum;
-  });
-  double total = 0;
-  for (auto const sum : sums) total += sum;
-  return total;
-}
-
 // A sample that does not count may have any label.
 template <class Counts>
 void check_loss_labels(host_exec const& exec, char const* loss, matrix_view<float const> labels, Counts const& counts) {
@@ -127,7 +113,7 @@ inline double sum_of_weights(host_exec const& exec, char const* loss, vector_vie
   if (weights.empty()) return static_cast<double>(n);
   if (weights.size() != n)
     throw error(errc::shape_mismatch, std::string(loss) + ": one weight a prediction", {{"weights", weights.size()}, {"predictions", n}});
-  return sum_losses(exec, weights.size(), [=](std::int64_t i) {
+  return sum_by_pieces(exec, weights.size(), loss_piece, [=](std::int64_t i) {
     if (!is_weight(weights[i]))
       throw error(errc::invalid_argument, std::string(loss) + ": a weight that is negative or not finite",
                   {{"position", i}, {"weight", weights[i]}});
@@ -172,7 +158,7 @@ inline double bce(host_exec const& exec, vector_view<float const> logits, vector
                   vector_view<float const> weights, double total) {
   check_bce_labels(exec, "bce_with_logits", labels, weights);
   float const scale = 1.0F / static_cast<float>(total);
-  auto const sum = sum_losses(exec, logits.size(), [=](std::int64_t i) {
+  auto const sum = sum_by_pieces(exec, logits.size(), loss_piece, [=](std::int64_t i) {
     return weighted_bce(logits[i], labels[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
   });
   return total > 0 ? sum / total : 0;
@@ -222,7 +208,7 @@ inline double mean_squared_error(host_exec const& exec, vector_view<float const>
   detail::check_loss("mean_squared_error", predictions.size(), labels.size(), gradient.size());
   auto const total = detail::weight_sum(exec, "mean_squared_error", weights, predictions.size());
   float const scale = 2.0F / static_cast<float>(total);
-  auto const sum = detail::sum_losses(exec, predictions.size(), [=](std::int64_t i) {
+  auto const sum = sum_by_pieces(exec, predictions.size(), detail::loss_piece, [=](std::int64_t i) {
     return detail::weighted_square(predictions[i], labels[i], weights.empty() ? 1.0F : weights[i], scale, gradient[i]);
   });
   return total > 0 ? sum / total : 0;
@@ -236,10 +222,11 @@ inline double multi_task_bce(host_exec const& exec, matrix_view<float const> log
   auto const samples = logits.rows();
   double total = 0;
   for (std::int64_t t = 0; t < logits.columns(); ++t) {
-    auto const count = detail::sum_losses(exec, samples, [=](std::int64_t s) { return detail::is_missing(labels(s, t)) ? 0.0 : 1.0; });
+    auto const count =
+        sum_by_pieces(exec, samples, detail::loss_piece, [=](std::int64_t s) { return detail::is_missing(labels(s, t)) ? 0.0 : 1.0; });
     float const task_weight = task_weights.empty() ? 1.0F : task_weights[t];
     float const scale = task_weight * (1.0F / static_cast<float>(count));
-    auto const sum = detail::sum_losses(exec, samples, [=](std::int64_t s) {
+    auto const sum = sum_by_pieces(exec, samples, detail::loss_piece, [=](std::int64_t s) {
       return detail::weighted_bce(logits(s, t), labels(s, t), detail::is_missing(labels(s, t)) ? 0.0F : 1.0F, scale, gradient(s, t));
     });
     losses[t] = count > 0 ? sum / count : 0;
