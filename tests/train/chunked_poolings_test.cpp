@@ -42,7 +42,7 @@ std::vector<table_spec> specs() {
   for (std::int64_t t = 0; t < 4; ++t)
     all.push_back(
         spec_of<dense_table<>>({.id = table_id{t}, .dim = t == 3 ? 5 : dim, .rows = table_rows, .init_bound = 0.3F, .seed = random_seed{2}},
-                               adagrad{.learning_rate = 0.1F}));
+                               adagrad{.learning_rate = 0.1F, .initial_state = 0.01F}));
   return all;
 }
 std::vector<table_feature> features() {
@@ -141,7 +141,7 @@ template <class Source, class Part>
 learned learn(host_exec const& exec, Source source, trainer_options const& options, session_data const& data, bool grouped,
               Part const& part) {
   auto model = make_model(exec, std::move(source));
-  trainer run(exec, model, adam{.learning_rate = 0.02F}, options);
+  trainer run(exec, model, adam{.learning_rate = 0.02F, .epsilon = 1e-3F}, options);
   learned result;
   for (int pass = 0; pass < 2; ++pass)
     for (auto const& batch : data.all) {

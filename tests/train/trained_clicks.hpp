@@ -36,7 +36,7 @@ inline std::vector<tessera::table_spec> specs() {
   for (std::int64_t t = 0; t < 3; ++t)
     all.push_back(tessera::spec_of<tessera::dense_table<>>(
         {.id = tessera::table_id{t}, .dim = t == 2 ? 5 : dim, .rows = table_rows, .init_bound = 0.3F, .seed = tessera::random_seed{2}},
-        tessera::adagrad{.learning_rate = 0.1F}));
+        tessera::adagrad{.learning_rate = 0.1F, .initial_state = 0.01F}));
   return all;
 }
 inline std::vector<tessera::table_feature> features() {
@@ -105,7 +105,7 @@ learned learn(tessera::host_exec const& exec, Source source, tessera::trainer_op
                                                                         .dim = dim,
                                                                         .projects = true},
                                                                        std::move(source));
-  tessera::trainer run(exec, model, tessera::adam{.learning_rate = 0.02F}, options);
+  tessera::trainer run(exec, model, tessera::adam{.learning_rate = 0.02F, .epsilon = 1e-3F}, options);
   learned result;
   if (how == way::ahead) {  // two batches ahead of each step
     std::vector<click_part> parts;
