@@ -39,7 +39,7 @@ constexpr std::int64_t numbers = 3, dim = 8, table_rows = 50, samples = 48;
 
 std::vector<tessera::table_spec> click_specs() {
   std::vector<tessera::table_spec> specs;
-  tessera::adagrad const optimizer{.learning_rate = 0.1F, .initial_state = 1e-4F};
+  tessera::adagrad const optimizer{.learning_rate = 0.1F, .initial_state = 1e-6F};
   for (std::int64_t t = 0; t < 4; ++t) {
     tessera::table_options const table{
         .id = tessera::table_id{t}, .dim = dim, .rows = table_rows, .init_bound = 0.3F, .seed = tessera::random_seed{2}};
@@ -98,7 +98,7 @@ learned learn(tessera::host_exec const& exec, Source source, tessera::trainer_op
               std::vector<click_samples> const& batches, Bounds const& bounds) {
   tessera::dlrm<Source, tessera::eigen_gemm> model(
       exec, {.dense_features = numbers, .bottom_hidden = {8}, .top_hidden = {8}, .seed = tessera::random_seed{3}}, std::move(source));
-  tessera::trainer run(exec, model, tessera::adagrad{.learning_rate = 0.05F, .initial_state = 1e-4F}, options);
+  tessera::trainer run(exec, model, tessera::adagrad{.learning_rate = 0.05F, .initial_state = 1e-6F}, options);
   learned result;
   for (std::size_t b = 0; b < batches.size(); ++b) {
     auto const [first, last] = bounds(b);
@@ -182,7 +182,7 @@ TEST_CASE("a model over sharded tables learns on several ranks what one process 
       REQUIRE(logits.size() == alone.logits.size());
       for (std::size_t i = 0; i < logits.size(); ++i) CHECK(std::fabs(logits[i] - alone.logits[i]) < 0.02F);
     }
-    CHECK(alone.losses.back() < 0.9 * alone.losses.front());
+    CHECK(alone.losses.back() < 0.8 * alone.losses.front());
   }
 }
 
