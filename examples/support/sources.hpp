@@ -19,6 +19,7 @@ struct source_parts {
   tessera::any_communicator comm;
   tessera::topology where;
   std::optional<tessera::tower_partition> towers;  // none: tables alone
+  std::optional<tessera::split_tables> split;      // what specs and features are pieces of, where there are more towers than features
 };
 
 /// The source that --exchange and --tower-module ask for. In train_ctr/sources.cpp. All ranks call it. @throws tessera::error as the source's constructor.

@@ -63,6 +63,8 @@ class training_job : public any_job {
   tessera::topology const& where() const noexcept { return *where_; }
   /// Which features make which tower, where there are towers and they are known.
   std::optional<tessera::tower_partition> const& towers() const noexcept { return towers_; }
+  /// What towers are made of: the features, or pieces of them where there are more towers.
+  column_list const& tower_features() const noexcept { return tower_features_; }
   /// Whether towers are to be learned: then `set_towers` comes before `make_model`.
   bool learns_towers() const noexcept { return s.has_towers() && !towers_; }
   void set_towers(tessera::tower_partition towers);
@@ -79,34 +81,23 @@ class training_job : public any_job {
   /// A model without towers of this rank alone.
   template <class Model>
   Model make_probe() const {
-    auto const specs = make_specs<Model>();
+    auto const specs = make_specs();
     return make_model<Model>({specs, table_features(), tessera::plan_by_bytes(specs, 1), tessera::self_communicator(),
-                              tessera::topology::flat(1), std::nullopt});
+                              tessera::topology::flat(1), std::nullopt, std::nullopt});
   }
   /// All ranks call it.
   template <class Model>
   Model make_model() const {
-    auto const specs = make_specs<Model>();
-    auto model = make_model<Model>({specs, table_features(), make_plan(specs), comm, where(), towers_});
+    auto const specs = split_ ? split_->specs : make_specs();
+    auto model = make_model<Model>({specs, split_ ? split_->features : table_features(), make_plan(specs), comm, where(), towers_, split_});
     print_model(*this, model, specs, preprocess_->dense().features());
     return model;
   }
 
  private:
   // A weight of first order stands behind the factors.
-  template <class Model>
-  static constexpr std::int64_t first_order = std::is_same_v<typename Model::interaction_type, tessera::factorization> ? 1 : 0;
-
-  template <class Model>
-  std::vector<tessera::table_spec> make_specs() const {
-    check_own_tables(s, tables_);
-    std::vector<tessera::table_spec> specs;
-    for (auto const& name : tables_)
-      specs.push_back(
-          spec_of_table(s, static_cast<std::int64_t>(specs.size()), name, row_dim(name) + first_order<Model>, table_rows(name)));
-    return specs;
-  }
-  std::int64_t row_dim(std::string const& column) const { return s.of_table(plan_.owner(column)).embedding_dim; }
+  std::int64_t first_order() const { return s.model == "deepfm" ? 1 : 0; }
+  std::int64_t row_dim(std::string const& column) const { return s.of_table(plan_.owner(column)).embedding_dim + first_order(); }
 
   template <class Model>
   Model make_model(source_parts parts) const {
@@ -114,7 +105,7 @@ class training_job : public any_job {
     std::vector<typename Model::group_type> groups;
     for (auto const& sequence : plan_.sequences) {
       bool const attends = sequence.kind == column_plan::pooled_by::attention;
-      groups.push_back({sequence.columns, pooling_options(attends, row_dim(sequence.columns[0]) + first_order<Model>),
+      groups.push_back({sequence.columns, pooling_options(attends, row_dim(sequence.columns[0])),
                         attends ? plan_.bags[static_cast<std::size_t>(plan_.target)] : "", s.positions});
     }
     bool const has_modules = parts.towers && s.has_modules();
@@ -124,7 +115,7 @@ class training_job : public any_job {
                   .top_hidden = s.top,
                   .seed = tessera::random_seed{s.seed},
                   .pooled = has_modules ? column_list() : plan_.bags,  // what modules make, in its order
-                  .dim = has_modules ? s.tower_width() : s.embedding_dim + first_order<Model>,
+                  .dim = has_modules ? s.tower_width() : s.embedding_dim + first_order(),
                   .projects = true},
                  make_source(s, exec, std::move(parts)), interaction_options<interaction>(s), std::move(groups));
   }
@@ -137,6 +128,11 @@ class training_job : public any_job {
   void find_hosts();
   void choose_towers();
   std::int64_t tower_count() const;
+  /// Cuts tables by columns until there are as many features as towers. @throws tessera::error naming --towers where they are too narrow.
+  void split_for(std::int64_t towers);
+  /// Of JSON as `tessera::towers_json`, which may have more towers than there are features.
+  void set_towers(nlohmann::json const& json, std::string const& file);
+  std::vector<tessera::table_spec> make_specs() const;
   tessera::preprocessing make_preprocessing() const;
   tessera::sharding_plan make_plan(std::vector<tessera::table_spec> const& specs) const;
   /// Of a dense table; 0: of a hashed one, for ids without a bound. @throws tessera::error naming a column that has neither.
@@ -172,6 +168,8 @@ class training_job : public any_job {
   column_list features_;
   std::optional<tessera::topology> where_;
   std::optional<tessera::tower_partition> towers_;
+  std::optional<tessera::split_tables> split_;
+  column_list tower_features_;
 };
 
 /// Trains or tests the model that the settings ask for, each in a file of its own: train_ctr/dlrm.cpp, dcn.cpp and deepfm.cpp. What has no model

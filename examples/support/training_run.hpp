@@ -40,7 +40,7 @@ void save(training_job const& j, Trainer& run, tessera::dealt_position const& p)
   for_each_kept(j.s, [&](char const* name, auto const& value, bool) { options[name] = value; });
   options["data"] = j.description_json();
   options["on"] = ranks_of(j);
-  if (j.towers()) options["towers"] = tessera::towers_json(*j.towers(), j.features());
+  if (j.towers()) options["towers"] = tessera::towers_json(*j.towers(), j.tower_features());
   json position{{"epoch", p.epoch}, {"block", p.block},          {"offset", p.offset},
                 {"batch", p.batch}, {"samples", j.train_rows()}, {"fingerprint", j.train_fingerprint()}};
   for (auto const& deal : p.deals)

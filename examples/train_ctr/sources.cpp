@@ -18,6 +18,10 @@ extern template tessera::local_tables* tables_of_towers<tessera::dcn_tower>(tess
 extern template tessera::local_tables* tables_of_towers<tessera::dot_tower>(tessera::any_source&);
 
 tessera::any_source make_source(settings const& s, tessera::host_exec const& exec, source_parts parts) {
+  if (parts.split) {
+    auto const split = *std::exchange(parts.split, std::nullopt);
+    return tessera::split_source<tessera::any_source>(make_source(s, exec, std::move(parts)), split);
+  }
   if (!parts.towers) return make_tables(s, exec, parts);
   auto const dim = s.tower_width(), p = s.tower_p;
   if (s.tower_module == "dlrm") return make_towers(s, exec, parts, tessera::dlrm_tower{.dim = dim, .p = p, .c = s.tower_c});
@@ -27,6 +31,7 @@ tessera::any_source make_source(settings const& s, tessera::host_exec const& exe
 }
 
 tessera::local_tables& tables_here(tessera::any_source& source) {
+  if (auto* const split = source.get_if<tessera::split_source<tessera::any_source>>()) return tables_here(split->inner());
   if (auto* const tables = source.get_if<tessera::sharded_tables>()) return tables->here();
   for (auto* const tables : {tables_of_towers<tessera::pass_through>(source), tables_of_towers<tessera::dlrm_tower>(source),
                              tables_of_towers<tessera::dcn_tower>(source), tables_of_towers<tessera::dot_tower>(source)})

@@ -69,7 +69,7 @@ training_job::training_job(any_job base)
     if (auto const& owner = plan_.owner(column); std::find(tables_.begin(), tables_.end(), owner) == tables_.end())
       tables_.push_back(owner);
   choose_groups();
-  features_ = keys();
+  features_ = tower_features_ = keys();
   if (comm.size() > 1) check_same_job();
   choose_towers();
   if (s.read == "blocks" && s.batch_size < comm.size())
@@ -201,16 +201,31 @@ void training_job::open_training_data() {
     detail::refuse_option("--train", "all columns are empty", {});
 }
 
+std::vector<tessera::table_spec> training_job::make_specs() const {
+  check_own_tables(s, tables_);
+  std::vector<tessera::table_spec> specs;
+  for (auto const& name : tables_)
+    specs.push_back(spec_of_table(s, static_cast<std::int64_t>(specs.size()), name, row_dim(name), table_rows(name)));
+  return specs;
+}
+
 tessera::sharding_plan training_job::make_plan(std::vector<tessera::table_spec> const& specs) const {
   if (comm.size() > 1)
-    for (std::size_t t = 0; t < specs.size(); ++t)
-      say("table %zu: %s, %lld rows of %lld columns\n", t, tables_[t].c_str(), static_cast<long long>(specs[t].table.rows),
-          static_cast<long long>(specs[t].table.dim));
+    for (std::size_t t = 0; t < specs.size(); ++t) {
+      tessera::column_piece const piece = split_ ? split_->of_tables[t] : tessera::column_piece{static_cast<std::int64_t>(t), 0, 0};
+      auto const from = piece.first_column > 0 ? " from column " + std::to_string(piece.first_column) : std::string();
+      say("table %zu: %s, %lld rows of %lld columns%s\n", t, tables_[static_cast<std::size_t>(piece.of)].c_str(),
+          static_cast<long long>(specs[t].table.rows), static_cast<long long>(specs[t].table.dim), from.c_str());
+    }
   bool const in_towers = s.exchange == "sptt";
   if (s.plan == "bytes" && in_towers)
-    return for_option("--towers", [&] { return tessera::plan_towers(specs, table_features(), where(), *towers_); });
+    return for_option("--towers",
+                      [&] { return tessera::plan_towers(specs, split_ ? split_->features : table_features(), where(), *towers_); });
   if (s.plan == "bytes") return tessera::plan_by_bytes(specs, comm.size());
   if (s.plan == "round-robin") return tessera::plan_round_robin(tessera::options_of(specs), comm.size());
+  if (split_)
+    detail::refuse_option("--plan", "bytes or round-robin, where there are more towers than features",
+                          {{"--plan", s.plan}, {"towers", towers_->towers.size()}, {"features", features_.size()}});
   return of_file("--plan", "neither bytes nor round-robin, nor a file",
                  [&] { return tessera::read_plan(s.plan, tessera::options_of(specs), comm.size(), tables_); });
 }
@@ -263,7 +278,7 @@ void training_job::choose_towers() {
   bool const are_kept = start && start->state.options.contains("towers");
   if (are_kept && (s.towers.empty() || s.learns_towers())) {
     auto const file = start->folder + "/manifest.json";
-    return set_towers(tessera::towers_of_json(start->state.options["towers"], features_, file));
+    return set_towers(start->state.options["towers"], file);
   }
   if (s.towers.empty())
     detail::refuse_option("--towers", "sptt and modules have some: T, a file, learn or learn:T",
@@ -274,9 +289,24 @@ void training_job::choose_towers() {
     return;
   }
   std::int64_t number = 0;
-  if (parse_number(s.towers, number))
-    return set_towers(for_option("--towers", [&] { return tessera::strided_towers(static_cast<std::int64_t>(features_.size()), number); }));
-  set_towers(of_file("--towers", "neither T, learn nor learn:T, nor a file", [&] { return tessera::read_towers(s.towers, features_); }));
+  if (parse_number(s.towers, number)) {
+    split_for(number);
+    return set_towers(
+        for_option("--towers", [&] { return tessera::strided_towers(static_cast<std::int64_t>(tower_features_.size()), number); }));
+  }
+  set_towers(of_file("--towers", "neither T, learn nor learn:T, nor a file", [&] { return tessera::read_json(s.towers); }), s.towers);
+}
+
+void training_job::split_for(std::int64_t towers) {
+  if (towers <= static_cast<std::int64_t>(features_.size())) return;
+  split_ = for_option("--towers", [&] { return tessera::split_for_towers(make_specs(), table_features(), towers); });
+  tower_features_.clear();
+  for (auto const& piece : split_->features) tower_features_.push_back(piece.name);
+}
+
+void training_job::set_towers(nlohmann::json const& json, std::string const& file) {
+  if (json.is_object() && json.contains("towers") && json["towers"].is_array()) split_for(static_cast<std::int64_t>(json["towers"].size()));
+  set_towers(tessera::towers_of_json(json, tower_features_, file));
 }
 
 std::int64_t training_job::tower_count() const {
@@ -296,7 +326,7 @@ std::int64_t training_job::tower_count() const {
 void training_job::set_towers(tessera::tower_partition towers) {
   for (std::size_t t = 0; t < towers.towers.size(); ++t) {
     column_list names;
-    for (auto const f : towers.towers[t]) names.push_back(features_[static_cast<std::size_t>(f)]);
+    for (auto const f : towers.towers[t]) names.push_back(tower_features_[static_cast<std::size_t>(f)]);
     say("tower %zu: %s\n", t, join(names, ", ").c_str());
   }
   towers_ = std::move(towers);

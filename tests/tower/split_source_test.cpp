@@ -278,6 +278,8 @@ TEST_CASE("split_source: modules over pieces make on hosts what they make in one
       return made;
     };
     CHECK(on_hosts.outputs().size() == alone.outputs().size());
+    for (auto const& output : alone.outputs())  // a key's name stands for its whole feature alone
+      CHECK((output.key < 0 || output.name == split.whole[static_cast<std::size_t>(output.key)].name));
     CHECK(made_by(on_hosts) == made_by(alone));
   });
 }

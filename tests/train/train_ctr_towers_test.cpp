@@ -127,6 +127,39 @@ TEST_CASE("checkpoints go on under other exchanges, hosts and ranks to the same 
   check_refused(data.run(with(of_runs(modules, "4"), {"--tower-module", "dot"})), {"option --tower-module", "another value"});
 }
 
+TEST_CASE("more towers than features: tables are cut by columns, to the bits of whole ones") {
+  towers_data const data;
+  auto const runs = data.folder.file("runs"), file = data.folder.file("towers.json");
+  arguments const usual{"--embedding-optimizer", "adagrad"};
+  auto const epochs = [&](char const* n, arguments const& more) { return with(with(usual, {"--epochs", n}), more); };
+  auto const alone = data.predicted(epochs("2", {}));
+  auto const cut = data.trained(epochs("1", with(on("4", "2", "sptt"), {"--towers", "20", "--checkpoint", runs})));
+  CHECK(cut.says("tower 19: "));
+  CHECK(cut.says(" from column 8"));
+  // The checkpoint is one of whole tables, and keeps the towers.
+  auto const kept = data.trained(epochs("2", with(on("2", "2", "sptt"), {"--checkpoint", runs, "--resume"})));
+  CHECK(kept.says("tower 19: "));
+  CHECK(data.predictions() == alone);
+  CHECK(data.predicted(epochs("3", {"--checkpoint", runs, "--resume"})) == data.predicted(epochs("3", {})));
+
+  // Modules make of pieces what they make of features; a file names pieces too.
+  arguments const modules{"--tower-module", "dlrm", "--tower-dim", "8"};
+  auto const of_pieces = data.trained(epochs("1", with(modules, {"--towers", "14"})));
+  auto const predictions = data.predictions();
+  CHECK(of_pieces.says("tower 13: "));
+  CHECK(data.predicted(epochs("1", with(with(modules, on("2", "2", "sptt")), {"--towers", "14"}))) == predictions);
+  nlohmann::json named{{"version", 1}, {"towers", nlohmann::json::array()}};
+  for (auto rest = of_pieces.output; rest.find("\ntower ") != std::string::npos;) {
+    rest = rest.substr(rest.find("\ntower ") + 1);
+    named["towers"].push_back({rest.substr(rest.find(": ") + 2, rest.find('\n') - rest.find(": ") - 2)});
+  }
+  CHECK(named["towers"].size() == 14);
+  write_file(file, named.dump());
+  CHECK(data.predicted(epochs("1", with(modules, {"--towers", file}))) == predictions);
+  check_refused(data.run(epochs("1", {"--exchange", "sptt", "--towers", "14", "--plan", file})),
+                {"option --plan", "features 13", "towers 14"});
+}
+
 TEST_CASE("towers are learned, the same ones on any ranks, and are kept beside checkpoints") {
   towers_data const data;
   auto const runs = data.folder.file("runs"), others = data.folder.file("others");
@@ -170,7 +203,7 @@ TEST_CASE("what towers and exchanges cannot do is refused by name") {
           {"--tower-module", "on several ranks", "--exchange sptt", "--exchange flat", "ranks 2"});
   refused({"--tower-module", "dlrm", "--towers", "2", "--ranks", "threads:2", "--exchange", "two-hop"}, {"--tower-module", "two-hop"});
   refused({"--exchange", "sptt", "--towers", "0"}, {"option --towers", "towers 0"});
-  refused({"--exchange", "sptt", "--towers", "14"}, {"option --towers", "towers 14", "features 13"});
+  refused({"--exchange", "sptt", "--towers", "53"}, {"option --towers", "towers 53", "features 13", "pieces 52"});
   refused({"--exchange", "sptt", "--towers", missing}, {"option --towers", "neither T, learn nor learn:T, nor a file", missing});
   write_file(file, R"({"version": 1, "towers": [["I1", "C99"]]})");
   refused({"--exchange", "sptt", "--towers", file}, {file, "C99"});

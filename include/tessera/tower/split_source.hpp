@@ -99,7 +99,7 @@ struct split_saved : Inner::saved_type {
 
 /// Gives the vectors of whole features of a source whose tables were cut by `split_columns`. Batches are of the whole features: each key goes
 /// to all its pieces. Outputs that are read from pieces of one feature are one output, in whose columns they stand side by side. What modules
-/// make of pieces stays as it is, and counts as of the whole feature.
+/// make of pieces stays as it is, and is of no one key.
 ///
 /// Where the optimizer has no row-wise state and clips by no norm, it gives and learns the bits of whole tables. `places()` says where in the
 /// whole tables the pieces lie, so that checkpoints are theirs. A block of other columns than its output's is refused by the inner source,
@@ -142,7 +142,11 @@ class split_source : public source_adaptor<Inner> {
         parts_.push_back({number, piece.first_column, piece.columns});
         continue;
       }
-      if (output.key >= 0) output.key = pieces_[at(output.key)].of;
+      // A name is of one output: what is made of one piece of several is not what its key is named by.
+      if (output.key >= 0) {
+        auto const& piece = pieces_[at(output.key)];
+        output.key = piece.columns == tables_[at(split.whole[at(piece.of)].table)].dim ? piece.of : -1;
+      }
       parts_.push_back({static_cast<std::int64_t>(outputs_.size()), 0, output.width});
       outputs_.push_back(output);
     }
