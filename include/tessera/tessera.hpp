@@ -202,6 +202,7 @@
 #include <tessera/nn/transformer_encoder.hpp>
 #include <tessera/nn/transformer_layer.hpp>
 #include <tessera/nn/windowed.hpp>
+#include <tessera/plan/any_cost_model.hpp>
 #include <tessera/plan/cost_interval.hpp>
 #include <tessera/plan/cost_model.hpp>
 #include <tessera/plan/cost_networks.hpp>
@@ -226,6 +227,7 @@
 #include <tessera/plan/plan_baselines.hpp>
 #include <tessera/plan/plan_random.hpp>
 #include <tessera/plan/plan_search.hpp>
+#include <tessera/plan/profile_of_keys.hpp>
 #include <tessera/plan/published_cost.hpp>
 #include <tessera/plan/published_search.hpp>
 #include <tessera/plan/roofline_cost.hpp>

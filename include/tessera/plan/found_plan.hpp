@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -54,8 +55,8 @@ inline std::ostream& operator<<(std::ostream& out, found_plan const& found);
 
 /// The plan of shards that were placed, with its costs computed from the beginning.
 /// @throws tessera::error invalid_argument as `check_table_profiles`, and as `check_plan` for shards that do not cover each table once;
-/// invalid_argument for a limit below 1 byte, and for devices that the model is not of; out_of_memory, naming device, its bytes and the
-/// limit, where a device is over its limit.
+/// invalid_argument for a limit below 1 byte, for devices that the model is not of, and for a table on all ranks, which no cost is known of;
+/// out_of_memory, naming device, its bytes and the limit, where a device is over its limit.
 template <cost_model M>
 found_plan plan_of_shards(vector_view<table_profile const> tables, M const& model, device_limits const& limits,
                           std::vector<table_shard> shards);
@@ -113,8 +114,9 @@ inline std::ostream& operator<<(std::ostream& out, found_plan const& found) {
     auto const at = static_cast<std::size_t>(d);
     auto const tables = std::count_if(found.shards.begin(), found.shards.end(), [&](auto const& shard) { return shard.rank == d; });
     out << "device " << d << ": " << found.costs.total(d) << " ms = " << found.costs.compute[at] << " compute + "
-        << found.costs.backward[at] << " backward + " << found.costs.forward[at] << " forward, " << found.bytes[at] << " of "
-        << found.limits.bytes_per_device << " bytes, " << tables << " shards\n";
+        << found.costs.backward[at] << " backward + " << found.costs.forward[at] << " forward, " << found.bytes[at];
+    if (found.limits.bytes_per_device < std::numeric_limits<std::int64_t>::max()) out << " of " << found.limits.bytes_per_device;
+    out << " bytes, " << tables << " shards\n";
   }
   for (auto const& shard : found.shards)
     if (detail::is_cut(found, shard))
@@ -132,6 +134,10 @@ found_plan plan_of_shards(vector_view<table_profile const> tables, M const& mode
   found.tables.assign(tables.begin(), tables.end());
   found.limits = limits;
   check_plan({shards}, detail::options_of_tables(tables), static_cast<int>(limits.devices));
+  for (auto const& shard : shards)
+    if (shard.rank == table_shard::all_ranks)
+      throw error(errc::invalid_argument, "plan_of_shards: a table on all ranks has no predicted cost",
+                  {{"table", tables[shard.table].name}, {"number", shard.table}});
   auto const place = [](table_shard const& s) { return std::pair(s.table, std::pair(s.first_column, s.first_row)); };
   std::sort(shards.begin(), shards.end(), [&](auto const& a, auto const& b) { return place(a) < place(b); });
   found.shards = std::move(shards);

@@ -184,7 +184,7 @@ cost_interval interval_of(host_exec const& exec, Gemm const& gemm, fitted_networ
 }  // namespace detail
 
 /// Learns what combinations of shards cost on one device. The features' statistics are those of `pool`, or of all shards of the samples where
-/// it is empty. @throws tessera::error as `fit_cost_networks`; invalid_argument for costs whose mean is not above 0.
+/// it is empty. A feature that is the same in all of them is ignored, but for the published ones. @throws tessera::error as `fit_cost_networks`; invalid_argument for costs whose mean is not above 0.
 template <gemm_policy Gemm>
 fitted_cost<learned_compute> fit_learned_compute(host_exec const& exec, Gemm const& gemm, vector_view<compute_cost_sample const> measured,
                                                  compute_fit_options const& options = {}, vector_view<table_profile const> pool = {}) {
@@ -199,6 +199,7 @@ fitted_cost<learned_compute> fit_learned_compute(host_exec const& exec, Gemm con
   }
   auto statistics = pool.empty() ? feature_statistics::of({samples.features.data(), samples.rows(), width})
                                  : statistics_of_shards(options.features, pool);
+  if (options.features != shard_features::published) statistics.ignore_constants();
   for (std::int64_t r = 0; r < samples.rows(); ++r) statistics.normalise({samples.features.data() + r * width, width});
   auto const unit_ms = options.mean_is_unit ? detail::mean_target(samples) : 1.0;
   for (auto& target : samples.targets) target = static_cast<float>(static_cast<double>(target) / unit_ms);

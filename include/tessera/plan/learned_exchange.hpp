@@ -139,7 +139,7 @@ struct exchange_fit_options {
   fit_options fit{};
 };
 
-/// Learns what exchanges of one way cost, of any mixture of numbers of devices.
+/// Learns what exchanges of one way cost, of any mixture of numbers of devices. A feature that is the same in all samples is ignored.
 /// @throws tessera::error shape_mismatch for other than one cost and one start a device, naming the sample; and as `fit_cost_networks`.
 template <gemm_policy Gemm>
 fitted_cost<learned_exchange> fit_learned_exchange(host_exec const& exec, Gemm const& gemm, exchange_way way,
@@ -161,6 +161,7 @@ fitted_cost<learned_exchange> fit_learned_exchange(host_exec const& exec, Gemm c
     samples.add(features, costs);
   }
   auto statistics = feature_statistics::of({samples.features.data(), samples.rows(), exchange_feature_count});
+  statistics.ignore_constants();
   for (std::int64_t r = 0; r < samples.rows(); ++r)
     statistics.normalise({samples.features.data() + r * exchange_feature_count, exchange_feature_count});
   auto const unit_ms = detail::mean_target(samples);

@@ -75,6 +75,13 @@ struct feature_statistics {
 
   std::int64_t width() const noexcept { return static_cast<std::int64_t>(means.size()); }
 
+  /// Gives features that are the same in all rows so large a deviation that other values of them are about 0 too. Nothing was learned of
+  /// them, and divided by 1e-6 they would drown everything else.
+  void ignore_constants() noexcept {
+    for (auto& deviation : deviations)
+      if (deviation <= 2e-6F) deviation = 1e30F;
+  }
+
   /// Replaces a row of features (width,) by (feature - mean) / deviation.
   void normalise(vector_view<float> row) const noexcept(!checks_indices) {
     for (std::int64_t c = 0; c < row.size(); ++c) {

@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+
+// Networks of costs, fitted to what was collected.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/nn/gemm_eigen.hpp>
+#include <tessera/plan/cost_samples_file.hpp>
+#include <tessera/plan/fit_collected_file.hpp>
+#include <tessera/plan/fit_published_cost.hpp>
+#include <tessera/plan/learned_cost_file.hpp>
+#include <tessera/plan/published_cost_file.hpp>
+
+#include "collected.hpp"
+#include "commands.hpp"
+#include "models.hpp"
+
+namespace plan_tables {
+
+namespace {
+
+template <class Times>
+struct never_measured {
+  template <class Drawn>
+  Times operator()(Drawn const&) const {
+    return {};
+  }
+};
+
+std::vector<tessera::compute_sample> read_steps(collected const& folder) {
+  return tessera::collect_compute_samples(
+      folder.steps_file(), folder.about(), 0,
+      [&](std::int64_t number) { return tessera::draw_combination(folder.pool, folder.combinations, number); },
+      never_measured<tessera::compute_times>());
+}
+
+std::vector<tessera::exchange_sample> read_exchanges(collected const& folder, std::int64_t devices) {
+  auto options = folder.placements;
+  options.devices = devices;
+  return tessera::collect_exchange_samples(
+      folder.exchanges_file(devices), folder.about_exchanges(devices, between_of(folder, devices)), 0,
+      [&](std::int64_t number) { return tessera::draw_placement(folder.pool, options, number); },
+      never_measured<tessera::exchange_times>());
+}
+
+// How each start of a part went; errors beside the mean cost.
+void print(std::string const& part, std::vector<tessera::fit_report> const& reports, double mean_ms) {
+  for (auto const& one : reports) {
+    std::printf(
+        "%-18s start %lld, epoch %lld: off by %.4g ms in training, %.4g in validation, %.4g held out (%.1f%% of the mean %.4g ms)%s",
+        part.c_str(), static_cast<long long>(one.start), static_cast<long long>(one.epoch), std::sqrt(one.training_error),
+        std::sqrt(one.validation_error), std::sqrt(one.test_error), 100 * std::sqrt(one.test_error) / mean_ms, mean_ms,
+        one.is_kept ? "" : ", left out");
+    std::int64_t units = 0;
+    for (auto const& layer : one.dead) units += layer.units;
+    std::printf(", %lld of %lld units dead\n", static_cast<long long>(one.dead_count()), static_cast<long long>(units));
+  }
+}
+
+double mean_of(std::vector<tessera::exchange_cost_sample> const& samples) {
+  double sum = 0, count = 0;
+  for (auto const& one : samples)
+    for (auto const ms : one.cost_ms) sum += ms, ++count;
+  return count > 0 ? sum / count : 0;
+}
+
+// The pool with each of the dims: what the published features are normalised by.
+std::vector<tessera::table_profile> pool_of_all_dims(collected const& folder) {
+  std::vector<tessera::table_profile> all;
+  for (auto const& table : folder.pool)
+    for (auto const dim : folder.combinations.dims) all.push_back(tessera::profile_of_shard(table, table.rows, dim));
+  return all;
+}
+
+}  // namespace
+
+void fit(tessera::host_exec const& exec, fit_command const& o) {
+  auto const folder = read_collected(o.folder);
+  tessera::eigen_gemm const gemm;
+  tessera::fit_options const training{.epochs = o.epochs,
+                                      .batch_samples = o.batch,
+                                      .learning_rate = o.rate,
+                                      .last_learning_rate = o.last_rate,
+                                      .starts = o.starts,
+                                      .seed = tessera::random_seed{o.seed}};
+  auto const steps = read_steps(folder);
+  auto const devices = folder.devices();
+  std::vector<std::vector<tessera::exchange_sample>> of_devices;
+  std::vector<tessera::exchange_sample> exchanges;
+  for (auto const d : devices) {
+    of_devices.push_back(read_exchanges(folder, d));
+    exchanges.insert(exchanges.end(), of_devices.back().begin(), of_devices.back().end());
+  }
+  if (steps.empty() || exchanges.empty())
+    throw tessera::error(tessera::errc::invalid_argument, "fit: steps and exchanges are collected first",
+                         {{"folder", o.folder}, {"steps", steps.size()}, {"exchanges", exchanges.size()}});
+  double step_ms = 0;
+  for (auto const& one : steps) step_ms += one.times.step_ms / static_cast<double>(steps.size());
+  auto const of_way = [&](std::vector<tessera::exchange_sample> const& from, tessera::exchange_way way) {
+    return tessera::samples_of_exchanges(tessera::vector_view<tessera::exchange_sample const>(from), way);
+  };
+  using tessera::exchange_way;
+  tessera::pool_ids ids(folder.pool, folder.combinations.seed);
+  if (!o.out.empty()) {
+    tessera::collected_fit_options options;
+    options.compute.fit = options.exchange.fit = training;
+    auto const fitted = tessera::fit_collected(exec, gemm, folder.machine, folder.optimizer, steps, ids, exchanges, options);
+    print("steps", fitted.compute, step_ms);
+    print("forward", fitted.forward, mean_of(of_way(exchanges, exchange_way::forward)));
+    print("backward", fitted.backward, mean_of(of_way(exchanges, exchange_way::backward)));
+    auto const& interval = fitted.cost.compute.interval();
+    if (interval.factor > 0)
+      std::printf("nine steps of ten are within %.1f%% of what is predicted, and further off where networks disagree\n",
+                  100 * interval.factor * interval.relative_noise);
+    if (auto const parent = std::filesystem::path(o.out).parent_path(); !parent.empty()) std::filesystem::create_directories(parent);
+    tessera::save_learned_cost(o.out, fitted.cost);
+    std::printf("learned costs in %s\n", o.out.c_str());
+  }
+  if (o.published.empty()) return;
+  std::filesystem::create_directories(o.published);
+  auto published = tessera::compute_fit_options::published();
+  published.fit = training;
+  published.fit.most_error_over_best = 1;  // one network
+  auto const measured = tessera::samples_of_steps(steps, ids);
+  auto const pool = pool_of_all_dims(folder);
+  auto const compute =
+      tessera::fit_learned_compute(exec, gemm, tessera::vector_view<tessera::compute_cost_sample const>(measured), published, pool);
+  print("published steps", compute.reports, step_ms);
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    auto const name = std::to_string(devices[i]);
+    auto const fit_way = [&](exchange_way way) {
+      auto const samples = of_way(of_devices[i], way);
+      auto fitted =
+          tessera::fit_published_exchange(exec, gemm, way, tessera::vector_view<tessera::exchange_cost_sample const>(samples), training);
+      print(std::string(tessera::name(way)) + " of " + name, fitted.reports, mean_of(samples));
+      return std::move(fitted.model);
+    };
+    auto forward = fit_way(exchange_way::forward), backward = fit_way(exchange_way::backward);
+    auto const files = published_files(o.published, devices[i]);
+    tessera::write_published_cost({tessera::computation_network_of(compute.model), std::move(backward), std::move(forward)},
+                                  files.computation, files.backward, files.forward);
+  }
+  std::printf("published networks in %s\n", o.published.c_str());
+}
+
+}  // namespace plan_tables

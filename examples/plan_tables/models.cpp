@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include "models.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <tessera/core/error.hpp>
+#include <tessera/plan/learned_cost_file.hpp>
+#include <tessera/plan/published_cost_file.hpp>
+#include <tessera/plan/roofline_cost.hpp>
+
+namespace plan_tables {
+
+namespace {
+
+std::string devices_in(std::string const& folder) {
+  std::string found;
+  std::error_code ignored;
+  for (auto const& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    auto const name = entry.path().filename().string();
+    if (name.starts_with("backward_") && name.ends_with(".json")) found += (found.empty() ? "" : ",") + name.substr(9, name.size() - 14);
+  }
+  return found;
+}
+
+}  // namespace
+
+tessera::any_cost_model load_model(tessera::host_exec const& exec, model_options const& o,
+                                   std::vector<tessera::table_profile> const& tables, std::int64_t devices) {
+  auto bags = tables[0].bags;  // a table that several columns read has more
+  for (auto const& one : tables) bags = std::min(bags, one.bags);
+  if (o.roofline)
+    return tessera::any_cost_model(tessera::roofline_cost({.memory_bytes_per_second = o.memory_gb_per_second * 1e9,
+                                                           .exchange_bytes_per_second = o.exchange_gb_per_second * 1e9,
+                                                           .bags = bags}));
+  if (o.folder.empty()) throw tessera::error(tessera::errc::invalid_argument, "option --model: a folder of costs, or --roofline", {});
+  std::error_code ignored;
+  auto const files = published_files(o.folder, devices);
+  if (std::filesystem::exists(files.computation, ignored)) {
+    if (!std::filesystem::exists(files.backward, ignored))
+      throw tessera::error(tessera::errc::incompatible, "published networks of other numbers of devices",
+                           {{"folder", o.folder}, {"devices", devices}, {"there are those of", devices_in(o.folder)}});
+    return tessera::any_cost_model(tessera::read_published_cost(files.computation, files.backward, files.forward));
+  }
+  // Searches may have other threads than the steps that were measured had.
+  auto cost = tessera::load_learned_cost(exec, o.folder, {.of_this_machine = false});
+  if (!o.any_machine) {
+    auto here = tessera::describe_machine(exec);
+    here.threads = cost.machine.threads;
+    tessera::detail::told_of_file(o.folder, [&] { tessera::check_machine(cost.machine, here); });
+  }
+  cost.batch_samples = std::llround(bags);
+  return tessera::any_cost_model(std::move(cost));
+}
+
+}  // namespace plan_tables

@@ -1,0 +1,31 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tessera/core/execution.hpp>
+#include <tessera/plan/any_cost_model.hpp>
+#include <tessera/plan/table_profile.hpp>
+
+#include "commands.hpp"
+
+namespace plan_tables {
+
+/// The files of published networks in a folder.
+struct network_files {
+  std::string computation, backward, forward;
+};
+inline network_files published_files(std::string const& folder, std::int64_t devices) {
+  auto const of = std::to_string(devices);
+  return {folder + "/computation.json", folder + "/backward_" + of + ".json", folder + "/forward_" + of + ".json"};
+}
+
+/// The costs that a command reckons with, for so many devices, and the batch of these tables. @throws tessera::error naming the file and what is wrong in it; for a model of
+/// another machine; and for published networks of other numbers of devices, naming these.
+tessera::any_cost_model load_model(tessera::host_exec const& exec, model_options const& options,
+                                   std::vector<tessera::table_profile> const& tables, std::int64_t devices);
+
+}  // namespace plan_tables

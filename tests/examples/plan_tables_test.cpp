@@ -1,0 +1,473 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-cost: 8
+// ctest-weight: 2
+#include <doctest/doctest.h>
+
+#include "../support/skip.hpp"
+
+#ifndef TESSERA_PLAN_TABLES
+
+TEST_CASE("plan_tables") { tessera_tests::skip("this build has no examples"); }
+
+#else
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/comm/topology.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/files/manifest.hpp>
+#include <tessera/plan/learned_cost_file.hpp>
+#include <tessera/plan/plan_search.hpp>
+#include <tessera/plan/table_profile_file.hpp>
+#include <tessera/shard/sharding_plan_file.hpp>
+
+#include "hosts.hpp"
+#include "run_program.hpp"
+#include "temporary_folder.hpp"
+
+namespace plan_tables_test {
+
+using nlohmann::json;
+using tessera_tests::contents;
+using tessera_tests::program_result;
+using tessera_tests::write_file;
+
+namespace {
+
+program_result run(std::vector<std::string> const& more) {
+  std::vector<std::string> all{TESSERA_PLAN_TABLES};
+  all.insert(all.end(), more.begin(), more.end());
+  return tessera_tests::run_program(std::move(all));
+}
+void succeeds(std::vector<std::string> const& more, std::vector<std::string> const& parts = {}) {
+  auto const result = run(more);
+  CAPTURE(result.output);
+  REQUIRE(result.status == 0);
+  for (auto const& part : parts) {
+    CAPTURE(part);
+    CHECK(result.says(part));
+  }
+}
+void refused(std::vector<std::string> const& more, std::vector<std::string> const& parts, bool by_options = false) {
+  auto const result = run(more);
+  CAPTURE(result.output);
+  CHECK(result.status > 0);
+  CHECK((result.status == 1) == !by_options);
+  if (!by_options) CHECK(result.output.find('\n') + 1 == result.output.size());  // one line
+  for (auto const& part : parts) {
+    CAPTURE(part);
+    CHECK(result.says(part));
+  }
+}
+
+std::vector<std::string> with(std::vector<std::string> some, std::vector<std::string> const& more) {
+  some.insert(some.end(), more.begin(), more.end());
+  return some;
+}
+
+// A log, the profiles of its tables, what was collected of them, and models of all that: made once for all cases.
+struct pipeline {
+  tessera_tests::temporary_folder folder;
+  std::string tables = folder.file("tables.json"), tasks = folder.file("tasks"), samples = folder.file("samples"),
+              learned = folder.file("models/here"), published = folder.file("models/published");
+  std::vector<std::string> const collecting{"collect",   samples, "--ranks",   "threads:2", "--samples",     "12",  "--exchanges",    "12",
+                                            "--warm-up", "0",     "--runs",    "1",         "--most-placed", "6",   "--least-placed", "2",
+                                            "--dims",    "4,8",   "--batches", "24",        "--limit-bytes", "1MB", "--most-skew-ms", "0.1",
+                                            "--threads", "1"};
+
+  pipeline() {
+    std::string log = "label,user,shop,item,tags\n";
+    for (int s = 0; s < 64; ++s) {
+      auto const user = std::to_string(s / 8);
+      log += std::to_string(s % 2) + ",u" + user + ",s" + std::to_string(s % 5) + ",i" + std::to_string(s % 40) + ",t" + user + "|v" +
+             user + "\n";
+    }
+    write_file(folder.file("log.csv"), log);
+    succeeds({"profile", folder.file("log.csv"), "--label-column", "label", "--sparse-columns", "user,shop,item,tags[]", "--dedup",
+              "user+tags", "--dim-of", "item=32", "--out", tables, "--threads", "1"},
+             {"distinct bags", "item", "tags"});
+    succeeds(with(collecting, {"--pool", tables}), {"steps: 12 of 12", "exchanges: 12 of 12"});
+    succeeds(
+        {"fit", samples, "--out", learned, "--published", published, "--epochs", "3", "--starts", "2", "--batch", "4", "--threads", "1"},
+        {"held out", "units dead", "published steps", "forward of 2", "learned costs in"});
+  }
+
+  std::vector<std::string> search(std::vector<std::string> const& more) const {
+    return with({"search", tables, "--devices", "2", "--threads", "1", "--evaluations", "200"}, more);
+  }
+};
+
+pipeline const& made() {
+  static pipeline const one;
+  return one;
+}
+
+// What is in docs/planning.md.
+void plan_for_ranks(tessera::host_exec const& exec, tessera::topology const& topology) {
+  auto const tables = tessera::read_table_profiles("tables.json");
+  auto const cost = tessera::load_learned_cost(exec, "models/this_machine");
+  auto const found = tessera::plan_search(
+      exec, tables, cost, {.devices = 8, .bytes_per_device = std::int64_t{4} << 30, .evaluations = 20'000, .deadline_ms = 1000});
+  std::cout << found;
+  tessera::write_plan("plan.json", found.plan(topology));
+}
+
+// What `f` prints, with this folder as that of relative paths.
+template <class F>
+std::string printed_in(std::string const& folder, F const& f) {
+  auto const before = std::filesystem::current_path();
+  std::ostringstream text;
+  auto* const screen = std::cout.rdbuf(text.rdbuf());
+  std::filesystem::current_path(folder);
+  try {
+    f();
+  } catch (...) {
+    std::cout.rdbuf(screen);
+    std::filesystem::current_path(before);
+    throw;
+  }
+  std::cout.rdbuf(screen);
+  std::filesystem::current_path(before);
+  return text.str();
+}
+
+std::vector<std::string> lines_of(std::string const& path) {
+  std::vector<std::string> lines;
+  std::istringstream text(contents(path));
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("plan_tables profile: bags, distinct bags, ids and rows are those of the log") {
+  auto const tables = tessera::read_table_profiles(made().tables);
+  REQUIRE(tables.size() == 4);
+  auto const of = [&](std::string const& name) {
+    for (auto const& one : tables)
+      if (one.name == name) return one;
+    FAIL(name);
+    return tables[0];
+  };
+  for (auto const& one : tables) CHECK(one.bags == 64);
+  CHECK(of("user").distinct_bags == 8);
+  CHECK(of("tags").distinct_bags == 8);
+  CHECK(of("tags").pooling_factor == 2);
+  CHECK(of("shop").distinct_bags == 64);
+  CHECK(of("item").dim == 32);
+  CHECK(of("shop").dim == 16);
+  CHECK(of("user").access[3] == 1);  // each is there 8 times
+  CHECK(of("item").access[0] == doctest::Approx(16.0 / 40));
+  CHECK(of("item").access[1] == doctest::Approx(24.0 / 40));
+  CHECK(of("user").group == of("tags").group);
+  CHECK(of("user").group >= 0);
+  CHECK(of("shop").group == -1);
+}
+
+TEST_CASE("plan_tables tasks: of other tables, and the synthetic pool") {
+  tessera_tests::temporary_folder folder;
+  auto const out = folder.file("tasks"), pool = folder.file("pool.json");
+  std::vector<std::string> const command{"tasks",
+                                         "--tables",
+                                         made().tables,
+                                         "--out",
+                                         out,
+                                         "--tasks",
+                                         "3",
+                                         "--devices",
+                                         "2",
+                                         "--least-tables",
+                                         "3",
+                                         "--most-tables",
+                                         "6",
+                                         "--most-dim",
+                                         "16",
+                                         "--bytes-per-device",
+                                         "1MB",
+                                         "--slack-bytes",
+                                         "0"};
+  succeeds(command, {"3 tasks in"});
+  CHECK(tessera_tests::names_in(out) == std::vector<std::string>{"task_0000.json", "task_0001.json", "task_0002.json"});
+  auto const before = contents(out + "/task_0001.json");
+  for (auto const& name : tessera_tests::names_in(out)) {
+    auto const task = tessera::read_table_profiles(out + "/" + name);
+    CHECK(task.size() >= 3);
+    CHECK(task.size() <= 6);
+    for (std::size_t t = 0; t < task.size(); ++t)
+      for (std::size_t u = 0; u < t; ++u) CHECK(task[t].name != task[u].name);
+  }
+  succeeds(command);
+  CHECK(contents(out + "/task_0001.json") == before);
+  succeeds({"tasks", "--pool", pool}, {"856 tables"});
+  CHECK(tessera::read_table_profiles(pool).size() == 856);
+  refused({"tasks"}, {"--pool or --out"}, true);
+  refused({"tasks", "--out", out, "--devices", "0"}, {"--devices", "0"}, true);
+}
+
+TEST_CASE("plan_tables collect: goes on where it stopped, and refuses what differs") {
+  tessera_tests::temporary_folder folder;
+  auto command = made().collecting;
+  command[1] = folder.file("samples");
+  auto const steps = folder.file("samples/steps.csv"), exchanges = folder.file("samples/exchanges_2.csv");
+  auto first = command;
+  first[5] = "5", first[7] = "0";
+  succeeds(with(first, {"--pool", made().tables}), {"steps: 5 of 5"});
+  auto const before = lines_of(steps);
+  CHECK(before.size() == 7);
+  write_file(steps, contents(steps) + "5,0,24,");  // killed in a line
+  // The folder has the options and the tables.
+  succeeds({"collect", command[1], "--samples", "23", "--exchanges", "3", "--ranks", "threads:2", "--threads", "1"}, {"noise"});
+  auto const after = lines_of(steps);
+  REQUIRE(after.size() == 2 + 23 + 1);  // one of twenty twice
+  for (std::size_t l = 0; l < before.size(); ++l) CHECK(after[l] == before[l]);
+  CHECK(lines_of(exchanges).size() == 5);
+
+  std::vector<std::string> const again{"collect", command[1], "--samples", "24", "--threads", "1"};
+  refused(with(again, {"--dims", "4"}), {"--dims", "collected.json", "[4,8]", "[4]"});
+  refused(with(again, {"--seed", "7"}), {"--seed", "of the folder 0", "asked for 7"});
+  refused({"collect", command[1], "--samples", "24", "--threads", "2"}, {"another machine", "threads"});
+  refused({"collect", folder.file("new"), "--samples", "1"}, {"--pool", "new"});
+  refused({"collect", command[1], "--ranks", "threads:0"}, {"threads:0"}, true);
+  auto other = json::parse(contents(made().tables));
+  other[0]["row"] = 1000;
+  write_file(folder.file("other.json"), other.dump());
+  refused(with(again, {"--pool", folder.file("other.json")}), {"--pool", "other.json"});
+
+  // A digit of a time, a field that is gone, another pool.
+  auto const good = contents(steps);
+  auto bad = good;
+  auto const line = good.rfind("\n22,");
+  auto const digit = good.find('.', line) + 1;
+  bad[digit] = bad[digit] == '1' ? '2' : '1';
+  write_file(steps, bad);
+  refused(again, {"steps.csv", "line 26", "altered", "crc32"});
+  CHECK(contents(steps) == bad);
+  bad = good;
+  bad.erase(good.find(',', line), 1);
+  write_file(steps, bad);
+  refused(again, {"steps.csv", "line 26", "number of fields"});
+  write_file(steps, good);
+  write_file(folder.file("samples/pool.json"), other.dump());
+  refused(again, {"steps.csv", "line 1", "expected", "pool"});
+}
+
+TEST_CASE("plan_tables: from samples to a plan that is shown") {
+  auto const& p = made();
+  tessera_tests::temporary_folder folder;
+  auto const plan = folder.file("plan.json"), report = folder.file("report.json"), page = folder.file("page.html"),
+             measured = folder.file("measured.csv"), csv = folder.file("compare.csv");
+  std::vector<std::string> const roof{"--roofline", "--bytes-per-device", "1MiB"};
+  succeeds(p.search({"--model", p.learned, "--bytes-per-device", "1MiB", "--out", plan, "--report", report}),
+           {"4 tables in", "on 2 devices", "device 1:", "of 1048576 bytes"});
+  auto const tables = tessera::read_table_profiles(p.tables);
+  std::vector<tessera::table_options> options;
+  for (auto const& one : tables) options.push_back({.dim = one.dim, .rows = one.rows});
+  auto const read = tessera::read_plan(plan, options, 2);
+  auto const said = json::parse(contents(report));
+  CHECK(said["shards"] == read.shards.size());
+  CHECK(said["devices"].size() == 2);
+  double most = 0;
+  for (auto const& device : said["devices"]) most = std::max(most, device["total_ms"].get<double>());
+  CHECK(most == doctest::Approx(said["cost_ms"].get<double>()));
+
+  // The same by the library.
+  std::filesystem::copy(p.tables, folder.file("tables.json"));
+  std::filesystem::create_directory(folder.file("models"));
+  std::filesystem::copy(p.learned, folder.file("models/this_machine"));
+  std::filesystem::remove(plan);
+  auto const shown = printed_in(folder.path(), [] {
+    tessera_tests::serial_host host;
+    plan_for_ranks(host.exec(), tessera::topology::flat(8));
+  });
+  CHECK(shown.find("4 tables in ") != std::string::npos);
+  CHECK(shown.find("device 7:") != std::string::npos);
+  CHECK(!tessera::read_plan(plan, options, 8).shards.empty());
+  succeeds(p.search({"--model", p.learned, "--bytes-per-device", "1MiB", "--out", plan}));
+
+  succeeds(p.search(with(roof, {"--published", "--out", folder.file("published.json")})), {"4 tables in"});
+  succeeds(p.search(with(roof, {"--exhaustive"})), {"4 tables in 4 shards"});
+  succeeds(p.search({"--model", p.published, "--bytes-per-device", "1MiB", "--cut-rows"}), {"4 tables in"});
+  succeeds({"measure", p.tables, plan, "--devices", "2", "--warm-up", "0", "--runs", "1", "--threads", "1", "--out", measured},
+           {"2 devices"});
+  CHECK(lines_of(measured).size() == 3);
+  succeeds({"show", p.tables, plan, "--model", p.learned, "--devices", "2", "--bytes-per-device", "1MiB", "--measured", measured, "--page",
+            page, "--threads", "1"},
+           {"predicted / measured", "slowest device"});
+  auto const text = contents(page);
+  for (char const* const part :
+       {"<!doctype html>", "backward exchange", "measured costs of each device", "free", "item", "predicted / measured"})
+    CHECK_MESSAGE(text.find(part) != std::string::npos, part);
+  CHECK(text.find("http") == std::string::npos);  // nothing to be fetched
+
+  auto const tasks = folder.file("tasks");
+  succeeds({"tasks", "--tables", p.tables, "--out", tasks, "--tasks", "2", "--devices", "2", "--least-tables", "3", "--most-tables", "4",
+            "--most-dim", "16", "--bytes-per-device", "1MB", "--slack-bytes", "0"});
+  succeeds(with({"compare", tasks, "--devices", "2", "--evaluations", "100", "--threads", "1", "--csv", csv}, roof),
+           {"plan search", "published search", "greedy by dim", "random", "2 of 2"});
+  auto const lines = lines_of(csv);
+  REQUIRE(lines.size() == 3);
+  CHECK(lines[0].ends_with("published search,plan search"));
+}
+
+TEST_CASE("plan_tables: tables, plans, models and measurements that cannot be are named") {
+  auto const& p = made();
+  tessera_tests::temporary_folder folder;
+  auto const file = folder.file("bad.json"), plan = folder.file("plan.json");
+  std::vector<std::string> const roof{"--roofline", "--bytes-per-device", "1MiB"};
+  auto const good = json::parse(contents(p.tables));
+  auto const bad_tables = [&](json const& tables, std::vector<std::string> const& parts) {
+    write_file(file, tables.dump());
+    auto command = p.search(roof);
+    command[1] = file;
+    refused(command, parts);
+  };
+  auto changed = [&](char const* field, json value) {
+    auto tables = good;
+    tables[1][field] = std::move(value);
+    return tables;
+  };
+  auto const name = good[1]["name"].get<std::string>();
+  bad_tables(changed("pooling_factor", -1), {"bad.json", name, "pooling_factor", "-1"});
+  bad_tables(changed("pooling_factor", nullptr), {"bad.json", "pooling_factor", "null"});  // as JSON has a NaN
+  bad_tables(changed("dim", 0), {"bad.json", name, "dim", "0"});
+  bad_tables(changed("dim", 4.5), {"bad.json", "dim", "integer"});
+  bad_tables(changed("bin_3", 7), {"bad.json", name, "bin_0 to bin_16"});
+  bad_tables(changed("colour", 1), {"bad.json", "colour", "unknown"});
+  auto without = good;
+  without[1].erase("row");
+  bad_tables(without, {"bad.json", "missing", "row"});
+  bad_tables(json::array(), {"bad.json", "at least one table"});
+  write_file(file, contents(p.tables).substr(0, 300));
+  auto of_file = p.search(roof);
+  of_file[1] = file;
+  refused(of_file, {"bad.json", "not JSON"});
+  write_file(file, R"([{"row": NaN}])");
+  refused(of_file, {"bad.json", "not JSON"});
+  of_file[1] = folder.file("none.json");
+  refused(of_file, {"none.json"});
+
+  // What has no plan: too many bytes in all; one table that no cut makes small enough, and a cut that does.
+  refused(p.search({"--roofline", "--bytes-per-device", "100"}), {"100"});
+  auto large = good;
+  large[1]["row"] = 1'000'000, large[1]["dim"] = 6;
+  write_file(file, large.dump());
+  of_file = p.search({"--roofline", "--bytes-per-device", "20MB", "--weights-alone"});
+  of_file[1] = file;
+  refused(of_file, {name, "cut no further", "6", "24000000"});
+  succeeds(with(of_file, {"--cut-rows"}), {"table " + name + ": rows 0 to"});
+  of_file[1] = p.tables;
+  refused(p.search(with(roof, {"--evaluations", "0"})), {"--evaluations", "0"}, true);
+  refused({"search", p.tables, "--roofline", "--bytes-per-device", "1MB", "--devices", "0"}, {"--devices", "0"}, true);
+  refused({"search", p.tables, "--roofline", "--bytes-per-device", "1MB", "--devices", "-3"}, {"--devices", "-3"}, true);
+  refused({"search", p.tables, "--roofline", "--bytes-per-device", "0", "--devices", "2"}, {"bytes_per_device 0"});
+
+  // Outputs that would replace inputs, or cannot be written.
+  refused(p.search(with(roof, {"--out", p.tables})), {"--out", "TABLES"});
+  refused(p.search(with(roof, {"--report", folder.file("none/report.json")})), {"--report", "none/report.json"});
+  CHECK(json::parse(contents(p.tables)) == good);
+
+  // Models: none, of other devices, of another order of features, machine and version, and altered.
+  refused(p.search({"--bytes-per-device", "1MiB"}), {"--model"});
+  refused({"search", p.tables, "--model", p.published, "--bytes-per-device", "1MiB", "--devices", "3"},
+          {"other numbers of devices", "devices 3", "2"});
+  auto const model = folder.file("model");
+  std::vector<std::string> const by_model{"--model", model, "--bytes-per-device", "1MiB"};
+  auto const bad_model = [&](auto const& change, std::vector<std::string> const& parts) {
+    std::filesystem::remove_all(model);
+    std::filesystem::copy(p.learned, model);
+    auto manifest = tessera::read_manifest(model, "tessera.learned_cost", tessera::learned_cost_version);
+    change(manifest);
+    tessera::write_manifest(model, manifest);
+    refused(p.search(by_model), parts);
+  };
+  bad_model([](auto& m) { std::swap(m.state["compute"]["feature_order"][0], m.state["compute"]["feature_order"][1]); },
+            {"manifest.json", "feature_order", "expected log_rows", "found log_dim"});
+  bad_model([](auto& m) { m.state["forward"]["feature_order"].erase(6); }, {"feature_order", "most_wait_ms", "nothing"});
+  bad_model([](auto& m) { m.version = 2; }, {"manifest.json", "version", "2"});
+  bad_model([](auto& m) { m.state["machine"]["processor"] = "abacus"; }, {"another machine", "processor", "abacus"});
+  succeeds(p.search(with(by_model, {"--any-machine"})));
+  write_file(model + "/manifest.json", contents(p.learned + "/manifest.json").substr(0, 700));
+  refused(p.search(by_model), {"manifest.json"});
+  std::filesystem::copy(p.learned + "/manifest.json", model + "/manifest.json", std::filesystem::copy_options::overwrite_existing);
+  auto networks = contents(model + "/networks.safetensors");
+  networks.back() = static_cast<char>(networks.back() ^ 1);
+  write_file(model + "/networks.safetensors", networks);
+  refused(p.search(by_model), {"networks.safetensors"});
+  std::filesystem::remove_all(model);
+  refused(p.search({"--model", model, "--bytes-per-device", "1MiB"}), {"model"});
+  std::filesystem::copy(p.published, model);
+  auto network = json::parse(contents(model + "/computation.json"));
+  std::swap(network["feature_order"][0], network["feature_order"][19]);
+  write_file(model + "/computation.json", network.dump());
+  refused(p.search({"--model", model, "--bytes-per-device", "1MiB"}), {"computation.json", "feature_order", "row", "bin_0"});
+
+  // Plans: without a table, of other devices, of another table, on all ranks; measurements.
+  succeeds(p.search(with(roof, {"--out", plan})));
+  std::vector<std::string> const show{"show", p.tables, plan, "--roofline", "--devices", "2", "--threads", "1"};
+  auto const whole = json::parse(contents(plan));
+  auto const bad_plan = [&](json const& other, std::vector<std::string> const& parts) {
+    write_file(plan, other.dump());
+    refused(show, parts);
+  };
+  auto shards = json::array();
+  for (auto const& one : whole["shards"])
+    if (one["table"] != 2) shards.push_back(one);
+  bad_plan({{"shards", shards}}, {"plan.json", "not covered", "table 2"});
+  auto other = whole;
+  other["shards"][0]["rank"] = 5;
+  bad_plan(other, {"plan.json", "no such rank", "rank 5", "ranks 2"});
+  other = whole;
+  other["shards"][0]["rows"] = 12345;
+  bad_plan(other, {"plan.json", "reaches past its table", "12345"});
+  shards.push_back({{"table", 2}, {"kind", "data_parallel"}});
+  bad_plan({{"shards", shards}}, {"plan.json", "on all ranks"});
+  write_file(plan, whole.dump());
+  refused(with(show, {"--bytes-per-device", "10"}), {"plan.json", "device", "bytes_per_device 10"});
+  auto const csv = folder.file("measured.csv");
+  auto const bad_csv = [&](std::string const& lines, std::vector<std::string> const& parts) {
+    write_file(csv, lines);
+    refused(with(show, {"--measured", csv}), with(parts, {"measured.csv"}));
+  };
+  std::string const head = "rank,compute_ms,backward_ms,forward_ms\n";
+  write_file(csv, head + "1,1,2,3\n0,1,2,3.5\n");
+  succeeds(with(show, {"--measured", csv}), {"6.5"});
+  bad_csv("rank;compute\n", {"line 1", "rank;compute"});
+  bad_csv(head + "0,1,2\n", {"line 2", "fields 3"});
+  bad_csv(head + "0,1,2,nan\n", {"line 2", "forward_ms", "nan"});
+  bad_csv(head + "0,-1,2,3\n", {"line 2", "compute_ms", "-1"});
+  bad_csv(head + "0,1,2,3\n0,1,2,3\n", {"line 3", "rank"});
+  bad_csv(head + "0,1,2,3\n2,1,2,3\n", {"line 3", "rank", "2"});
+  bad_csv(head + "0,1,2,3\n", {"device 1"});
+}
+
+TEST_CASE("plan_tables profile and fit: what is missing is named") {
+  tessera_tests::temporary_folder folder;
+  auto const log = folder.file("log.csv");
+  write_file(log, "label,user\n1,a\n");
+  std::vector<std::string> const command{"profile",          log,    "--label-column", "label",
+                                         "--sparse-columns", "user", "--out",          folder.file("t.json")};
+  succeeds(command);
+  refused(with(command, {"--dim-of", "shop=8"}), {"--dim-of", "shop=8", "user"});
+  refused(with(command, {"--dim-of", "user=x"}), {"--dim-of", "user=x"});
+  refused(with(command, {"--dedup", "shop"}), {"--dedup", "shop"});
+  write_file(log, "label,user\n");
+  refused(command, {"no samples", "log.csv"});
+  refused({"fit", folder.file("none"), "--out", folder.file("model")}, {"none/collected.json"});
+  refused({"fit", made().samples}, {"--out or --published"}, true);
+  refused({}, {"subcommand"}, true);
+}
+
+}  // namespace plan_tables_test
+
+#endif

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/plan/found_plan.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/plan/roofline_cost.hpp>
+
+namespace found_plan_test {
+
+using tessera::table_shard;
+
+namespace {
+
+tessera::found_plan planned(std::vector<table_shard> shards, std::int64_t devices = 2, std::int64_t bytes = std::int64_t{1} << 30) {
+  std::vector<tessera::table_profile> const tables{
+      {.name = "user", .rows = 100, .dim = 8, .pooling_factor = 1, .bags = 64, .distinct_bags = 64},
+      {.name = "item", .rows = 50, .dim = 4, .pooling_factor = 2, .bags = 64, .distinct_bags = 64}};
+  return tessera::plan_of_shards(tables, tessera::roofline_cost({.memory_bytes_per_second = 1e10, .exchange_bytes_per_second = 1e9}),
+                                 {devices, bytes, tessera::counted_memory::float_weights}, std::move(shards));
+}
+
+std::string refused(std::vector<table_shard> shards, std::int64_t devices = 2, std::int64_t bytes = std::int64_t{1} << 30) {
+  try {
+    planned(std::move(shards), devices, bytes);
+  } catch (tessera::error const& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+}  // namespace
+
+TEST_CASE("plan_of_shards: what no plan can be is refused by name") {
+  table_shard const user{0, 0, 0, 100, 0, 8}, item{1, 1, 0, 50, 0, 4};
+  CHECK(planned({user, item}).bytes == std::vector<std::int64_t>{3200, 800});
+  CHECK(refused({user}).find("a table is not covered (table 1") != std::string::npos);
+  CHECK(refused({user, item}, 1).find("no such rank (table 1, rank 1") != std::string::npos);
+  CHECK(refused({user, item, item}).find("two shards overlap (table 1") != std::string::npos);
+  CHECK(refused({user, {1, table_shard::all_ranks, 0, 50, 0, 4}}) ==
+        "plan_of_shards: a table on all ranks has no predicted cost (table item, number 1)");
+  CHECK(refused({user, item}, 2, 3199) == "a device would hold more than it may (device 0, bytes 3200, bytes_per_device 3199)");
+  CHECK(refused({user, item}, 0).find("devices 0") != std::string::npos);
+}
+
+TEST_CASE("found_plan: the plan is for as many ranks as devices, and shards of rows return partial sums") {
+  auto const found = planned({{0, 1, 40, 60, 0, 8}, {0, 0, 0, 40, 0, 8}, {1, 0, 0, 50, 0, 4}});
+  CHECK(found.plan(2).partial == std::vector<std::int64_t>{0});
+  CHECK(found.plan(2).shards.front() == table_shard{0, 0, 0, 40, 0, 8});
+  CHECK_THROWS_WITH_AS(found.plan(3), "found_plan: the plan is for another number of ranks (ranks 3, devices 2)", tessera::error);
+}
+
+}  // namespace found_plan_test
