@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
-// ctest-optimize: -O2
 // ctest-weight: 4
 #include "tower_module_suite.hpp"
 
