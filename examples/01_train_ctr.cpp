@@ -39,10 +39,14 @@ using namespace examples;
 void check_paths(CLI::App& app, settings& s) {
   if (s.train.empty() && !s.eval_only) throw CLI::RequiredError("--train");
   if (s.test.empty()) throw CLI::RequiredError("--test");
-  for (auto const& [option, path] :
-       {named_file("--checkpoint", s.checkpoint), {"--predict", s.predict}, {"--metrics", s.metrics}, {"--report", s.report}})
+  for (auto const& [option, path] : {named_file("--checkpoint", s.checkpoint),
+                                     {"--predict", s.predict},
+                                     {"--metrics", s.metrics},
+                                     {"--report", s.report},
+                                     {"--plan-samples", s.plan_samples}})
     if (path.empty() && app.get_option(option)->count() > 0) throw CLI::ValidationError(option, "an empty path");
-  std::vector<named_file> inputs, outputs{{"--predict", s.predict}, {"--metrics", s.metrics}, {"--report", s.report}};
+  std::vector<named_file> inputs,
+      outputs{{"--predict", s.predict}, {"--metrics", s.metrics}, {"--report", s.report}, {"--plan-samples", s.plan_samples}};
   for (auto const& path : named_files("--test", s.test)) inputs.emplace_back("--test", path);
   if (!s.eval_only)
     for (auto const& path : named_files("--train", s.train)) inputs.emplace_back("--train", path);
@@ -116,6 +120,7 @@ void run(CLI::App& app, settings& s) {
   check_paths(app, s);
   rank_group ranks(s.ranks, s.time_limit);
   s.speaks = ranks.has_first();
+  s.plan_is_given = app.get_option("--plan")->count() > 0;
   if (app.get_option("--threads")->count() == 0) s.threads = std::max(1, s.threads / ranks.here());
   std::optional<folder_lock> lock;
   std::optional<tessera::open_checkpoint> start;

@@ -265,6 +265,10 @@ inline void declare_ranks(CLI::App& app, settings& s) {
          "has it, which may cut tables by rows and columns, and calls them by number or name")
       ->type_name("bytes|round-robin|FILE.json")
       ->capture_default_str();
+  app.add_option(
+         "--plan-samples", s.plan_samples,
+         "Where a run adds what it measured of a plan that says what was predicted of it; else beside the plan, FILE.json.samples.csv")
+      ->type_name("FILE.csv");
   app.add_option("--sums", s.sums,
                  "How gradients are summed: in the order of ranks; or fixed, by chunks of samples, to the bits of any number of ranks")
       ->check(CLI::IsMember({"ranks", "fixed"}))
@@ -358,12 +362,11 @@ inline void declare(CLI::App& app, settings& s) {
   app.add_option("--checkpoint-every", s.checkpoint_every, "Steps from one checkpoint to the next; there is one at the end too")
       ->transform(integer(std::int64_t{1}, tessera::most_counted))
       ->needs(checkpoint);
-  auto* const resume =
-      app.add_flag("--resume", s.resume,
-                   "Go on from the newest checkpoint with its settings, to the same model as if the run had never "
-                   "stopped; training AUC and loss count from there. Ranks, plan, exchange and codec are said again: others may "
-                   "change the last bits, or more")
-          ->needs(checkpoint);
+  auto* const resume = app.add_flag("--resume", s.resume,
+                                    "Go on from the newest checkpoint with its settings, to the same model as if the run had never "
+                                    "stopped; training AUC and loss count from there. Ranks, exchange, codec and a plan that is no file "
+                                    "are said again: others may change the last bits, or more")
+                           ->needs(checkpoint);
   app.add_flag("--eval-only", s.eval_only, "Test the newest checkpoint, train nothing")->needs(checkpoint)->excludes(resume);
   app.add_option("--metrics", s.metrics,
                  "Write metrics there, one JSON object a line; --resume and --eval-only add lines; a named pipe waits for its reader")

@@ -119,6 +119,8 @@ struct settings : table_settings {
   std::string pipeline = "on";
   std::string ranks = "auto";
   std::string plan = "bytes";
+  bool plan_is_given = false;  // on the command line
+  std::string plan_samples;    // empty: beside the plan
   std::string codec = "fp32";
   std::string topology;  // empty: hosts as they name themselves
   std::string exchange = "flat";

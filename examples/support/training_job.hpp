@@ -85,11 +85,19 @@ class training_job : public any_job {
     return make_model<Model>({specs, table_features(), tessera::plan_by_bytes(specs, 1), tessera::self_communicator(),
                               tessera::topology::flat(1), std::nullopt, std::nullopt});
   }
+  /// Finds out which rank holds what. All ranks call it, before `make_model`.
+  void choose_plan();
+  /// Who holds what, with what was predicted of it if a file says so.
+  tessera::predicted_plan const& planned() const noexcept { return planned_; }
+  /// What --plan says, or said to the run whose plan is kept.
+  std::string const& plan_name() const noexcept { return plan_name_; }
+  /// Whether a file says what the plan is, so that a checkpoint keeps it.
+  bool is_planned_by_file() const noexcept { return plan_name_ != "bytes" && plan_name_ != "round-robin"; }
   /// All ranks call it.
   template <class Model>
   Model make_model() const {
-    auto const specs = split_ ? split_->specs : make_specs();
-    auto model = make_model<Model>({specs, split_ ? split_->features : table_features(), make_plan(specs), comm, where(), towers_, split_});
+    auto const specs = all_specs();
+    auto model = make_model<Model>({specs, split_ ? split_->features : table_features(), planned_.plan, comm, where(), towers_, split_});
     print_model(*this, model, specs, preprocess_->dense().features());
     return model;
   }
@@ -132,9 +140,13 @@ class training_job : public any_job {
   void split_for(std::int64_t towers);
   /// Of JSON as `tessera::towers_json`, which may have more towers than there are features.
   void set_towers(nlohmann::json const& json, std::string const& file);
+  /// Of whole tables.
   std::vector<tessera::table_spec> make_specs() const;
+  /// Of the tables that are made: whole ones, or pieces.
+  std::vector<tessera::table_spec> all_specs() const { return split_ ? split_->specs : make_specs(); }
   tessera::preprocessing make_preprocessing() const;
-  tessera::sharding_plan make_plan(std::vector<tessera::table_spec> const& specs) const;
+  tessera::predicted_plan said_plan(std::vector<tessera::table_spec> const& specs) const;
+  std::optional<tessera::predicted_plan> kept_plan(std::vector<tessera::table_spec> const& specs) const;
   /// Of a dense table; 0: of a hashed one, for ids without a bound. @throws tessera::error naming a column that has neither.
   std::int64_t table_rows(std::string const& column) const;
 
@@ -170,6 +182,8 @@ class training_job : public any_job {
   std::optional<tessera::tower_partition> towers_;
   std::optional<tessera::split_tables> split_;
   column_list tower_features_;
+  tessera::predicted_plan planned_;
+  std::string plan_name_;
 };
 
 /// Trains or tests the model that the settings ask for, each in a file of its own: train_ctr/dlrm.cpp, dcn.cpp and deepfm.cpp. What has no model

@@ -18,6 +18,7 @@
 #include <tessera/tessera_files.hpp>
 
 #include "any_job.hpp"
+#include "plan_watch.hpp"
 #include "report_page.hpp"
 #include "running_figures.hpp"
 #include "training_job.hpp"
@@ -31,7 +32,7 @@ using trained_model = tessera::click_model<tessera::any_source, TESSERA_TRAIN_GE
 
 /// What a checkpoint says of the ranks that wrote it, by option. Others may go on from it.
 inline json ranks_of(training_job const& j) {
-  return {{"ranks", std::to_string(j.comm.size())}, {"plan", j.s.plan}, {"codec", j.s.codec}, {"exchange", j.s.exchange}};
+  return {{"ranks", std::to_string(j.comm.size())}, {"plan", j.plan_name()}, {"codec", j.s.codec}, {"exchange", j.s.exchange}};
 }
 
 template <class Trainer>
@@ -40,6 +41,7 @@ void save(training_job const& j, Trainer& run, tessera::dealt_position const& p)
   for_each_kept(j.s, [&](char const* name, auto const& value, bool) { options[name] = value; });
   options["data"] = j.description_json();
   options["on"] = ranks_of(j);
+  if (j.is_planned_by_file()) options["planned"] = tessera::predicted_plan_json(j.planned());
   if (j.towers()) options["towers"] = tessera::towers_json(*j.towers(), j.tower_features());
   json position{{"epoch", p.epoch}, {"block", p.block},          {"offset", p.offset},
                 {"batch", p.batch}, {"samples", j.train_rows()}, {"fingerprint", j.train_fingerprint()}};
@@ -142,7 +144,8 @@ class training_report {
 /// Epochs from where the reader stands; the step of a batch read ahead takes what was sorted for it. All ranks call it, and take the same
 /// steps: each knows what all predicted.
 template <class Model, class Trainer, class Reader>
-void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, Reader& batches) {
+void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, Reader& batches,
+                  plan_watch& watch) {
   batches_ahead<Reader, Trainer> reader(batches, run, j.comm.size() > 1 ? j.s.ids_ahead : 0);  // of a rank alone, no id travels
   training_report report(j);
   report_page page(j, model);
@@ -186,6 +189,7 @@ void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Mo
       auto const step = behind.batch;
       set_learning_rates(j.s, j.tables(), run, tessera::step_count{step});
       auto const loss = reader.step(step_exec, batch);
+      watch.count_step();
       check_converges(j.s, step, "the loss", std::isfinite(loss));
       if (comm.size() > 1) of_all.gather(step_exec, comm, batch, run.logits());
       auto const labels = comm.size() > 1 ? of_all.batch().labels : batch.labels;
@@ -227,6 +231,7 @@ void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Mo
     page.add_test(at.batch, result);
   }
   page.write(calibration);
+  watch.conclude();
   print_test(j, result);
 }
 
@@ -235,6 +240,7 @@ void train(training_job const& j) {
   tessera::system_memory memory;
   tessera::arena workspace(memory);
   auto model = j.make_model<Model>();
+  plan_watch watch(j, model.source());
   tessera::trainer_options options{.clip_norm = j.s.clip_norm, .chunk_samples = j.s.chunks(), .bucket_bytes = j.s.bucket_bytes};
   if (auto comm = j.comm; comm.size() > 1) {
     options.comm = comm;
@@ -243,12 +249,12 @@ void train(training_job const& j) {
   tessera::trainer run(j.exec, model, choose_dense_optimizer(j.s), options);
   auto reader = j.train_reader();
   if (j.start) resume(j, run, reader);
-  if (j.s.threads < 2 || j.s.pipeline == "off") return train_epochs(j, j.exec.with_memory(workspace), model, run, reader);
+  if (j.s.threads < 2 || j.s.pipeline == "off") return train_epochs(j, j.exec.with_memory(workspace), model, run, reader, watch);
   tessera::serial_team alone;
   tessera::thread_pool others(j.s.threads - 1);
   tessera::background_thread reading;
   tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), reading, reader, {}, tessera::sort_ahead(model));
-  train_epochs(j, tessera::host_exec(others, workspace), model, run, ahead);
+  train_epochs(j, tessera::host_exec(others, workspace), model, run, ahead, watch);
 }
 
 /// Towers of features that are alike in a model without towers, which the first rank trains alone. All ranks call it, and have the same ones.
@@ -293,6 +299,7 @@ tessera::tower_partition learn_towers(training_job const& j) {
 template <class Model>
 void run_model(training_job& j) {
   if (j.learns_towers()) j.set_towers(learn_towers<Model>(j));
+  j.choose_plan();
   j.s.eval_only ? evaluate_only<Model>(j) : train<Model>(j);
 }
 

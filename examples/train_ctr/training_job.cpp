@@ -209,7 +209,9 @@ std::vector<tessera::table_spec> training_job::make_specs() const {
   return specs;
 }
 
-tessera::sharding_plan training_job::make_plan(std::vector<tessera::table_spec> const& specs) const {
+// What the command line says, unless a checkpoint's plan stays: where nothing is said, or a plan of another model's.
+void training_job::choose_plan() {
+  auto const specs = all_specs();
   if (comm.size() > 1)
     for (std::size_t t = 0; t < specs.size(); ++t) {
       tessera::column_piece const piece = split_ ? split_->of_tables[t] : tessera::column_piece{static_cast<std::int64_t>(t), 0, 0};
@@ -217,17 +219,47 @@ tessera::sharding_plan training_job::make_plan(std::vector<tessera::table_spec> 
       say("table %zu: %s, %lld rows of %lld columns%s\n", t, tables_[static_cast<std::size_t>(piece.of)].c_str(),
           static_cast<long long>(specs[t].table.rows), static_cast<long long>(specs[t].table.dim), from.c_str());
     }
+  auto kept = kept_plan(specs);
+  bool const stays = kept && !s.plan_is_given;
+  if (!stays) planned_ = said_plan(specs);
+  plan_name_ = s.plan;
+  auto const is_of_another = [&] { return kept->found && planned_.found && kept->found->model != planned_.found->model; };
+  if (stays || (kept && is_of_another())) {
+    plan_name_ = tessera::json_string(start->state.options["on"], "plan", start->folder + "/manifest.json");
+    if (stays)
+      say("plan: the checkpoint's stays, of %s\n", plan_name_.c_str());
+    else
+      say("plan: the checkpoint's stays, of %s, found with model %s; %s was found with model %s\n", plan_name_.c_str(),
+          kept->found->model.c_str(), s.plan.c_str(), planned_.found->model.c_str());
+    planned_ = std::move(*kept);
+  }
+  auto ranks = comm;
+  if (comm.size() > 1) tessera::check_same_text(exec, ranks, tessera::predicted_plan_json(planned_).dump(), "train_ctr: the same plan");
+}
+
+// That of a checkpoint from which as many ranks go on, by the same exchange; towers may lie on other hosts now, so theirs is said again.
+std::optional<tessera::predicted_plan> training_job::kept_plan(std::vector<tessera::table_spec> const& specs) const {
+  if (!s.resume || split_ || s.exchange == "sptt" || !start->state.options.contains("planned")) return std::nullopt;
+  auto const file = start->folder + "/manifest.json";
+  auto const& on = tessera::json_object(start->state.options, "on", file);
+  if (tessera::json_string(on, "ranks", file) != std::to_string(comm.size()) || tessera::json_string(on, "exchange", file) != s.exchange)
+    return std::nullopt;
+  return tessera::predicted_plan_of_json(start->state.options["planned"], tessera::options_of(specs), comm.size(), file, tables_);
+}
+
+tessera::predicted_plan training_job::said_plan(std::vector<tessera::table_spec> const& specs) const {
   bool const in_towers = s.exchange == "sptt";
   if (s.plan == "bytes" && in_towers)
-    return for_option("--towers",
-                      [&] { return tessera::plan_towers(specs, split_ ? split_->features : table_features(), where(), *towers_); });
-  if (s.plan == "bytes") return tessera::plan_by_bytes(specs, comm.size());
-  if (s.plan == "round-robin") return tessera::plan_round_robin(tessera::options_of(specs), comm.size());
+    return {for_option("--towers",
+                       [&] { return tessera::plan_towers(specs, split_ ? split_->features : table_features(), where(), *towers_); }),
+            {}};
+  if (s.plan == "bytes") return {tessera::plan_by_bytes(specs, comm.size()), {}};
+  if (s.plan == "round-robin") return {tessera::plan_round_robin(tessera::options_of(specs), comm.size()), {}};
   if (split_)
     detail::refuse_option("--plan", "bytes or round-robin, where there are more towers than features",
                           {{"--plan", s.plan}, {"towers", towers_->towers.size()}, {"features", features_.size()}});
   return of_file("--plan", "neither bytes nor round-robin, nor a file",
-                 [&] { return tessera::read_plan(s.plan, tessera::options_of(specs), comm.size(), tables_); });
+                 [&] { return tessera::read_predicted_plan(s.plan, tessera::options_of(specs), comm.size(), tables_); });
 }
 
 std::vector<tessera::table_feature> training_job::table_features() const {

@@ -225,6 +225,7 @@
 #include <tessera/plan/network_samples.hpp>
 #include <tessera/plan/placement.hpp>
 #include <tessera/plan/plan_baselines.hpp>
+#include <tessera/plan/plan_prediction.hpp>
 #include <tessera/plan/plan_random.hpp>
 #include <tessera/plan/plan_search.hpp>
 #include <tessera/plan/profile_of_keys.hpp>
@@ -244,6 +245,7 @@
 #include <tessera/shard/device_exchange_state.hpp>
 #include <tessera/shard/device_message.hpp>
 #include <tessera/shard/device_split_ids.hpp>
+#include <tessera/shard/embedding_times.hpp>
 #include <tessera/shard/exchange.hpp>
 #include <tessera/shard/flat_exchange.hpp>
 #include <tessera/shard/flat_exchange_state.hpp>

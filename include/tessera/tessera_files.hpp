@@ -27,7 +27,9 @@
 #include <tessera/plan/collect_exchanges_file.hpp>
 #include <tessera/plan/cost_samples_file.hpp>
 #include <tessera/plan/fit_collected_file.hpp>
+#include <tessera/plan/found_plan_file.hpp>
 #include <tessera/plan/learned_cost_file.hpp>
+#include <tessera/plan/plan_samples_file.hpp>
 #include <tessera/plan/published_cost_file.hpp>
 #include <tessera/plan/sample_log_file.hpp>
 #include <tessera/plan/table_profile_file.hpp>

@@ -3,6 +3,7 @@
 // ctest-weight: 2
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include <tessera/nn/gemm_eigen.hpp>
 #include <tessera/plan/learned_cost_file.hpp>
+#include <tessera/plan/plan_prediction.hpp>
 
 #include "hosts.hpp"
 #include "learned_cost_support.hpp"
@@ -71,7 +73,7 @@ TEST_CASE("learned costs: saved and loaded, the same bits; another model has ano
   tessera_tests::serial_host host;
   temporary_folder const folder;
   auto const pool = random_pool(random, 5);
-  tessera::file_digest last;
+  std::string last;
   for (auto const kind : {tessera::shard_features::published, tessera::shard_features::logarithmic}) {
     auto const cost = random_cost(random, host.exec(), kind, kind == tessera::shard_features::published ? 1 : 3);
     auto const path = folder.file("model");
@@ -85,6 +87,10 @@ TEST_CASE("learned costs: saved and loaded, the same bits; another model has ano
     CHECK(again.forward.unit_ms() == cost.forward.unit_ms());
     CHECK(again.backward.interval() == cost.backward.interval());
     CHECK(again.batch_samples == 4096);
+    double stated = 0;
+    for (auto const& interval : {cost.compute.interval(), cost.forward.interval(), cost.backward.interval()})
+      stated = std::max(stated, interval.factor * interval.relative_noise);
+    CHECK(tessera::stated_error(again) == stated);
     CHECK(again.compute.predict(pool) == cost.compute.predict(pool));
     std::vector<float> const dims{10, 200, 30}, starts{0, 1, 3};
     CHECK(again.forward.predict(dims, starts, 512) == cost.forward.predict(dims, starts, 512));
@@ -93,6 +99,8 @@ TEST_CASE("learned costs: saved and loaded, the same bits; another model has ano
     CHECK(tessera::costs_of_devices(again, pool, devices, 3) == tessera::costs_of_devices(cost, pool, devices, 3));
     CHECK(tessera::learned_cost_digest(path) != last);
     last = tessera::learned_cost_digest(path);
+    CHECK(last.size() == 16);
+    CHECK(last.find_first_not_of("0123456789abcdef") == last.npos);
     tessera::save_learned_cost(path, again);
     CHECK(tessera::learned_cost_digest(path) == last);
   }

@@ -48,12 +48,22 @@ inline void save_learned_cost(std::string const& folder, learned_cost const& cos
 /// another machine where the options say so. corrupt_file for a folder that was altered; parse_error naming the field; io_error.
 inline learned_cost load_learned_cost(host_exec const& exec, std::string const& folder, load_cost_options const& options = {});
 
-/// What a plan names its model by: it differs between models that differ anywhere. @throws tessera::error io_error.
-inline file_digest learned_cost_digest(std::string const& folder) { return digest_of(detail::manifest_path(folder)); }
+/// What a plan names its model by, 16 hexadecimal digits: the checksums of the manifest and of the networks. It differs between models that
+/// differ anywhere, almost surely. The networks are not read. @throws tessera::error as `load_learned_cost` for a folder that is no model's.
+inline std::string learned_cost_digest(std::string const& folder);
 
 namespace detail {
 
 inline constexpr char const *cost_format = "tessera.learned_cost", *cost_networks_file = "networks.safetensors";
+
+inline manifest read_cost_manifest(std::string const& folder) {
+  auto content = read_manifest(folder, cost_format, learned_cost_version);
+  if (content.sections.size() != 1 || content.sections[0].file != cost_networks_file)
+    throw error(
+        errc::parse_error, "learned costs: one section",
+        {{"file", manifest_path(folder)}, {"field", "sections"}, {"expected", cost_networks_file}, {"found", content.sections.size()}});
+  return content;
+}
 
 struct float_tensor {
   std::string name;
@@ -197,12 +207,14 @@ inline void save_learned_cost(std::string const& folder, learned_cost const& cos
   staged.commit();
 }
 
+inline std::string learned_cost_digest(std::string const& folder) {
+  auto const content = detail::read_cost_manifest(folder);
+  return detail::hexadecimal(digest_of(detail::manifest_path(folder)).crc32) + detail::hexadecimal(content.sections[0].digest.crc32);
+}
+
 inline learned_cost load_learned_cost(host_exec const& exec, std::string const& folder, load_cost_options const& options) {
-  auto const content = read_manifest(folder, detail::cost_format, learned_cost_version);
+  auto const content = detail::read_cost_manifest(folder);
   auto const file = detail::manifest_path(folder);
-  if (content.sections.size() != 1 || content.sections[0].file != detail::cost_networks_file)
-    throw error(errc::parse_error, "learned costs: one section",
-                {{"file", file}, {"field", "sections"}, {"expected", detail::cost_networks_file}, {"found", content.sections.size()}});
   return detail::told_of_file(file, [&] {
     auto const& of_machine = json_object(content.state, "machine", file);
     machine_description machine{json_string(of_machine, "processor", file), json_integer(of_machine, "threads", file),

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include <tessera/core/error.hpp>
+#include <tessera/files/checksum.hpp>
 #include <tessera/files/json.hpp>
+#include <tessera/files/manifest.hpp>
 #include <tessera/plan/dense_network.hpp>
 #include <tessera/plan/published_cost.hpp>
 
@@ -50,6 +52,10 @@ inline void write_published_cost(published_cost const& model, std::string const&
   write_json(backward, exchange_network_json(model.backward()));
   write_json(forward, exchange_network_json(model.forward()));
 }
+
+/// What a plan names these models by, 24 hexadecimal digits: the checksums of the three networks' JSON. It differs between models that differ
+/// anywhere, almost surely.
+inline std::string published_cost_digest(published_cost const& model);
 
 namespace detail {
 
@@ -122,6 +128,16 @@ inline nlohmann::json exchange_network_json(exchange_network const& network) {
           {"means", network.scaling.means},
           {"stds", network.scaling.stds},
           {"layers", detail::layers_json(network.network)}};
+}
+
+inline std::string published_cost_digest(published_cost const& model) {
+  std::string digest;
+  for (auto const& json :
+       {computation_network_json(model.computation()), exchange_network_json(model.backward()), exchange_network_json(model.forward())}) {
+    auto const text = json.dump();
+    digest += detail::hexadecimal(crc32_of(std::string_view(text)));
+  }
+  return digest;
 }
 
 inline computation_network computation_network_of_json(nlohmann::json const& json, std::string const& file) {

@@ -31,6 +31,7 @@
 #include <tessera/embed/table_places.hpp>
 #include <tessera/shard/agreed_shards.hpp>
 #include <tessera/shard/copied_sums.hpp>
+#include <tessera/shard/embedding_times.hpp>
 #include <tessera/shard/exchange.hpp>
 #include <tessera/shard/flat_exchange.hpp>
 #include <tessera/shard/pooled_ids.hpp>
@@ -148,10 +149,12 @@ class basic_sharded_tables {
   /// @throws tessera::error shape_mismatch and invalid_argument as `local_tables::begin`; out_of_range for an id that a dense table has no row
   /// for, naming feature, row, position and id.
   void begin(host_exec const& exec, batch_view const& batch, saved_type& saved) {
+    auto const clock = clock_of_begin();
     is_alone_ ? inner_.begin(exec, batch, saved.inner_) : send_ids(exec, batch, true, saved);
   }
   /// Begins with what `prepare` made of the batch.
   void begin(host_exec const& exec, batch_view const& batch, saved_type& saved, row_order& prepared) {
+    auto const clock = clock_of_begin();
     is_alone_ ? inner_.begin(exec, batch, saved.inner_, prepared) : send_ids(exec, batch, true, saved);
   }
 
@@ -164,8 +167,9 @@ class basic_sharded_tables {
 
   /// Reads what other ranks ask for, and waits for this rank's vectors. Hashed tables give new ids a row.
   void finish(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float> const> out) {
+    detail::stage_clock clock(times_, is_alone_ ? &embedding_times::compute : &embedding_times::ids);
     if (is_alone_) return inner_.finish(exec, saved.inner_, out);
-    read_rows(exec, saved, out, [&](batch_view const& all) {
+    read_rows(exec, saved, out, clock, [&](batch_view const& all) {
       inner_.begin(exec, all, saved.inner_);
       inner_.finish(exec, saved.inner_, out_of(saved));
     });
@@ -176,7 +180,8 @@ class basic_sharded_tables {
     if (is_alone_) return inner_.predict(exec, batch, out);
     saved_type saved;
     send_ids(exec, batch, false, saved);
-    read_rows(exec, saved, out, [&](batch_view const& all) { inner_.predict(exec, all, out_of(saved)); });
+    detail::stage_clock clock(nullptr, &embedding_times::ids);
+    read_rows(exec, saved, out, clock, [&](batch_view const& all) { inner_.predict(exec, all, out_of(saved)); });
   }
 
   /// Sends gradients to the ranks that hold their tables.
@@ -191,10 +196,11 @@ class basic_sharded_tables {
 
   /// Waits for the gradients of this rank's shards, and updates their rows. Sums of tables that all ranks have go round in between.
   void finish_backward(host_exec const& exec, saved_type& saved) {
+    detail::stage_clock clock(times_, &embedding_times::compute);
     if (is_alone_) return inner_.finish_backward(exec, saved.inner_);
-    receive_gradients(exec, "sharded_tables::finish_backward", saved);
+    receive_gradients(exec, "sharded_tables::finish_backward", saved, clock);
     if (has_copies()) {
-      sum_gradients(exec, saved, saved.sum_);
+      sum_gradients(exec, saved, saved.sum_, clock);
       inner_.apply(exec, saved.sum_);
     } else {
       inner_.finish_backward(exec, expands() ? saved.samples_.expanded() : saved.inner_);
@@ -203,15 +209,24 @@ class basic_sharded_tables {
   }
   /// Waits for the gradients of this rank's shards. Their rows are those of `parts()`; of a table that all ranks have, all get the same.
   void gradients(host_exec const& exec, saved_type const& saved, row_gradients& sum) const {
-    if (!is_alone_) receive_gradients(exec, "sharded_tables::gradients", saved);
-    sum_gradients(exec, saved, sum);
+    detail::stage_clock clock(times_, &embedding_times::compute);
+    if (!is_alone_) receive_gradients(exec, "sharded_tables::gradients", saved, clock);
+    sum_gradients(exec, saved, sum, clock);
   }
   /// Makes one step of this rank's shards with these gradients. It does not wait for other ranks.
-  void apply(host_exec const& exec, row_gradients const& sum) { inner_.apply(exec, sum); }
+  void apply(host_exec const& exec, row_gradients const& sum) {
+    detail::stage_clock const clock(times_, &embedding_times::compute);
+    inner_.apply(exec, sum);
+  }
+
+  /// From now on adds the time of all calls but `prepare`, `predict` and failures to `times`, which stays until another call of this; nullptr:
+  /// to none, as at first.
+  void add_times_to(embedding_times* times) noexcept { times_ = times; }
 
  private:
   using stage = typename saved_type::stage;
 
+  detail::stage_clock clock_of_begin() const noexcept { return {times_, is_alone_ ? &embedding_times::compute : &embedding_times::ids}; }
   // Keys of batches of several ranks have their own numbers of rows: one rank so stands beside one that has none.
   std::int64_t inner_ranks() const noexcept {
     return is_alone_ ? options_.sources : std::max<std::int64_t>(options_.sources * exchange_.comm().size(), 2);
@@ -254,10 +269,11 @@ class basic_sharded_tables {
     saved.at_ = stage::gradients_sent;
   }
   void send_ids(host_exec const& exec, batch_view const& batch, bool learns, saved_type& saved) const;
-  void sum_gradients(host_exec const& exec, saved_type const& saved, row_gradients& sum) const;
+  void sum_gradients(host_exec const& exec, saved_type const& saved, row_gradients& sum, detail::stage_clock& clock) const;
   template <class Read>
-  void read_rows(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float> const> out, Read const& read) const;
-  void receive_gradients(host_exec const& exec, char const* call, saved_type const& saved) const;
+  void read_rows(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float> const> out, detail::stage_clock& clock,
+                 Read const& read) const;
+  void receive_gradients(host_exec const& exec, char const* call, saved_type const& saved, detail::stage_clock& clock) const;
   template <class Matrix>
   void check_blocks(char const* call, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<Matrix const> blocks,
                     bool of_samples) const {
@@ -282,6 +298,7 @@ class basic_sharded_tables {
   Exchange exchange_;
   local_tables inner_;  // this rank's shards; feature r * K + i is block i of the exchange, as rank r has it
   std::vector<embedding_output> outputs_;
+  embedding_times* times_ = nullptr;
 };
 
 template <exchange Exchange>
@@ -307,7 +324,7 @@ void basic_sharded_tables<Exchange>::send_ids(host_exec const& exec, batch_view 
 template <exchange Exchange>
 template <class Read>
 void basic_sharded_tables<Exchange>::read_rows(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float> const> out,
-                                               Read const& read) const {
+                                               detail::stage_clock& clock, Read const& read) const {
   if (saved.at_ != stage::begun && saved.at_ != stage::ids_here)
     throw error(errc::invalid_argument, "sharded_tables::finish: nothing is saved: no begin went before, or it threw");
   bool const are_new = std::exchange(saved.at_, stage::none) == stage::begun;
@@ -318,12 +335,14 @@ void basic_sharded_tables<Exchange>::read_rows(host_exec const& exec, saved_type
     if (are_new) saved.all_ = exchange_.received_ids(exec, saved.exchanged_, expands() ? 0 : inner_keys());
     if (are_new && expands()) saved.all_ = saved.samples_.distinct(saved.all_, saved.exchanged_.out(), inner_keys());
     saved.at_ = stage::ids_here;  // from where all ranks may try again
+    clock.next(&embedding_times::compute);
     all.sparse = saved.all_;
     check_blocks("sharded_tables::finish", saved.batch_, out, false);
     read(all);
   } catch (...) {
     failure = std::current_exception();
   }
+  clock.next(&embedding_times::vectors);
   exchange_.begin_vectors(exec, saved.exchanged_, failure);
   auto const shared = shared_bags_of(exec, saved.batch_);
   buffer<matrix_view<float>> to(exec, outputs().size());
@@ -336,6 +355,7 @@ void basic_sharded_tables<Exchange>::read_rows(host_exec const& exec, saved_type
       [&](std::int64_t key) { return table_of(key).dim; });
   saved.pooled_.put_into(arriving.view());
   exchange_.finish_vectors(exec, saved.exchanged_, arriving.view());
+  clock.next(&embedding_times::compute);
   saved.pooled_.pool(exec, saved.batch_.distinct, to.view());
   shared.expand(exec, saved.batch_.samples, out);
   saved.at_ = stage::finished;
@@ -345,6 +365,7 @@ template <exchange Exchange>
 void basic_sharded_tables<Exchange>::begin_backward(host_exec const& exec, saved_type& saved,
                                                     vector_view<matrix_view<float const> const> gradients) const {
   constexpr auto call = "sharded_tables::begin_backward";
+  detail::stage_clock clock(times_, &embedding_times::compute);
   if (is_alone_) return inner_.begin_backward(exec, saved.inner_, gradients);
   if (saved.at_ != stage::finished) throw error(errc::invalid_argument, std::string(call) + ": the forward is not finished");
   std::exception_ptr failure;
@@ -361,6 +382,7 @@ void basic_sharded_tables<Exchange>::begin_backward(host_exec const& exec, saved
       saved.pooled_.spread(exec, saved.batch_.distinct, std::as_const(sent).view());
       saved.pooled_.put_into(sent.view());
     }
+    clock.next(&embedding_times::gradients);
     exchange_.begin_gradients(exec, saved.exchanged_, std::as_const(sent).view());
   } catch (...) {
     failure = std::current_exception();
@@ -370,11 +392,14 @@ void basic_sharded_tables<Exchange>::begin_backward(host_exec const& exec, saved
 }
 
 template <exchange Exchange>
-void basic_sharded_tables<Exchange>::receive_gradients(host_exec const& exec, char const* call, saved_type const& saved) const {
+void basic_sharded_tables<Exchange>::receive_gradients(host_exec const& exec, char const* call, saved_type const& saved,
+                                                       detail::stage_clock& clock) const {
   if (saved.at_ == stage::gradients_here) return;
   if (saved.at_ != stage::gradients_sent) throw error(errc::invalid_argument, std::string(call) + ": the backward has not begun");
   saved.at_ = stage::finished;  // what throws is not tried again
+  clock.next(&embedding_times::gradients);
   exchange_.finish_gradients(exec, saved.exchanged_);
+  clock.next(&embedding_times::compute);
   auto const scales = saved.exchanged_.scales();
   if (expands()) {
     auto const dim_of = [&](std::int64_t key) { return inner_.table(inner_.features()[at(key)].table).dim; };
@@ -389,7 +414,8 @@ void basic_sharded_tables<Exchange>::receive_gradients(host_exec const& exec, ch
 }
 
 template <exchange Exchange>
-void basic_sharded_tables<Exchange>::sum_gradients(host_exec const& exec, saved_type const& saved, row_gradients& sum) const {
+void basic_sharded_tables<Exchange>::sum_gradients(host_exec const& exec, saved_type const& saved, row_gradients& sum,
+                                                   detail::stage_clock& clock) const {
   if (!has_copies()) return inner_.gradients(exec, expands() ? saved.samples_.expanded() : saved.inner_, sum);
   std::exception_ptr failure;
   try {
@@ -397,8 +423,10 @@ void basic_sharded_tables<Exchange>::sum_gradients(host_exec const& exec, saved_
   } catch (...) {
     failure = std::current_exception();
   }
+  clock.next(&embedding_times::gradients);
   saved.copied_.gather(exec, exchange_.comm(), is_copied_, sum, failure,
                        [&](std::int64_t t, auto ids, auto slots) { inner_.find(exec, t, ids, slots); });
+  clock.next(&embedding_times::compute);
 }
 
 /// Tables on several ranks, over the exchange in one wave of messages a direction.

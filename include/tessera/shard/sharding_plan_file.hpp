@@ -49,6 +49,8 @@ inline nlohmann::json plan_json(sharding_plan const& plan) {
 ///     {"table": "item", "kind": "grid", "ranks": [[0, 1], [2, 3]]}
 ///     {"table": "hour", "kind": "data_parallel"}                       of all ranks
 ///
+/// A field "found" is left to who knows what a plan was found with (plan/found_plan_file.hpp).
+///
 /// @post plan_of_json(plan_json(p), tables, ranks, file) == p
 /// @throws tessera::error parse_error naming the field that is missing, unknown or of the wrong type; invalid_argument as `check_plan`, and
 /// for a name or a kind that there is not.
@@ -148,7 +150,7 @@ class plan_reader {
 inline sharding_plan plan_of_json(nlohmann::json const& json, vector_view<table_options const> tables, int ranks, std::string const& file,
                                   vector_view<std::string const> names) {
   return detail::told_of_file(file, [&] {
-    detail::allow_fields(json, {"shards", "partial"}, file, "plan");
+    detail::allow_fields(json, {"shards", "partial", "found"}, file, "plan");
     detail::plan_reader const reader(tables, file, names);
     sharding_plan plan;
     for (auto const& one : json_array(json, "shards", file))
