@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-cost: 8
+// ctest-cost: 10
 // ctest-weight: 2
 #include <doctest/doctest.h>
 
@@ -81,7 +81,7 @@ struct pipeline {
   tessera_tests::temporary_folder folder;
   std::string tables = folder.file("tables.json"), tasks = folder.file("tasks"), samples = folder.file("samples"),
               learned = folder.file("models/here"), published = folder.file("models/published");
-  std::vector<std::string> const collecting{"collect",   samples, "--ranks",   "threads:2", "--samples",     "12",  "--exchanges",    "12",
+  std::vector<std::string> const collecting{"collect",   samples, "--ranks",   "threads:2", "--samples",     "10",  "--exchanges",    "10",
                                             "--warm-up", "0",     "--runs",    "1",         "--most-placed", "6",   "--least-placed", "2",
                                             "--dims",    "4,8",   "--batches", "24",        "--limit-bytes", "1MB", "--most-skew-ms", "0.1",
                                             "--threads", "1"};
@@ -97,7 +97,7 @@ struct pipeline {
     succeeds({"profile", folder.file("log.csv"), "--label-column", "label", "--sparse-columns", "user,shop,item,tags[]", "--dedup",
               "user+tags", "--dim-of", "item=32", "--out", tables, "--threads", "1"},
              {"distinct bags", "item", "tags"});
-    succeeds(with(collecting, {"--pool", tables}), {"steps: 12 of 12", "exchanges: 12 of 12"});
+    succeeds(with(collecting, {"--pool", tables}), {"steps: 10 of 10", "exchanges: 10 of 10"});
     succeeds(
         {"fit", samples, "--out", learned, "--published", published, "--epochs", "3", "--starts", "2", "--batch", "4", "--threads", "1"},
         {"held out", "units dead", "published steps", "forward of 2", "learned costs in"});
@@ -227,9 +227,9 @@ TEST_CASE("plan_tables collect: goes on where it stopped, and refuses what diffe
   CHECK(before.size() == 7);
   write_file(steps, contents(steps) + "5,0,24,");  // killed in a line
   // The folder has the options and the tables.
-  succeeds({"collect", command[1], "--samples", "23", "--exchanges", "3", "--ranks", "threads:2", "--threads", "1"}, {"noise"});
+  succeeds({"collect", command[1], "--samples", "21", "--exchanges", "3", "--ranks", "threads:2", "--threads", "1"}, {"noise"});
   auto const after = lines_of(steps);
-  REQUIRE(after.size() == 2 + 23 + 1);  // one of twenty twice
+  REQUIRE(after.size() == 2 + 21 + 1);  // one of twenty twice
   for (std::size_t l = 0; l < before.size(); ++l) CHECK(after[l] == before[l]);
   CHECK(lines_of(exchanges).size() == 5);
 
@@ -247,16 +247,16 @@ TEST_CASE("plan_tables collect: goes on where it stopped, and refuses what diffe
   // A digit of a time, a field that is gone, another pool.
   auto const good = contents(steps);
   auto bad = good;
-  auto const line = good.rfind("\n22,");
+  auto const line = good.rfind("\n20,");
   auto const digit = good.find('.', line) + 1;
   bad[digit] = bad[digit] == '1' ? '2' : '1';
   write_file(steps, bad);
-  refused(again, {"steps.csv", "line 26", "altered", "crc32"});
+  refused(again, {"steps.csv", "line 24", "altered", "crc32"});
   CHECK(contents(steps) == bad);
   bad = good;
   bad.erase(good.find(',', line), 1);
   write_file(steps, bad);
-  refused(again, {"steps.csv", "line 26", "number of fields"});
+  refused(again, {"steps.csv", "line 24", "number of fields"});
   write_file(steps, good);
   write_file(folder.file("samples/pool.json"), other.dump());
   refused(again, {"steps.csv", "line 1", "expected", "pool"});
