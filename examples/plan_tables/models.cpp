@@ -11,6 +11,7 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/plan/learned_cost_file.hpp>
+#include <tessera/plan/plan_prediction.hpp>
 #include <tessera/plan/published_cost_file.hpp>
 #include <tessera/plan/roofline_cost.hpp>
 
@@ -30,14 +31,15 @@ std::string devices_in(std::string const& folder) {
 
 }  // namespace
 
-tessera::any_cost_model load_model(tessera::host_exec const& exec, model_options const& o,
-                                   std::vector<tessera::table_profile> const& tables, std::int64_t devices) {
+loaded_model load_model(tessera::host_exec const& exec, model_options const& o, std::vector<tessera::table_profile> const& tables,
+                        std::int64_t devices) {
   auto bags = tables[0].bags;  // a table that several columns read has more
   for (auto const& one : tables) bags = std::min(bags, one.bags);
   if (o.roofline)
-    return tessera::any_cost_model(tessera::roofline_cost({.memory_bytes_per_second = o.memory_gb_per_second * 1e9,
-                                                           .exchange_bytes_per_second = o.exchange_gb_per_second * 1e9,
-                                                           .bags = bags}));
+    return {tessera::any_cost_model(tessera::roofline_cost({.memory_bytes_per_second = o.memory_gb_per_second * 1e9,
+                                                            .exchange_bytes_per_second = o.exchange_gb_per_second * 1e9,
+                                                            .bags = bags})),
+            "roofline", ""};
   if (o.folder.empty()) throw tessera::error(tessera::errc::invalid_argument, "option --model: a folder of costs, or --roofline", {});
   std::error_code ignored;
   auto const files = published_files(o.folder, devices);
@@ -45,7 +47,9 @@ tessera::any_cost_model load_model(tessera::host_exec const& exec, model_options
     if (!std::filesystem::exists(files.backward, ignored))
       throw tessera::error(tessera::errc::incompatible, "published networks of other numbers of devices",
                            {{"folder", o.folder}, {"devices", devices}, {"there are those of", devices_in(o.folder)}});
-    return tessera::any_cost_model(tessera::read_published_cost(files.computation, files.backward, files.forward));
+    auto cost = tessera::read_published_cost(files.computation, files.backward, files.forward);
+    auto digest = tessera::published_cost_digest(cost);
+    return {tessera::any_cost_model(std::move(cost)), std::move(digest), ""};
   }
   // Searches may have other threads than the steps that were measured had.
   auto cost = tessera::load_learned_cost(exec, o.folder, {.of_this_machine = false});
@@ -55,7 +59,9 @@ tessera::any_cost_model load_model(tessera::host_exec const& exec, model_options
     tessera::detail::told_of_file(o.folder, [&] { tessera::check_machine(cost.machine, here); });
   }
   cost.batch_samples = std::llround(bags);
-  return tessera::any_cost_model(std::move(cost));
+  auto machine = cost.machine.processor + ", " + std::to_string(cost.machine.threads) + " threads";
+  auto const error = tessera::stated_error(cost);
+  return {tessera::any_cost_model(std::move(cost)), tessera::learned_cost_digest(o.folder), std::move(machine), error};
 }
 
 }  // namespace plan_tables

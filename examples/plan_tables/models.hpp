@@ -23,9 +23,17 @@ inline network_files published_files(std::string const& folder, std::int64_t dev
   return {folder + "/computation.json", folder + "/backward_" + of + ".json", folder + "/forward_" + of + ".json"};
 }
 
-/// The costs that a command reckons with, for so many devices, and the batch of these tables. @throws tessera::error naming the file and what is wrong in it; for a model of
+/// What a command reckons with.
+struct loaded_model {
+  tessera::any_cost_model cost;
+  std::string digest;         ///< a plan names its model by it; "roofline" for counted bytes
+  std::string machine;        ///< on which it was measured; empty: it does not say
+  double relative_error = 0;  ///< that it states of itself; 0: none
+};
+
+/// The costs for so many devices, and the batch of these tables. @throws tessera::error naming the file and what is wrong in it; for a model of
 /// another machine; and for published networks of other numbers of devices, naming these.
-tessera::any_cost_model load_model(tessera::host_exec const& exec, model_options const& options,
-                                   std::vector<tessera::table_profile> const& tables, std::int64_t devices);
+loaded_model load_model(tessera::host_exec const& exec, model_options const& options, std::vector<tessera::table_profile> const& tables,
+                        std::int64_t devices);
 
 }  // namespace plan_tables

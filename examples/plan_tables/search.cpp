@@ -23,11 +23,12 @@
 #include <tessera/core/stopwatch.hpp>
 #include <tessera/files/json.hpp>
 #include <tessera/plan/exhaustive_search.hpp>
+#include <tessera/plan/found_plan_file.hpp>
 #include <tessera/plan/plan_baselines.hpp>
+#include <tessera/plan/plan_prediction.hpp>
 #include <tessera/plan/plan_search.hpp>
 #include <tessera/plan/published_search.hpp>
 #include <tessera/plan/table_profile_file.hpp>
-#include <tessera/shard/sharding_plan_file.hpp>
 
 #include "../support/data_files.hpp"
 #include "commands.hpp"
@@ -60,7 +61,7 @@ tessera::plan_search_options plan_options(search_options const& o) {
 found_plan find(tessera::host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
   auto const limits = limits_of(o);
   if (o.method == "published")
-    return tessera::published_search(tables, cost,
+    return tessera::published_search(exec, tables, cost,
                                      {.devices = limits.devices, .bytes_per_device = limits.bytes_per_device, .counted = limits.counted});
   if (o.method == "exhaustive")
     return tessera::exhaustive_search(tables, cost,
@@ -150,12 +151,14 @@ void write_csv(std::string const& path, std::vector<std::string> const& files, s
 
 void search(tessera::host_exec const& exec, search_options const& o) {
   auto const tables = tessera::read_table_profiles(o.tables);
-  auto const cost = load_model(exec, o.model, tables, o.devices);
+  auto const model = load_model(exec, o.model, tables, o.devices);
   tessera::stopwatch watch;
-  auto const found = find(exec, tables, cost, o);
+  auto const found = find(exec, tables, model.cost, o);
   auto const seconds = watch.lap();
   std::cout << found;
-  if (!o.out.empty()) tessera::write_plan(o.out, found.plan(o.devices));
+  if (!o.out.empty())
+    tessera::write_predicted_plan(
+        o.out, {found.plan(o.devices), tessera::prediction_of(found, model.digest, model.machine, model.relative_error)});
   if (!o.report.empty()) tessera::write_json(o.report, report_of(found, o, seconds));
 }
 
@@ -163,7 +166,7 @@ void compare(tessera::host_exec const& exec, compare_options const& o) {
   auto const files = examples::named_files("DIR", {o.folder});
   std::vector<profiles> tasks;
   for (auto const& file : files) tasks.push_back(tessera::read_table_profiles(file));
-  auto const cost = load_model(exec, o.search.model, tasks[0], o.search.devices);
+  auto const cost = load_model(exec, o.search.model, tasks[0], o.search.devices).cost;
   auto ways = all_ways(exec, cost, o.search);
   constexpr auto none = std::numeric_limits<double>::infinity();
   std::vector<double> best;

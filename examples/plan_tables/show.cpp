@@ -186,7 +186,7 @@ void show(tessera::host_exec const& exec, show_options const& o) {
   std::vector<std::string> names;
   for (auto const& one : tables) names.push_back(one.name);
   auto plan = tessera::read_plan(o.plan, options, static_cast<int>(o.devices), names);
-  auto const cost = load_model(exec, o.model, tables, o.devices);
+  auto const cost = load_model(exec, o.model, tables, o.devices).cost;
   tessera::device_limits const limits{
       o.devices, o.bytes_per_device == 0 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(o.bytes_per_device),
       o.weights_alone ? tessera::counted_memory::float_weights : tessera::counted_memory::all};

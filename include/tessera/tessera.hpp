@@ -203,6 +203,7 @@
 #include <tessera/nn/transformer_layer.hpp>
 #include <tessera/nn/windowed.hpp>
 #include <tessera/plan/any_cost_model.hpp>
+#include <tessera/plan/cautious_cost.hpp>
 #include <tessera/plan/cost_interval.hpp>
 #include <tessera/plan/cost_model.hpp>
 #include <tessera/plan/cost_networks.hpp>
@@ -214,6 +215,7 @@
 #include <tessera/plan/fit_cost_network.hpp>
 #include <tessera/plan/fit_published_cost.hpp>
 #include <tessera/plan/found_plan.hpp>
+#include <tessera/plan/halving_search.hpp>
 #include <tessera/plan/learned_compute.hpp>
 #include <tessera/plan/learned_cost.hpp>
 #include <tessera/plan/learned_exchange.hpp>
@@ -225,6 +227,7 @@
 #include <tessera/plan/network_samples.hpp>
 #include <tessera/plan/placement.hpp>
 #include <tessera/plan/plan_baselines.hpp>
+#include <tessera/plan/plan_objective.hpp>
 #include <tessera/plan/plan_prediction.hpp>
 #include <tessera/plan/plan_random.hpp>
 #include <tessera/plan/plan_search.hpp>

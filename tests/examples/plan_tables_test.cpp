@@ -27,6 +27,7 @@ TEST_CASE("plan_tables") { tessera_tests::skip("this build has no examples"); }
 #include <tessera/comm/topology.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/files/manifest.hpp>
+#include <tessera/plan/found_plan_file.hpp>
 #include <tessera/plan/learned_cost_file.hpp>
 #include <tessera/plan/plan_search.hpp>
 #include <tessera/plan/table_profile_file.hpp>
@@ -274,6 +275,10 @@ TEST_CASE("plan_tables: from samples to a plan that is shown") {
   std::vector<tessera::table_options> options;
   for (auto const& one : tables) options.push_back({.dim = one.dim, .rows = one.rows});
   auto const read = tessera::read_plan(plan, options, 2);
+  auto const predicted = tessera::read_predicted_plan(plan, options, 2);  // which says what it was found with
+  REQUIRE(predicted.found.has_value());
+  CHECK(predicted.found->devices.size() == 2);
+  CHECK(predicted.found->model == tessera::learned_cost_digest(p.learned));
   auto const said = json::parse(contents(report));
   CHECK(said["shards"] == read.shards.size());
   CHECK(said["devices"].size() == 2);

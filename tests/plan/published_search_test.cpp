@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
 #include <tessera/plan/published_search.hpp>
 
 #include <doctest/doctest.h>
@@ -15,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/core/execution.hpp>
+#include <tessera/core/thread_team.hpp>
 #include <tessera/plan/published_cost.hpp>
 
 #include "random.hpp"
@@ -26,7 +29,6 @@ namespace published_search_test {
 using tessera::errc;
 using tessera::matrix_view;
 using tessera::published_cost;
-using tessera::published_search;
 using tessera::published_search_options;
 using tessera::table_profile;
 using tessera::table_shard;
@@ -34,6 +36,14 @@ using tessera::vector_view;
 using tessera_tests::error_of;
 
 namespace {
+
+template <class M>
+tessera::found_plan published_search(std::vector<table_profile> const& tables, M const& model, published_search_options const& options,
+                                     int threads = 1) {
+  tessera::thread_pool team(threads);
+  tessera::system_memory memory;
+  return tessera::published_search(tessera::host_exec(team, memory), tables, model, options);
+}
 
 // The algorithms as they are described, with every network computed from the beginning whenever a cost is needed.
 class plain_search {
@@ -164,6 +174,7 @@ bool agrees(published_cost const& model, std::vector<table_profile> const& table
     return false;
   }
   auto const found = published_search(tables, model, options);
+  CHECK(published_search(tables, model, options, 3).shards == found.shards);
   std::vector<table_shard> shards;
   for (std::size_t s = 0; s < pieces.size(); ++s)
     shards.push_back(

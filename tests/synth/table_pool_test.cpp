@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -121,6 +122,51 @@ TEST_CASE("sharding_tasks: tables and dims are drawn by the published rules") {
     bool const is_drawn = dim == 4 || dim == 8 || dim == 16 || dim == 32 || dim == 64 || dim == 128;
     CHECK((of_dims[dim] > 0) == is_drawn);
   }
+}
+
+TEST_CASE("sharding_tasks: small draws are kept as often as draws that are drawn again until they are small enough") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  std::vector<pool_table> pool(4);
+  for (std::size_t t = 0; t < pool.size(); ++t) pool[t].rows = std::int64_t{1000} << (2 * t);
+  // Of all 8^3 draws of three tables with two dims each, some are small enough.
+  tessera::sharding_task_options const options{.seed = random_seed{seed},
+                                               .devices = 1,
+                                               .most_dim = 8,
+                                               .least_tables = 3,
+                                               .below_tables = 4,
+                                               .device_bytes = std::uniform_int_distribution<std::int64_t>(400'000, 900'000)(random),
+                                               .slack_bytes = 0};
+  CAPTURE(options.device_bytes);
+  std::vector<double> expected(512), counts(512);
+  auto const bytes = [&](std::size_t choice) { return pool[choice % 4].rows * (choice < 4 ? 16 : 32); };
+  double small = 0;
+  for (std::size_t draw = 0; draw < expected.size(); ++draw)
+    small += expected[draw] = bytes(draw / 64) + bytes(draw / 8 % 8) + bytes(draw % 8) <= options.device_bytes ? 1 : 0;
+  REQUIRE(small > 50);
+  constexpr std::int64_t tasks = 20'000;
+  for (std::int64_t number = 0; number < tasks; ++number) {
+    auto const task = tessera::make_sharding_task(pool, options, number);
+    std::size_t draw = 0;
+    for (std::size_t i = 0; i < 3; ++i) draw = 8 * draw + static_cast<std::size_t>(task.tables[i]) + (task.dims[i] == 8 ? 4 : 0);
+    ++counts.at(draw);
+  }
+  double squares = 0;
+  for (std::size_t draw = 0; draw < expected.size(); ++draw) {
+    auto const mean = expected[draw] * static_cast<double>(tasks) / small;
+    if (mean == 0) CHECK(counts[draw] == 0);
+    if (mean > 0) squares += (counts[draw] - mean) * (counts[draw] - mean) / mean;
+  }
+  // Chi squared of small - 1 degrees, six standard deviations up.
+  CHECK(squares < small - 1 + 6 * std::sqrt(2 * small) + 20);
+}
+
+TEST_CASE("sharding_tasks: tasks of eight devices and the largest dims take few draws") {
+  auto const pool = tessera::make_table_pool({.seed = random_seed{tessera_tests::draw_seed()}});
+  for (std::int64_t number = 0; number < 10; ++number)
+    CHECK_NOTHROW(tessera::make_sharding_task(
+        pool, {.devices = 8, .least_tables = 20, .below_tables = 120, .slack_bytes = std::int64_t{1} << 30, .most_draws = 2000}, number));
 }
 
 TEST_CASE("sharding_tasks: options out of range, and tasks that are always too large, are refused") {

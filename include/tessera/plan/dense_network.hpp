@@ -50,6 +50,8 @@ class dense_network {
  private:
   // Outputs are done by sixteens; weights are (inputs, outputs rounded up to whole sixteens).
   static constexpr std::int64_t unit = 16;
+  using floats [[gnu::vector_size(64)]] = float;
+  using in_memory [[gnu::vector_size(64), gnu::aligned(alignof(float)), gnu::may_alias]] = float;
   struct packed {
     std::int64_t inputs, outputs;
     std::vector<float> weight, bias;
@@ -94,17 +96,37 @@ inline dense_network::dense_network(std::vector<dense_layer> layers, bool relu_a
 
 template <std::size_t Units>
 void dense_network::columns_of(packed const& layer, float const* input, std::int64_t first, float floor, float* output) noexcept {
-  constexpr std::size_t count = Units * unit;
-  float sums[count];
-  auto const* bias = layer.bias.data() + first;
-  for (std::size_t k = 0; k < count; ++k) sums[k] = bias[k];
+  // Four units of sums in any case, so that additions wait for each other less: of few columns some are of other inputs.
+  constexpr auto units = static_cast<std::int64_t>(Units), ways = 4 / units;
   auto const* weight = layer.weight.data() + first;
-  for (std::int64_t i = 0; i < layer.inputs; ++i, weight += layer.outputs) {
-    auto const x = input[i];
-    for (std::size_t k = 0; k < count; ++k) sums[k] += x * weight[k];
+  auto const at = [&](std::size_t sum) -> in_memory const& {  // of the weights
+    return *reinterpret_cast<in_memory const*>(weight + static_cast<std::int64_t>(sum / Units) * layer.outputs + sum % Units * unit);
+  };
+  floats sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};
+  std::int64_t i = 0;
+  for (; i + ways <= layer.inputs; i += ways, weight += ways * layer.outputs) {
+    sum0 += input[i] * at(0);
+    sum1 += input[i + 1 / units] * at(1);
+    sum2 += input[i + 2 / units] * at(2);
+    sum3 += input[i + 3 / units] * at(3);
   }
-  output += first;
-  for (std::size_t k = 0; k < count; ++k) output[k] = sums[k] > floor ? sums[k] : floor;
+  for (; i < layer.inputs; ++i, weight += layer.outputs) {
+    sum0 += input[i] * at(0);
+    if constexpr (Units == 2) sum1 += input[i] * at(1);
+  }
+  auto const write = [&](floats const& sum, std::size_t column) {
+    for (std::size_t k = column * unit; k < (column + 1) * unit; ++k) {
+      auto const value = sum[k % unit] + layer.bias[static_cast<std::size_t>(first) + k];
+      output[static_cast<std::size_t>(first) + k] = value > floor ? value : floor;
+    }
+  };
+  if constexpr (Units == 4) {
+    write(sum0, 0), write(sum1, 1), write(sum2, 2), write(sum3, 3);
+  } else if constexpr (Units == 2) {
+    write(sum0 + sum2, 0), write(sum1 + sum3, 1);
+  } else {
+    write((sum0 + sum1) + (sum2 + sum3), 0);
+  }
 }
 
 inline void dense_network::apply(packed const& layer, float const* input, bool relu, float* output) noexcept {

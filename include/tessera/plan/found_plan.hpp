@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -14,6 +15,7 @@
 #include <tessera/comm/topology.hpp>
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/row_store.hpp>
@@ -48,6 +50,13 @@ struct found_plan {
   sharding_plan plan(std::int64_t ranks) const;
   /// As above for the ranks of a topology.
   sharding_plan plan(topology const& where) const { return plan(where.ranks()); }
+};
+
+/// What finds a plan of tables under a model: a search with its options, or a user's own.
+template <class S, class M>
+concept plan_searcher = cost_model<M> &&
+    requires(S const& search, host_exec const& exec, vector_view<table_profile const> tables, M const& model) {
+  { search(exec, tables, model) } -> std::same_as<found_plan>;
 };
 
 /// Prints costs, bytes and tables of each device, and which table was cut how.

@@ -15,16 +15,12 @@
 #include <tessera/core/config.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/plan/cost_model.hpp>
+#include <tessera/plan/plan_objective.hpp>
 #include <tessera/plan/shard_kinds.hpp>
+#include <tessera/shard/sharding_plan.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
-
-/// What a search makes small.
-enum class plan_objective {
-  cost,             ///< `plan_cost`, as DreamShard's and NeuroShard's
-  compute_balance,  ///< 1 - the least computation of a device / the largest: as AutoShard's
-};
 
 namespace detail {
 
@@ -36,6 +32,25 @@ struct placed_shard {
 
   friend bool operator==(placed_shard const&, placed_shard const&) = default;
 };
+
+// The shards of a plan.
+inline std::vector<table_shard> table_shards_of(shard_kinds const& kinds, std::vector<placed_shard> const& placed) {
+  std::vector<table_shard> shards;
+  shards.reserve(placed.size());
+  for (auto const& s : placed) shards.push_back(kinds.shard(s.kind, s.column, s.row, s.device));
+  return shards;
+}
+
+// Sorts shards as a found plan has them: by table, first column and first row.
+inline void sort_as_tables(shard_kinds const& kinds, std::vector<placed_shard>& shards) {
+  std::sort(shards.begin(), shards.end(), [&](placed_shard const& a, placed_shard const& b) {
+    auto const place = [&](placed_shard const& s) {
+      auto const of = kinds.shard(s.kind, s.column, s.row, 0);
+      return std::tuple(of.table, of.first_column, of.first_row);
+    };
+    return place(a) < place(b);
+  });
+}
 
 // How good a plan is: first no device is over its limit, then its objective is small.
 struct plan_score {
@@ -235,21 +250,17 @@ class placement {
   plan_score evaluate() {
     plan_score score{0, 0, 0};
     for (auto const bytes : bytes_) score.overflow += std::max<std::int64_t>(bytes - device_bytes_, 0);
-    if (objective_ == plan_objective::cost) {
-      score.value = plan_cost(*model_, columns_, costs_);
-      for (std::size_t d = 0; d < devices_; ++d) score.mean += costs_.compute[d] + costs_.backward[d] + costs_.forward[d];
-      score.mean /= static_cast<float>(devices_);
-    } else {
-      auto const [least, most] = std::minmax_element(costs_.compute.begin(), costs_.compute.end());
-      score.value = *most > 0 ? 1 - *least / *most : 0;
-    }
+    if (objective_ != plan_objective::compute_balance) plan_cost(*model_, columns_, costs_);
+    score.value = objective_of(costs_, objective_);
+    if (objective_ == plan_objective::compute_balance) return score;
+    for (std::size_t d = 0; d < devices_; ++d) score.mean += load_of(costs_, d, objective_);
+    score.mean /= static_cast<float>(devices_);
     return score;
   }
 
   void keep(plan_score const& score) {
     score_ = score;
-    for (std::size_t d = 0; d < devices_; ++d)
-      totals_[d] = objective_ == plan_objective::cost ? costs_.compute[d] + costs_.backward[d] + costs_.forward[d] : costs_.compute[d];
+    for (std::size_t d = 0; d < devices_; ++d) totals_[d] = load_of(costs_, d, objective_);
   }
 
   void forget(std::size_t s) {

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +18,9 @@
 #include <tessera/core/view.hpp>
 #include <tessera/plan/cost_model.hpp>
 #include <tessera/plan/found_plan.hpp>
+#include <tessera/plan/halving_search.hpp>
 #include <tessera/plan/placement.hpp>
+#include <tessera/plan/plan_objective.hpp>
 #include <tessera/plan/shard_changes.hpp>
 #include <tessera/plan/shard_kinds.hpp>
 #include <tessera/plan/shard_memory.hpp>
@@ -43,11 +44,13 @@ struct plan_search_options {
 
 /// Searches for the plan of least cost: which tables are cut into which halves, and which device holds which shard.
 ///
-/// It begins with placements that put each shard where the device costs least with it, and halves large and costly shards while that
-/// helps. Then four walks change plans by moves, swaps, halvings and joins of halves, in rounds that begin with large steps and end with
-/// small ones. While no plan fits, fewer bytes over the limits are better than a lower cost.
+/// It begins with the plans of `published_search`, and halves large shards where whole tables do not fit. Then four walks change plans by
+/// moves, swaps, halvings and joins of halves, in rounds that begin with large steps and end with small ones. While no plan fits, fewer bytes
+/// over the limits are better than a lower cost.
 ///
-/// @post one set of options finds one plan, bit for bit, on any number of threads, without a deadline. More evaluations never cost more.
+/// @post one set of options finds one plan, bit for bit, on any number of threads, without a deadline. More evaluations never cost more,
+/// and as many as `published_search` compares, and four more for each halving of the largest shards, never cost more than its plan,
+/// where the objective is cost.
 /// @throws tessera::error invalid_argument, naming the option, as `plan_of_shards`, and for less than one evaluation or a negative deadline.
 /// out_of_memory where no plan can be: it names all bytes and the limit of all devices, or the table whose smallest shard is too large.
 /// out_of_memory too where none was found, naming the evaluations.
@@ -83,178 +86,131 @@ inline void check_feasible(shard_kinds const& kinds, std::int64_t device_bytes, 
         {{"bytes", all}, {"devices", options.devices}, {"bytes_per_device", options.bytes_per_device}, {"bytes for shards", device_bytes}});
 }
 
+// The best plan so far. Plans are judged by sums that are added up in the order of `plan_of_shards`, so that scores have the bits of costs.
+template <cost_model M>
+struct judged_plan {
+  placement<M> judge;
+  plan_score score = {};
+  std::vector<placed_shard> shards = {};
+
+  void take(shard_kinds const& kinds, std::vector<placed_shard> other) {
+    sort_as_tables(kinds, other);
+    judge.set(std::move(other));
+    if (!judge.score().is_better_than(score) && !shards.empty()) return;
+    score = judge.score();
+    shards = judge.shards();
+  }
+  void copy(judged_plan const& other) {
+    score = other.score;
+    shards = other.shards;
+  }
+};
+
 template <cost_model M>
 class plan_searcher {
  public:
   plan_searcher(host_exec const& exec, shard_kinds const& kinds, M const& model, std::int64_t device_bytes,
                 plan_search_options const& options)
-      : exec_(exec), kinds_(kinds), model_(model), device_bytes_(device_bytes), options_(options), started_(clock::now()) {}
+      : exec_(exec),
+        kinds_(kinds),
+        model_(model),
+        device_bytes_(device_bytes),
+        options_(options),
+        round_evaluations_(std::clamp<std::int64_t>(64 * kinds.tables(), 128, 2048)),
+        started_(clock::now()),
+        best_{empty()} {}
 
   // The best plan's shards; `best().overflow` says whether they fit.
   std::vector<placed_shard> run() {
     begin();
+    if (!is_done()) {
+      halving_search<M> published(exec_, kinds_, model_, options_.devices, device_bytes_, {});
+      evaluations_ += published.run(
+          options_.evaluations - evaluations_, [&] { return is_late(); },
+          [&](std::vector<placed_shard> shards) { take(std::move(shards)); });
+    }
     walk();
-    return std::move(best_shards_);
+    return std::move(best_.shards);
   }
-  plan_score const& best() const noexcept { return best_; }
+  plan_score const& best() const noexcept { return best_.score; }
   std::int64_t evaluations() const noexcept { return evaluations_; }
-  bool stopped() const noexcept { return stopped_; }
+  bool stopped() const noexcept { return evaluations_ < options_.evaluations; }
 
  private:
   using clock = std::chrono::steady_clock;
-  static constexpr std::int64_t walks = 4, round_evaluations = 2048, most_beam_devices = 64;
+  static constexpr std::int64_t walks = 4;
 
-  bool is_late() {
-    if (options_.deadline_ms > 0 && std::chrono::duration<double, std::milli>(clock::now() - started_).count() >= options_.deadline_ms)
-      stopped_ = true;
-    return stopped_;
+  bool is_late() const {
+    return options_.deadline_ms > 0 && std::chrono::duration<double, std::milli>(clock::now() - started_).count() >= options_.deadline_ms;
   }
-  bool is_done() { return evaluations_ >= options_.evaluations || is_late(); }
+  bool is_done() const { return evaluations_ >= options_.evaluations || is_late(); }
 
   placement<M> empty() const { return {kinds_, model_, options_.devices, device_bytes_, options_.objective}; }
 
-  void take(plan_score const& score, std::vector<placed_shard> const& shards) {
-    if (!score.is_better_than(best_) && !best_shards_.empty()) return;
-    best_ = score;
-    best_shards_ = shards;
-  }
+  void take(std::vector<placed_shard> shards) { best_.take(kinds_, std::move(shards)); }
 
-  // Shards, and the best of their first placements.
-  struct start {
-    std::vector<placed_shard> shards;
-    plan_score score;
-  };
-  static constexpr std::int64_t placements_of_start = 4;
-
-  // Places these shards by cost under several limits of columns, and by bytes where they then do not fit.
-  start placed(std::vector<placed_shard> const& shards) const {
+  // Places shards by cost under several limits of columns, and by bytes where they then do not fit. It counts as four evaluations.
+  void place(std::vector<placed_shard> const& shards) {
     double columns = 0;
     for (auto const& s : shards) columns += static_cast<double>(kinds_[s.kind].columns);
     auto const mean = columns / static_cast<double>(options_.devices);
-    start best;
     auto here = empty();
     for (double const most : {1.02, 1.15, 1e9}) {
       here.place(shards, false, static_cast<float>(most * mean));
-      if (here.score().is_better_than(best.score) || best.shards.empty()) best = {here.shards(), here.score()};
+      take(here.shards());
     }
-    if (best.score.overflow > 0) {
+    if (best_.score.overflow > 0) {
       here.place(shards, true, HUGE_VALF);
-      if (here.score().is_better_than(best.score)) best = {here.shards(), here.score()};
+      take(here.shards());
     }
-    return best;
+    evaluations_ = std::min(evaluations_ + 4, options_.evaluations);
   }
 
-  // Places several lists of shards, as far as evaluations are left; the first in any case.
-  std::vector<start> placed(std::vector<std::vector<placed_shard>> const& lists) {
-    auto const left = std::max<std::int64_t>(options_.evaluations - evaluations_, 0) / placements_of_start;
-    auto const count = std::min(static_cast<std::int64_t>(lists.size()), std::max<std::int64_t>(left, evaluations_ == 0 ? 1 : 0));
-    std::vector<start> starts(static_cast<std::size_t>(count));
-    exec_.run(count, [&](std::int64_t i) { starts[static_cast<std::size_t>(i)] = placed(lists[static_cast<std::size_t>(i)]); });
-    evaluations_ += count == static_cast<std::int64_t>(lists.size()) ? count * placements_of_start : options_.evaluations - evaluations_;
-    for (auto const& s : starts) take(s.score, s.shards);
-    return starts;
-  }
-
-  // The halves of a shard, by columns where it can be.
-  bool halve(std::vector<placed_shard>& shards, std::size_t s) const {
-    placed_shard halves[2];
-    if (!halves_of(kinds_, shards[s], false, halves) && !halves_of(kinds_, shards[s], true, halves)) return false;
-    shards[s] = halves[0];
-    shards.push_back(halves[1]);
-    return true;
-  }
-
+  // Whole tables. Where they do not fit, all of the largest shards are halved, again and again.
   void begin() {
-    std::vector<placed_shard> whole;
-    for (std::int64_t t = 0; t < kinds_.tables(); ++t) whole.push_back({kinds_.whole(t)});
-    auto now = placed(std::vector<std::vector<placed_shard>>{whole}).front();
-    if (options_.devices <= most_beam_devices) beam_search(now);
-    now = {best_shards_, best_};
-    // Where that found no plan that fits, all of the largest shards are halved, again and again.
-    while (now.score.overflow > 0 && !is_done()) {
+    std::vector<placed_shard> shards;
+    for (std::int64_t t = 0; t < kinds_.tables(); ++t) shards.push_back({kinds_.whole(t)});
+    place(shards);
+    while (best_.score.overflow > 0 && evaluations_ + 4 <= options_.evaluations && !is_late()) {
       std::int64_t largest = 0;
-      auto const can_be_halved = [&](placed_shard const& s) { return kinds_[s.kind].half_columns >= 0 || kinds_[s.kind].half_rows >= 0; };
-      for (auto const& s : now.shards)
-        if (can_be_halved(s)) largest = std::max(largest, kinds_[s.kind].bytes);
+      placed_shard halves[2];
+      auto const halve = [&](placed_shard const& s) { return halves_of(kinds_, s, false, halves) || halves_of(kinds_, s, true, halves); };
+      for (auto const& s : shards)
+        if (halve(s)) largest = std::max(largest, kinds_[s.kind].bytes);
       if (largest == 0) break;
-      auto shards = now.shards;
-      for (std::size_t s = 0; s < now.shards.size(); ++s)
-        if (can_be_halved(shards[s]) && static_cast<double>(kinds_[shards[s].kind].bytes) >= 0.75 * static_cast<double>(largest))
-          halve(shards, s);
-      auto next = placed(std::vector<std::vector<placed_shard>>{std::move(shards)});
-      if (next.empty()) break;
-      now = std::move(next.front());
+      for (std::size_t s = 0, count = shards.size(); s < count; ++s) {
+        if (static_cast<double>(kinds_[shards[s].kind].bytes) < 0.75 * static_cast<double>(largest) || !halve(shards[s])) continue;
+        shards[s] = halves[0];
+        shards.push_back(halves[1]);
+      }
+      place(shards);
     }
-  }
-
-  // Halves the largest and costliest shards of the best plans, as long as plans get better. Plans of the same shards are one.
-  void beam_search(start const& first) {
-    std::vector<start> beams{first};
-    std::set<std::vector<int>> seen;
-    for (int step = 0, without_gain = 0; step < 16 && without_gain < 2 && !beams.empty() && !is_done(); ++step) {
-      std::vector<std::vector<placed_shard>> lists;
-      for (auto const& beam : beams)
-        for (auto const s : candidates(beam.shards, 4)) {
-          auto shards = beam.shards;
-          if (!halve(shards, s)) continue;
-          std::vector<int> key;
-          for (auto const& one : shards) key.push_back(one.kind);
-          std::sort(key.begin(), key.end());
-          if (seen.insert(std::move(key)).second) lists.push_back(std::move(shards));
-        }
-      auto const before = best_;
-      beams = placed(lists);
-      std::stable_sort(beams.begin(), beams.end(), [](auto const& a, auto const& b) { return a.score.is_better_than(b.score); });
-      if (beams.size() > 3) beams.resize(3);
-      without_gain = best_.is_better_than(before) ? 0 : without_gain + 1;
-    }
-  }
-
-  // The largest shards and the costliest ones, in their order.
-  std::vector<std::size_t> candidates(std::vector<placed_shard> const& shards, std::size_t most) const {
-    auto const count = static_cast<std::ptrdiff_t>(std::min(most, shards.size()));
-    std::vector<std::size_t> order(shards.size()), chosen;
-    for (std::size_t s = 0; s < order.size(); ++s) order[s] = s;
-    for (bool const by_bytes : {true, false}) {
-      std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](std::size_t a, std::size_t b) {
-        auto const &of_a = kinds_[shards[a].kind], &of_b = kinds_[shards[b].kind];
-        if (by_bytes && of_a.bytes != of_b.bytes) return of_a.bytes > of_b.bytes;
-        if (!by_bytes && of_a.cost != of_b.cost) return of_a.cost > of_b.cost;
-        return a < b;
-      });
-      chosen.insert(chosen.end(), order.begin(), order.begin() + count);
-    }
-    std::sort(chosen.begin(), chosen.end());
-    chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-    return chosen;
   }
 
   struct walker {
     placement<M> here;
-    plan_score best;
-    std::vector<placed_shard> best_shards;
+    judged_plan<M> best;
   };
 
   void walk() {
     std::vector<walker> all;
-    for (std::int64_t w = 0; w < walks; ++w) all.push_back({empty(), best_, best_shards_});
+    for (std::int64_t w = 0; w < walks; ++w) all.push_back({empty(), {empty()}});
+    for (auto& walker : all) walker.best.copy(best_);
     for (std::int64_t round = 0; !is_done(); ++round) {
-      auto const each = std::min(round_evaluations, (options_.evaluations - evaluations_) / walks);
+      auto const each = std::min(round_evaluations_, (options_.evaluations - evaluations_) / walks);
       if (each == 0) {
         evaluations_ = options_.evaluations;
         break;
       }
-      // In each second round all walks begin with the best plan, else each with its own.
+      // In each second round all walks begin with the best plan, else each with its own, after a few changes at any cost.
       exec_.run(walks, [&](std::int64_t w) {
         auto& walker = all[static_cast<std::size_t>(w)];
-        if (round % 2 == 0 || w == 0) {
-          walker.best = best_;
-          walker.best_shards = best_shards_;
-        }
+        if (round % 2 == 0 || w == 0) walker.best.copy(best_);
         run_round(walker, round, w, each);
       });
       evaluations_ += each * walks;
-      for (auto const& walker : all) take(walker.best, walker.best_shards);
+      for (auto const& walker : all)
+        if (walker.best.score.is_better_than(best_.score)) best_.copy(walker.best);
     }
   }
 
@@ -263,25 +219,25 @@ class plan_searcher {
     constexpr float heats[walks] = {0.001F, 0.004F, 0.012F, 0.03F};
     shard_changes changes(kinds_, options_.seed, static_cast<std::uint64_t>(round * walks + w));
     auto& here = walker.here;
-    here.set(walker.best_shards);
-    auto const heat = std::abs(here.score().value) * heats[w];
-    for (std::int64_t i = 0; i < evaluations; ++i) {
+    here.set(walker.best.shards);
+    auto const at_any_cost = round % 2 * 3 * w;
+    // The fewer tables, the more a change of one of them costs.
+    auto const heat = std::abs(here.score().value) * heats[w] * std::max(1.0F, 16 / static_cast<float>(kinds_.tables()));
+    for (std::int64_t i = 0; i < evaluations && (i % 64 != 63 || !is_late()); ++i) {
       placement_change change;
       if (!changes.draw(here, change)) continue;
       auto const before = here.score();
       auto const after = here.try_change(change);
-      auto const warmth = heat * std::exp(-6.0F * static_cast<float>(i) / static_cast<float>(round_evaluations));
-      bool const is_kept = after.overflow != before.overflow ? after.overflow < before.overflow
-                                                             : after.energy() <= before.energy() - warmth * std::log(changes.uniform());
+      auto const warmth = heat * std::exp(-6.0F * static_cast<float>(i) / static_cast<float>(round_evaluations_));
+      bool const is_kept = after.overflow != before.overflow
+                               ? after.overflow < before.overflow
+                               : i < at_any_cost || after.energy() <= before.energy() - warmth * std::log(changes.uniform());
       if (!is_kept) {
         here.reject();
         continue;
       }
       here.accept(change);
-      if (after.is_better_than(walker.best)) {
-        walker.best = after;
-        walker.best_shards = here.shards();
-      }
+      if (after.is_better_than(walker.best.score)) walker.best.take(kinds_, here.shards());
     }
   }
 
@@ -290,11 +246,10 @@ class plan_searcher {
   M const& model_;
   std::int64_t device_bytes_;
   plan_search_options const& options_;
+  std::int64_t round_evaluations_;  // of a walk
   clock::time_point started_;
-  plan_score best_;
-  std::vector<placed_shard> best_shards_;
+  judged_plan<M> best_;
   std::int64_t evaluations_ = 0;
-  bool stopped_ = false;
 };
 
 }  // namespace detail
@@ -307,7 +262,7 @@ found_plan plan_search(host_exec const& exec, vector_view<table_profile const> t
     throw error(errc::invalid_argument, "plan_search: at least one plan is looked at", {{"evaluations", options.evaluations}});
   if (!(options.deadline_ms >= 0))
     throw error(errc::invalid_argument, "plan_search: a deadline is not negative", {{"deadline_ms", options.deadline_ms}});
-  detail::check_choice("plan_search", "objective", options.objective, plan_objective::compute_balance);
+  detail::check_choice("plan_search", "objective", options.objective, plan_objective::slowest_stage);
   detail::shard_kinds const kinds(tables, model, options.counted, options.cut_columns, options.cut_rows);
   auto const device_bytes = options.bytes_per_device - received_bytes(tables, options.devices, options.counted);
   detail::check_feasible(kinds, device_bytes, options);
@@ -318,10 +273,7 @@ found_plan plan_search(host_exec const& exec, vector_view<table_profile const> t
                 {{"evaluations", searcher.evaluations()},
                  {"bytes over the limits", searcher.best().overflow},
                  {"bytes_per_device", options.bytes_per_device}});
-  std::vector<table_shard> shards;
-  shards.reserve(placed.size());
-  for (auto const& s : placed) shards.push_back(kinds.shard(s.kind, s.column, s.row, s.device));
-  auto found = plan_of_shards(tables, model, limits, std::move(shards));
+  auto found = plan_of_shards(tables, model, limits, detail::table_shards_of(kinds, placed));
   found.evaluations = searcher.evaluations();
   found.stopped_by_deadline = searcher.stopped();
   return found;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -12,6 +14,7 @@
 #include <tessera/core/philox.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
+#include <tessera/synth/alias_table.hpp>
 #include <tessera/synth/table_pool.hpp>
 
 namespace tessera {
@@ -38,11 +41,38 @@ struct sharding_task_options {
 };
 
 /// Draws task `number` of a seed. The number of tables is uniform; each table is any of the pool, of any dim, so that one may come twice.
-/// Tables and dims are drawn again until their float weights are small enough; one alone may be larger than a device.
-/// Source: NeuroShard's authors' code.
+/// Tables and dims are those of a draw whose float weights are small enough; one alone may be larger than a device.
+///
+/// Small draws are rare where tables are many and wide. So a draw prefers small tables by a factor exp(-tilt * bytes), and is kept with the
+/// probability that makes up for it: kept draws are distributed as if any had been drawn again until it was small enough.
+/// Source: NeuroShard's authors' code; the tilt is Cramer's, as in Asmussen and Glynn, "Stochastic Simulation", 2007, VI.2.
 /// @throws tessera::error invalid_argument naming the option that is out of range, and for an empty pool; out_of_range, naming the number of
-/// tables, where `most_draws` draws were too large.
+/// tables, where none of `most_draws` draws was kept.
 inline sharding_task make_sharding_task(vector_view<pool_table const> pool, sharding_task_options const& options, std::int64_t number);
+
+namespace detail {
+
+// The least tilt, from 0, with which the mean of so many draws' sizes is at most 1. Each number is drawn with a probability in proportion to
+// exp(-tilt * size). @pre the least size, so often, is below 1
+inline double tilt_of_sizes(std::vector<double> const& sizes, double draws) {
+  auto const least = *std::min_element(sizes.begin(), sizes.end());
+  auto const mean = [&](double tilt) {
+    double weights = 0, sum = 0;
+    for (double const size : sizes) {
+      auto const weight = std::exp(-tilt * (size - least));
+      weights += weight;
+      sum += weight * size;
+    }
+    return draws * sum / weights;
+  };
+  if (mean(0) <= 1) return 0;
+  double low = 0, high = 1;
+  for (; mean(high) > 1 && high < 1e9; high *= 2) low = high;
+  for (int step = 0; step < 20; ++step) (mean((low + high) / 2) > 1 ? low : high) = (low + high) / 2;
+  return high;
+}
+
+}  // namespace detail
 
 inline sharding_task make_sharding_task(vector_view<pool_table const> pool, sharding_task_options const& options, std::int64_t number) {
   auto const check = [](char const* option, std::int64_t value, bool fits) {
@@ -56,27 +86,39 @@ inline sharding_task make_sharding_task(vector_view<pool_table const> pool, shar
   check("device_bytes", options.device_bytes, options.device_bytes > 0);
   check("slack_bytes", options.slack_bytes, options.slack_bytes >= 0);
   check("number", number, number >= 0);
-  std::int64_t dims = 1;
-  while (std::int64_t{4} << dims <= options.most_dim) ++dims;
-  auto const below = [](std::uint32_t high, std::uint32_t low, std::int64_t bound) {
-    return static_cast<std::int64_t>(uniform_below(high, low, static_cast<std::uint64_t>(bound)));
-  };
   auto const task_of = static_cast<std::uint64_t>(number);
   auto const first = philox(options.seed, task_of, 0x7A5C, 0);
-  auto const count = options.least_tables + below(first[0], first[1], options.below_tables - options.least_tables);
+  auto const count =
+      options.least_tables +
+      static_cast<std::int64_t>(uniform_below(first[0], first[1], static_cast<std::uint64_t>(options.below_tables - options.least_tables)));
   auto const limit =
       static_cast<double>(options.device_bytes) * static_cast<double>(options.devices) - static_cast<double>(options.slack_bytes);
-  sharding_task task{std::vector<std::int64_t>(static_cast<std::size_t>(count)),
-                     std::vector<std::int64_t>(static_cast<std::size_t>(count))};
-  for (std::int64_t draw = 0; draw < options.most_draws; ++draw) {
-    double bytes = 0;
-    for (std::size_t i = 0; i < task.tables.size() && bytes <= limit; ++i) {
-      auto const words = philox(options.seed, task_of << 32 | static_cast<std::uint64_t>(draw), 0x7A5D, static_cast<std::uint32_t>(i));
-      task.tables[i] = below(words[0], words[1], pool.size());
-      task.dims[i] = std::int64_t{4} << below(words[2], words[3], dims);
-      bytes += static_cast<double>(pool[task.tables[i]].rows) * static_cast<double>(task.dims[i]) * 4;
+  // Sizes of all tables with all dims, in parts of the limit.
+  std::int64_t dims = 0;
+  std::vector<double> sizes;
+  for (; std::int64_t{4} << dims <= options.most_dim; ++dims)
+    for (auto const& table : pool) sizes.push_back(static_cast<double>(table.rows) * static_cast<double>(std::int64_t{16} << dims) / limit);
+  if (auto const least = *std::min_element(sizes.begin(), sizes.end()); limit > 0 && static_cast<double>(count) * least <= 1) {
+    auto const tilt = detail::tilt_of_sizes(sizes, static_cast<double>(count));
+    std::vector<double> weights;
+    for (double const size : sizes) weights.push_back(std::exp(-tilt * (size - least)));
+    alias_table const drawn(weights);
+    sharding_task task{std::vector<std::int64_t>(static_cast<std::size_t>(count)),
+                       std::vector<std::int64_t>(static_cast<std::size_t>(count))};
+    for (std::int64_t draw = 0; draw < options.most_draws; ++draw) {
+      auto const words = [&](std::size_t i) {
+        return philox(options.seed, task_of << 32 | static_cast<std::uint64_t>(draw), 0x7A5D, static_cast<std::uint32_t>(i));
+      };
+      double size = 0;
+      for (std::size_t i = 0; i < task.tables.size() && size <= 1; ++i) {
+        auto const of = words(i);
+        auto const choice = drawn(std::uint64_t{of[0]} << 32 | of[1]);
+        task.tables[i] = choice % pool.size();
+        task.dims[i] = std::int64_t{4} << choice / pool.size();
+        size += sizes[static_cast<std::size_t>(choice)];
+      }
+      if (size <= 1 && uniform(words(task.tables.size())[0]) <= std::exp(tilt * (size - 1))) return task;
     }
-    if (bytes <= limit) return task;
   }
   throw error(errc::out_of_range, "make_sharding_task: all draws were too large", {{"tables", count}, {"draws", options.most_draws}});
 }

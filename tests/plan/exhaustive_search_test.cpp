@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include <tessera/plan/exhaustive_search.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/execution.hpp>
+#include <tessera/core/memory.hpp>
+#include <tessera/core/thread_team.hpp>
+#include <tessera/plan/plan_search.hpp>
+#include <tessera/plan/roofline_cost.hpp>
+
+#include "random.hpp"
+#include "random_models.hpp"
+#include "temporary_folder.hpp"
+
+namespace exhaustive_search_test {
+
+using tessera::counted_memory;
+using tessera::plan_objective;
+using tessera::table_profile;
+using tessera::table_shard;
+
+namespace {
+
+tessera::roofline_cost const model({.memory_bytes_per_second = 2e10, .exchange_bytes_per_second = 5e9});
+constexpr auto counted = counted_memory::float_weights;
+
+std::int64_t bytes_of(std::vector<table_profile> const& tables) {
+  std::int64_t bytes = 0;
+  for (auto const& table : tables) bytes += tessera::memory_of_shard(table, counted).total();
+  return bytes;
+}
+
+// All shards that a table is cut into, each on all devices, without leaving out what is alike.
+void for_all_plans(std::vector<table_shard> open, std::vector<table_shard> placed, int devices, std::size_t most_shards, bool cut,
+                   std::function<void(std::vector<table_shard> const&)> const& f) {
+  if (open.empty()) return f(placed);
+  auto shard = open.back();
+  open.pop_back();
+  for (int d = 0; d < devices; ++d) {
+    shard.rank = d;
+    placed.push_back(shard);
+    for_all_plans(open, placed, devices, most_shards, cut, f);
+    placed.pop_back();
+  }
+  if (!cut || shard.columns % 8 != 0 || open.size() + placed.size() + 2 > most_shards) return;
+  shard.columns /= 2;
+  open.push_back(shard);
+  shard.first_column += shard.columns;
+  open.push_back(shard);
+  for_all_plans(open, placed, devices, most_shards, cut, f);
+}
+
+float load_of(tessera::device_costs const& costs, std::size_t d, plan_objective objective) {
+  switch (objective) {
+    case plan_objective::cost: return costs.compute[d] + costs.backward[d] + costs.forward[d];
+    case plan_objective::compute_balance: return costs.compute[d];
+    default: return std::max(costs.compute[d], std::max(costs.backward[d], costs.forward[d]));
+  }
+}
+
+float value_of(tessera::device_costs const& costs, plan_objective objective) {
+  std::vector<float> loads;
+  for (std::size_t d = 0; d < costs.compute.size(); ++d) loads.push_back(load_of(costs, d, objective));
+  auto const least = *std::min_element(loads.begin(), loads.end()), most = *std::max_element(loads.begin(), loads.end());
+  return objective != plan_objective::compute_balance ? most : most > 0 ? 1 - least / most : 0;
+}
+
+std::vector<table_profile> random_tables(std::mt19937_64& random, std::size_t count, std::int64_t most_dim) {
+  std::vector<table_profile> tables;
+  while (tables.size() < count) tables.push_back(tessera_tests::random_profile(random, 1'000'000, most_dim));
+  return tables;
+}
+
+}  // namespace
+
+TEST_CASE("exhaustive_search: no plan of any cuts and devices is better, by any objective") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  int with_plan = 0;
+  for (int task = 0; task < 24; ++task) {
+    CAPTURE(task);
+    auto const devices = std::uniform_int_distribution<std::int64_t>(1, 3)(random);
+    auto const tables = random_tables(random, std::uniform_int_distribution<std::size_t>(1, 3)(random), 16);
+    auto const limit = static_cast<std::int64_t>(std::uniform_real_distribution<double>(1, 2)(random) *
+                                                 static_cast<double>(bytes_of(tables) / devices + 1));
+    auto const networks = tessera_tests::random_published_cost(random, devices, true);
+    bool const cut = task % 4 != 0;
+    std::int64_t const most_shards = static_cast<std::int64_t>(tables.size()) + task % 3;
+    auto const objective = static_cast<plan_objective>(std::uniform_int_distribution<int>(0, 2)(random));
+    CAPTURE(static_cast<int>(objective));
+    std::vector<table_shard> whole;
+    for (std::size_t t = 0; t < tables.size(); ++t) whole.push_back({static_cast<std::int64_t>(t), 0, 0, tables[t].rows, 0, tables[t].dim});
+    auto const of = [&](auto const& by, bool alike) {
+      auto best = std::numeric_limits<float>::infinity();
+      for_all_plans(whole, {}, static_cast<int>(devices), static_cast<std::size_t>(most_shards), cut, [&](auto const& shards) {
+        std::vector<std::int64_t> held(static_cast<std::size_t>(devices)), device_of;
+        std::vector<table_profile> profiles;
+        for (auto const& shard : shards) {
+          profiles.push_back(tessera::profile_of_shard(tables[static_cast<std::size_t>(shard.table)], shard.rows, shard.columns));
+          held[static_cast<std::size_t>(shard.rank)] += tessera::memory_of_shard(profiles.back(), counted).total();
+          device_of.push_back(shard.rank);
+        }
+        if (*std::max_element(held.begin(), held.end()) > limit) return;
+        best = std::min(best, value_of(tessera::costs_of_devices(by, profiles, device_of, devices), objective));
+      });
+      tessera::exhaustive_search_options const options{.devices = devices,
+                                                       .bytes_per_device = limit,
+                                                       .counted = counted,
+                                                       .devices_alike = alike,
+                                                       .cut_columns = cut,
+                                                       .most_shards = most_shards,
+                                                       .objective = objective};
+      if (best == std::numeric_limits<float>::infinity()) {
+        CHECK(tessera_tests::error_of([&] { tessera::exhaustive_search(tables, by, options); }).code() == tessera::errc::out_of_memory);
+        return;
+      }
+      ++with_plan;
+      auto const found = tessera::exhaustive_search(tables, by, options);
+      // Sums are added up in other orders.
+      CHECK(std::abs(tessera::objective_of(found.costs, objective) - best) <= 1e-4F * (1 + std::abs(best)));
+      CHECK(tessera::objective_of(found.costs, objective) == value_of(found.costs, objective));
+      if (cut) CHECK(static_cast<std::int64_t>(found.shards.size()) <= most_shards);
+      if (!cut) CHECK(found.shards.size() == tables.size());
+    };
+    of(model, false);
+    of(model, true);
+    of(networks, false);
+  }
+  CHECK(with_plan > 0);
+}
+
+TEST_CASE("exhaustive_search: plan_search finds the best plan of few tables with all their cuts, or one that is little above") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera::serial_team team;
+  tessera::system_memory memory;
+  tessera::host_exec const exec(team, memory);
+  int optimal = 0, tasks = 0;
+  for (auto const objective : {plan_objective::cost, plan_objective::slowest_stage})
+    for (int task = 0; task < 20; ++task) {
+      CAPTURE(task);
+      CAPTURE(static_cast<int>(objective));
+      std::int64_t const devices = 2 + task % 2;
+      // Plans of cut tables: 2, 5 and 16 ways on two devices, 3, 9 and 42 on three.
+      auto const tables = random_tables(random, std::uniform_int_distribution<std::size_t>(1, devices == 2 ? 8 : 6)(random), 8);
+      auto const limit = bytes_of(tables);
+      auto const most = static_cast<std::int64_t>(2 * tables.size());
+      auto const best = tessera::exhaustive_search(tables, model,
+                                                   {.devices = devices,
+                                                    .bytes_per_device = limit,
+                                                    .counted = counted,
+                                                    .devices_alike = true,
+                                                    .cut_columns = true,
+                                                    .most_shards = most,
+                                                    .objective = objective});
+      auto const found = tessera::plan_search(
+          exec, tables, model,
+          {.devices = devices, .bytes_per_device = limit, .counted = counted, .evaluations = 30'000, .objective = objective});
+      auto const of_best = tessera::objective_of(best.costs, objective), of_found = tessera::objective_of(found.costs, objective);
+      CHECK(of_found >= of_best * (1 - 1e-5F));
+      CHECK(of_found <= of_best * 1.005F);
+      optimal += of_found <= of_best * (1 + 1e-5F);
+      ++tasks;
+    }
+  CHECK(optimal >= tasks * 19 / 20);
+}
+
+TEST_CASE("exhaustive_search: the slowest stage, by hand") {
+  // One table of 8 columns: cut, each device sends half of it.
+  std::vector<table_profile> const tables{{.name = "t", .rows = 1000, .dim = 8, .pooling_factor = 1}};
+  auto const found = tessera::exhaustive_search(
+      tables, model,
+      {.devices = 2, .bytes_per_device = 1 << 20, .counted = counted, .cut_columns = true, .objective = plan_objective::slowest_stage});
+  REQUIRE(found.shards.size() == 2);
+  CHECK(found.shards[0].rank != found.shards[1].rank);
+  CHECK(tessera::objective_of(tessera::device_costs(0), plan_objective::compute_balance) == 0);
+  tessera::device_costs costs(2);
+  costs.compute = {4, 1};
+  costs.backward = {2, 7};
+  costs.forward = {5, 3};
+  CHECK(tessera::objective_of(costs, plan_objective::cost) == 11);
+  CHECK(tessera::objective_of(costs, plan_objective::slowest_stage) == 7);
+  CHECK(tessera::objective_of(costs, plan_objective::compute_balance) == 0.75F);
+}
+
+TEST_CASE("exhaustive_search: options out of range are refused by name") {
+  std::vector<table_profile> const tables(3, table_profile{.name = "t", .rows = 100, .dim = 8});
+  auto const refused = [&](tessera::exhaustive_search_options const& options, char const* name, std::string const& value) {
+    auto const e = tessera_tests::error_of([&] { tessera::exhaustive_search(tables, model, options); });
+    CHECK(e.code() == tessera::errc::invalid_argument);
+    CHECK(e.value(name) == value);
+  };
+  refused({.devices = 0, .bytes_per_device = 1}, "devices", "0");
+  refused({.devices = 2, .bytes_per_device = 1 << 20, .cut_columns = true, .most_shards = 2}, "most_shards", "2");
+  refused({.devices = 2, .bytes_per_device = 1 << 20, .objective = static_cast<plan_objective>(7)}, "objective", "7");
+}
+
+}  // namespace exhaustive_search_test
