@@ -31,7 +31,7 @@ struct column_piece {
 ///
 ///     auto const split = split_for_towers(specs, features, 8);          // of 5 features
 ///     auto const plan = plan_towers(split.specs, split.features, where, towers);
-///     split_source source(exec, sptt_tables(exec, comm, where, split.specs, split.features, plan, towers), split);
+///     split_source source(sptt_tables(exec, comm, where, split.specs, split.features, plan, towers), split);
 ///
 /// A piece of table "user" is read by a feature "user.0", and all pieces of one stand side by side. Pieces start as those columns of the whole
 /// table do, and have its id. They are tables of their own to everything else: each keeps a row-wise state, and clips by norm, by itself.
