@@ -101,6 +101,7 @@ inline sharding_task make_sharding_task(vector_view<pool_table const> pool, shar
   if (auto const least = *std::min_element(sizes.begin(), sizes.end()); limit > 0 && static_cast<double>(count) * least <= 1) {
     auto const tilt = detail::tilt_of_sizes(sizes, static_cast<double>(count));
     std::vector<double> weights;
+    weights.reserve(sizes.size());
     for (double const size : sizes) weights.push_back(std::exp(-tilt * (size - least)));
     alias_table const drawn(weights);
     sharding_task task{std::vector<std::int64_t>(static_cast<std::size_t>(count)),
