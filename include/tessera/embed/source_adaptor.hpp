@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -52,7 +53,8 @@ class source_adaptor {
   static constexpr bool has_hot_replicas = reads_hot_replicas<Inner>;
 
   /// Owns `inner`.
-  explicit source_adaptor(Inner inner) : inner_(std::move(inner)) {}
+  template <std::same_as<Inner> S>  // no conversion: another adaptor is not asked whether it makes an Inner
+  explicit source_adaptor(S inner) : inner_(std::move(inner)) {}
 
   /// The source that is wrapped.
   Inner& inner() noexcept { return inner_; }
@@ -97,6 +99,9 @@ class source_adaptor {
  private:
   Inner inner_;
 };
+
+template <class Inner>
+source_adaptor(Inner) -> source_adaptor<Inner>;
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
