@@ -74,9 +74,7 @@ void plan_watch::conclude() {
   auto const median = [&](double tessera::step_costs::*part) {
     std::vector<double> all;
     for (auto const& step : steps_) all.push_back(step.*part);
-    auto const middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-    std::nth_element(all.begin(), middle, all.end());
-    return *middle;
+    return tessera::detail::median_of(std::move(all));
   };
   using tessera::step_costs;
   double const own[3]{median(&step_costs::compute_ms), median(&step_costs::backward_ms), median(&step_costs::forward_ms)};

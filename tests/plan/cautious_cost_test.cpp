@@ -13,10 +13,9 @@
 #include <vector>
 
 #include <tessera/core/execution.hpp>
-#include <tessera/core/memory.hpp>
-#include <tessera/core/thread_team.hpp>
 #include <tessera/plan/plan_search.hpp>
 
+#include "hosts.hpp"
 #include "learned_cost_support.hpp"
 #include "random.hpp"
 #include "temporary_folder.hpp"
@@ -57,9 +56,8 @@ TEST_CASE("cautious_cost: a mean and beta standard deviations of what each netwo
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  tessera::serial_team team;
-  tessera::system_memory memory;
-  tessera::host_exec const exec(team, memory);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
   for (std::size_t const count : {1U, 2U, 5U}) {
     CAPTURE(count);
     auto const features = static_cast<std::int64_t>(tessera::shard_feature_names(tessera::shard_features::logarithmic).size());
@@ -131,9 +129,8 @@ TEST_CASE("cautious_cost: a beta that is negative or not finite is refused") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  tessera::serial_team team;
-  tessera::system_memory memory;
-  tessera::host_exec const exec(team, memory);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
   auto const features = static_cast<std::int64_t>(tessera::shard_feature_names(tessera::shard_features::logarithmic).size());
   auto const exchange = [&] {
     std::vector<tessera::set_network> networks;

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/plan/plan_objective.hpp>
+
 #include "temporary_folder.hpp"
 
 namespace cost_model_test {
@@ -55,6 +57,18 @@ TEST_CASE("cost_model: the costs of a plan, by hand") {
   CHECK(costs.forward == std::vector<float>{68, 30, 100});
   CHECK(costs.total(1) == 100);
   CHECK(tessera::cost_of(costs) == 100);
+}
+
+TEST_CASE("plan_objective: what it makes of a plan's costs, by hand") {
+  tessera::device_costs costs(2);
+  costs.compute = {4, 1};
+  costs.backward = {2, 3};
+  costs.forward = {1, 6};
+  CHECK(tessera::objective_of(costs, tessera::plan_objective::cost) == 10);
+  CHECK(tessera::objective_of(costs, tessera::plan_objective::slowest_stage) == 6);
+  CHECK(tessera::objective_of(costs, tessera::plan_objective::compute_balance) == 0.75F);
+  costs.compute = {0, 0};
+  CHECK(tessera::objective_of(costs, tessera::plan_objective::compute_balance) == 0);
 }
 
 TEST_CASE("cost_model: devices and shards that do not fit are refused") {

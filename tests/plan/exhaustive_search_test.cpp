@@ -17,11 +17,10 @@
 #include <vector>
 
 #include <tessera/core/execution.hpp>
-#include <tessera/core/memory.hpp>
-#include <tessera/core/thread_team.hpp>
 #include <tessera/plan/plan_search.hpp>
 #include <tessera/plan/roofline_cost.hpp>
 
+#include "hosts.hpp"
 #include "random.hpp"
 #include "random_models.hpp"
 #include "temporary_folder.hpp"
@@ -148,9 +147,8 @@ TEST_CASE("exhaustive_search: plan_search finds the best plan of few tables with
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  tessera::serial_team team;
-  tessera::system_memory memory;
-  tessera::host_exec const exec(team, memory);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
   int optimal = 0, tasks = 0;
   for (auto const objective : {plan_objective::cost, plan_objective::slowest_stage})
     for (int task = 0; task < 20; ++task) {

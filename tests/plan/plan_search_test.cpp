@@ -20,6 +20,7 @@
 #include <tessera/plan/published_search.hpp>
 #include <tessera/plan/roofline_cost.hpp>
 
+#include "hosts.hpp"
 #include "random.hpp"
 #include "random_models.hpp"
 #include "temporary_folder.hpp"
@@ -182,9 +183,8 @@ TEST_CASE("plan_search: no plan costs more than that of the published search, to
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  tessera::serial_team team;
-  tessera::system_memory memory;
-  tessera::host_exec const exec(team, memory);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
   int searched = 0;
   for (int task = 0; task < 24; ++task) {
     CAPTURE(task);
@@ -296,9 +296,8 @@ TEST_CASE("plan_baselines: the best plans of whole tables bound the greedy ones"
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  tessera::serial_team team;
-  tessera::system_memory memory;
-  tessera::host_exec const exec(team, memory);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
   for (int task = 0; task < 5; ++task) {
     auto const tables = random_tables(random, 10);
     tessera::device_limits const limits{3, bytes_of(tables, counted_memory::float_weights), counted_memory::float_weights};

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <tessera/plan/cost_model.hpp>
+#include <tessera/plan/dense_network.hpp>
 
 #include "random.hpp"
 #include "random_models.hpp"

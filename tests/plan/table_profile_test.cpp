@@ -50,6 +50,18 @@ TEST_CASE("table_profile: the mean of a bin's reads is that of the law 1 / count
   }
 }
 
+TEST_CASE("table_profile: shares of rows by how often a batch reads them") {
+  std::vector<std::int64_t> const reads{1, 1, 2, 3, 4, 5, 0, 1 << 15, (1 << 15) + 1};
+  auto const access = tessera::access_of_reads(reads);
+  CHECK(access[0] == 0.25);
+  CHECK(access[1] == 0.125);
+  CHECK(access[2] == 0.25);
+  CHECK(access[3] == 0.125);
+  CHECK(access[15] == 0.125);
+  CHECK(access[16] == 0.125);
+  CHECK(tessera::access_of_reads({}) == std::array<double, table_profile::bins>{});
+}
+
 TEST_CASE("table_profile: ids and distinct rows of a batch") {
   auto p = good();
   CHECK(tessera::ids_of_batch(p) == 65536 * 2.5);

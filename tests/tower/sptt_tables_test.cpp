@@ -168,7 +168,7 @@ TEST_CASE("sptt_tables: what cannot be is refused on all ranks, and named") {
   CHECK(says(said(elsewhere, towers, towers), "a shard lies outside of its tower's ranks (table 2"));
   CHECK(says(said(plan, shared, shared), "features of one table in towers of other hosts (table 0, feature 3, other feature 0)"));
   CHECK(says(said(plan, short_one, short_one), "a feature is in no tower (feature 2"));
-  CHECK(says(said(plan, three, three), "towers of as many hosts each, or hosts of as many towers each (towers 3, hosts 2)"));
+  CHECK(says(said(plan, three, three), "the number of towers divides that of hosts, or is a multiple of it (towers 3, hosts 2)"));
   auto const disagree = said(plan, towers, {{{2, 3, 0}, {1, 4, 5, 6}}});
   CHECK(disagree[1].find("ranks disagree") != std::string::npos);
   CHECK(disagree[0].find("another rank failed") != std::string::npos);

@@ -18,6 +18,7 @@
 
 #include <tessera/comm/any_communicator.hpp>
 #include <tessera/comm/thread_communicator.hpp>
+#include <tessera/core/error.hpp>
 #include <tessera/core/optimizers.hpp>
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
@@ -184,6 +185,22 @@ TEST_CASE("a model over sharded tables learns on several ranks what one process 
     }
     CHECK(alone.losses.back() < 0.8 * alone.losses.front());
   }
+}
+
+TEST_CASE("a trainer without the ranks of its tables is refused on each of them") {
+  tessera::run_thread_ranks(2, [&](tessera::thread_communicator& comm) {
+    serial_host host;
+    auto const exec = host.exec();
+    auto const plan = tessera::plan_round_robin(tessera::options_of(click_specs()), 2);
+    using model_type = tessera::dlrm<tessera::sharded_tables, tessera::eigen_gemm>;
+    model_type model(exec, {.dense_features = numbers, .bottom_hidden = {8}, .top_hidden = {8}},
+                     tessera::sharded_tables(exec, comm, click_specs(), click_features(), plan));
+    CHECK_THROWS_WITH_AS(tessera::trainer(exec, model, tessera::sgd{}),
+                         "trainer: tables of several ranks, whose dense parameters nobody would sum: the options need a comm (ranks 2)",
+                         tessera::error);
+    tessera::trainer const run(exec, model, tessera::sgd{}, {.comm = comm});
+    CHECK(run.comm().has_value());
+  });
 }
 
 }  // namespace sharded_training_test

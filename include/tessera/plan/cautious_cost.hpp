@@ -15,8 +15,8 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 
 /// A learned cost with `beta` standard deviations over its networks added to each mean. A search by it avoids plans that networks disagree
-/// about: those far from what was measured, which a mean may take for cheap. Calls take memory
-/// for what each network says.
+/// about: those far from what was measured, which a mean may take for cheap. Other than in `cost_model`, calls take memory, for what each
+/// network says.
 class cautious_cost {
  public:
   /// Refers to the model, which outlives it. @throws tessera::error invalid_argument for a beta that is negative or not finite.

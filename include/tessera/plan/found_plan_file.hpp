@@ -49,8 +49,9 @@ inline nlohmann::json predicted_plan_json(predicted_plan const& of);
 /// The plan of JSON, as `plan_of_json`. A "found" needs all fields but "machine" and "relative_error".
 /// @post predicted_plan_of_json(predicted_plan_json(p), tables, ranks, file) == p
 /// @throws tessera::error as `plan_of_json`. parse_error naming the field of "found" that is missing, unknown or of the wrong type;
-/// invalid_argument naming field and value for one that is negative or not finite, a batch without samples, a model that is not a digest of
-/// digits and letters, and another number of devices than ranks; corrupt_file where "found" is of other shards or "cost_ms" of other devices.
+/// invalid_argument naming field and value, for one that is negative or not finite and for a batch without samples. It does so for a model
+/// that is no digest of digits and letters, and for another number of devices than ranks. corrupt_file where "found" is of other shards, or
+/// "cost_ms" of other devices.
 inline predicted_plan predicted_plan_of_json(nlohmann::json const& json, vector_view<table_options const> tables, int ranks,
                                              std::string const& file, vector_view<std::string const> names = {});
 

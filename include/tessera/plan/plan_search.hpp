@@ -48,9 +48,9 @@ struct plan_search_options {
 /// moves, swaps, halvings and joins of halves, in rounds that begin with large steps and end with small ones. While no plan fits, fewer bytes
 /// over the limits are better than a lower cost.
 ///
-/// @post one set of options finds one plan, bit for bit, on any number of threads, without a deadline. More evaluations never cost more,
-/// and as many as `published_search` compares, and four more for each halving of the largest shards, never cost more than its plan,
-/// where the objective is cost.
+/// @post one set of options finds one plan, bit for bit, on any number of threads, without a deadline. More evaluations never cost more.
+/// Where they suffice for all that `published_search` compares, its plan costs no less, if the objective is cost. Each halving of the largest
+/// shards takes four of them.
 /// @throws tessera::error invalid_argument, naming the option, as `plan_of_shards`, and for less than one evaluation or a negative deadline.
 /// out_of_memory where no plan can be: it names all bytes and the limit of all devices, or the table whose smallest shard is too large.
 /// out_of_memory too where none was found, naming the evaluations.
@@ -134,7 +134,7 @@ class plan_searcher {
   }
   plan_score const& best() const noexcept { return best_.score; }
   std::int64_t evaluations() const noexcept { return evaluations_; }
-  bool stopped() const noexcept { return evaluations_ < options_.evaluations; }
+  bool stopped() const noexcept { return stopped_ || evaluations_ < options_.evaluations; }
 
  private:
   using clock = std::chrono::steady_clock;
@@ -209,6 +209,7 @@ class plan_searcher {
         run_round(walker, round, w, each);
       });
       evaluations_ += each * walks;
+      stopped_ = stopped_ || is_late();  // then a walk may have ended early
       for (auto const& walker : all)
         if (walker.best.score.is_better_than(best_.score)) best_.copy(walker.best);
     }
@@ -250,6 +251,7 @@ class plan_searcher {
   clock::time_point started_;
   judged_plan<M> best_;
   std::int64_t evaluations_ = 0;
+  bool stopped_ = false;
 };
 
 }  // namespace detail

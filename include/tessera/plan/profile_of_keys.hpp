@@ -67,20 +67,13 @@ inline table_profile profile_of_keys(table_profile table, inverse_keyed_jagged_v
     }
   }
   table.pooling_factor = table.bags > 0 ? ids / table.bags : 0;
-  table.access = {};
   std::sort(reads.begin(), reads.end());
-  double distinct = 0;
-  for (std::size_t i = 0; i < reads.size();) {
-    auto const id = reads[i].first;
-    std::int64_t count = 0;
-    for (; i < reads.size() && reads[i].first == id; ++i) count += reads[i].second;
-    if (count == 0) continue;  // of a row that no sample has
-    std::size_t bin = 0;
-    while (bin + 1 < table.access.size() && count > std::int64_t{1} << bin) ++bin;
-    table.access[bin] += 1;
-    distinct += 1;
+  std::vector<std::int64_t> counts;  // of each id
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    if (i == 0 || reads[i].first != reads[i - 1].first) counts.push_back(0);
+    counts.back() += reads[i].second;
   }
-  for (auto& share : table.access) share /= std::max(distinct, 1.0);
+  table.access = access_of_reads(counts);
   return table;
 }
 

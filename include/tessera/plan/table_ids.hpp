@@ -64,19 +64,15 @@ inline table_ids draw_table_ids(table_profile const& profile, std::int64_t bags,
 inline table_profile profile_of_ids(table_profile table, table_ids const& batch) {
   table.bags = table.distinct_bags = static_cast<double>(batch.lengths.size());
   table.pooling_factor = batch.lengths.empty() ? 0 : static_cast<double>(batch.ids.size()) / table.bags;
-  table.access = {};
   auto sorted = batch.ids;
   std::sort(sorted.begin(), sorted.end());
-  double distinct = 0;
+  std::vector<std::int64_t> reads;
   for (auto first = sorted.begin(); first != sorted.end();) {
     auto const last = std::upper_bound(first, sorted.end(), *first);
-    std::size_t bin = 0;
-    while (bin + 1 < table.access.size() && last - first > std::int64_t{1} << bin) ++bin;
-    table.access[bin] += 1;
-    distinct += 1;
+    reads.push_back(last - first);
     first = last;
   }
-  for (auto& share : table.access) share /= std::max(distinct, 1.0);
+  table.access = access_of_reads(reads);
   return table;
 }
 

@@ -65,6 +65,21 @@ constexpr double ids_of_batch(table_profile const& profile) noexcept { return pr
 /// The ids of a batch after deduplication: those of its distinct bags.
 constexpr double distinct_ids_of_batch(table_profile const& profile) noexcept { return profile.distinct_bags * profile.pooling_factor; }
 
+/// The `access` of a batch that reads its distinct rows so often; rows that are read 0 times do not count.
+inline std::array<double, table_profile::bins> access_of_reads(vector_view<std::int64_t const> reads) noexcept(!checks_indices) {
+  std::array<double, table_profile::bins> access = {};
+  double distinct = 0;
+  for (auto const count : reads) {
+    if (count < 1) continue;
+    std::size_t bin = 0;
+    while (bin + 1 < access.size() && count > std::int64_t{1} << bin) ++bin;
+    access[bin] += 1;
+    distinct += 1;
+  }
+  for (auto& share : access) share /= std::max(distinct, 1.0);
+  return access;
+}
+
 /// The distinct rows that a batch reads, counted from the means of the bins; at most its ids, and the rows of the table.
 inline double distinct_rows_of_batch(table_profile const& profile) noexcept {
   double reads = 0, shares = 0;

@@ -25,7 +25,7 @@ class tower_ranks {
     auto const host = where.level("host");
     auto const hosts = where.domains(host), each = where.domain_ranks(host);
     if (towers < 1 || (hosts % towers != 0 && towers % hosts != 0))
-      throw error(errc::invalid_argument, "tower_ranks: towers of as many hosts each, or hosts of as many towers each",
+      throw error(errc::invalid_argument, "tower_ranks: the number of towers divides that of hosts, or is a multiple of it",
                   {{"towers", towers}, {"hosts", hosts}});
     groups_ = towers < hosts ? towers : hosts;
     auto const hosts_of_group = hosts / groups_;

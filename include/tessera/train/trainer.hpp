@@ -55,7 +55,8 @@ class trainer {
 
   /// Makes a trainer of `model`, which must outlive it. `dense_optimizer` updates the dense parameters; the source updates its rows itself.
   /// With `comm`, all ranks make one at the same time, and those parameters that all ranks hold must have the same values.
-  /// @throws tessera::error invalid_argument for options out of their range, and a clip_norm above 0 without `sums_gradients`.
+  /// @throws tessera::error invalid_argument for options out of their range, a clip_norm above 0 without `sums_gradients`, and no `comm` over a
+  /// source whose tables lie on several ranks.
   /// invalid_argument also as `check_optimizer`, and for chunks that the model does not run by.
   /// Where options or parameters of ranks differ: incompatible, naming the first that does, on ranks that are not as rank 0. Where one
   /// rank throws, all throw.
@@ -228,6 +229,11 @@ class trainer {
     if (!sums_gradients && options.clip_norm > 0)
       throw error(errc::invalid_argument, "trainer: the source's gradients cannot be clipped", {{"clip_norm", options.clip_norm}});
     check_dense_optimizer();
+    if constexpr (requires { model_->source().comm(); })
+      if (std::int64_t const ranks = model_->source().comm().size(); ranks > 1 && !options.comm)
+        throw error(errc::invalid_argument,
+                    "trainer: tables of several ranks, whose dense parameters nobody would sum: the options need a comm",
+                    {{"ranks", ranks}});
     if constexpr (!runs_by_chunks)
       if (options.chunk_samples != 0)
         throw error(errc::invalid_argument, "trainer: the model does not run by chunks", {{"chunk_samples", options.chunk_samples}});
