@@ -85,7 +85,7 @@ tessera::tower_partition find_towers(tessera::host_exec const& exec) {
   for (int step = 0; step < 200; ++step) run.step(exec, source.next(exec));
   tessera::feature_affinity sum(exec, features);
   for (int batch = 0; batch < 20; ++batch) sum.add_lookups(exec, model.source(), source.next(exec));
-  auto const affinity = sum.result(tessera::affinity_kind::mean_of_abs);
+  auto const affinity = sum.result(tessera::affinity_kind::abs_of_mean);
   return tessera::partition_features(exec, affinity.view(), 4, {.embedding = {.dims = 4}}).partition;
 }
 

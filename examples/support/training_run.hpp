@@ -283,7 +283,7 @@ tessera::tower_partition learn_towers(training_job const& j) {
         next();
         sum.add_lookups(j.exec, model.source(), batch);
       }
-      text = j.partition(sum.result(tessera::affinity_kind::mean_of_abs));
+      text = j.partition(sum.result(tessera::affinity_kind::abs_of_mean));
     } catch (tessera::error const& e) {
       failure = std::make_exception_ptr(tessera::error(e.code(), "option --towers: " + std::string(e.sentence()), e.values()));
     } catch (...) {
