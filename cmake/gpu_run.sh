@@ -84,7 +84,8 @@ build() {
     ${TESSERA_GPU_ARCHITECTURE:+"-DCMAKE_CUDA_ARCHITECTURES=$TESSERA_GPU_ARCHITECTURE"} || return
   # Benchmarks first: they take longest, one file each. Other programs are built when one is not.
   # shellcheck disable=SC2086
-  limited "$(left)" cmake --build build/release --parallel "$cores" --target tessera_cuda_benchmarks tessera_cuda_programs -- $go_on
+  limited "$(left)" cmake --build build/release --parallel "$cores" --target tessera_cuda_benchmarks tessera_cuda_programs -- $go_on || return
+  sh cmake/check_kernels.sh build/release/tests/tessera_*_cuda_tests build/release/bench/*_cuda_bench
 }
 
 run_tests() {
@@ -99,7 +100,7 @@ sanitize() {
   for program in build/release/tests/tessera_*_cuda_tests; do
     [ -x "$program" ] || { echo "$program was not built" && return 1; }
     (
-      limited "$share" compute-sanitizer --tool "$1" --error-exitcode 99 "$program"
+      limited "$share" compute-sanitizer --tool "$1" --report-api-errors no --error-exitcode 99 "$program"
       echo "$program: $1 returned $?"
     ) >"$logs/${program##*/}" 2>&1 &
   done

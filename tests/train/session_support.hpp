@@ -119,9 +119,7 @@ class difference_check {
     x = before - step;
     auto const left = (here - loss_()) / static_cast<double>(before - x);
     x = before;
-    auto const near = [&](double expected) {
-      return std::abs(static_cast<double>(found) - expected) <= 0.02 * std::abs(expected) + 0.003;
-    };
+    auto const near = [&](double expected) { return std::abs(static_cast<double>(found) - expected) <= 0.02 * std::abs(expected) + 0.003; };
     return near((left + right) / 2) || near(left) || near(right);
   }
 

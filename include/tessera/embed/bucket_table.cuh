@@ -31,33 +31,46 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-/// Locates all values. It finds them and, where rows are inserted, claims slots for the others. It calls `leave()` while the rows of
-/// evicted ids are still in their slots. Then it settles, and `arrive(located_values, missing_values)` writes the new rows. `table_of`
-/// (keys,): the table of each key. Slots of values that are not found are -1. All memory but that of `leave` is allocated before anything
-/// changes.
-template <bool Insert, class Exec, class Store, class Leave, class Arrive>
-void locate_each_value(Exec const& exec, vector_view<Store> tables, std::vector<std::int64_t> const& table_of, std::int64_t const* ids,
-                       std::int64_t const* begins, vector_view<std::int64_t> slots, vector_view<row_status> statuses, Leave const& leave,
-                       Arrive const& arrive) {
-  using rows_type = typename Store::rows_type;
-  auto const n = slots.size();
-  buffer<std::int64_t, Exec> numbers(exec, Insert ? n : 0), claimed(exec, Insert ? n : 0), count(exec, 1);
-  std::vector<rows_type> parts;
-  for (auto const t : table_of) parts.push_back(tables[t].device_rows());
-  auto const device_parts = to_device(exec, parts);
-  located_values<rows_type> const values{
-      ids, begins, device_parts.data(), device_parts.size(), slots.data(), statuses.empty() ? nullptr : statuses.data()};
-  missing_values const missing{numbers.data(), claimed.data(), count.data()};
-  exec.fill(count.data(), 0, sizeof(std::int64_t));
-  using find_kernel = find_values_kernel<Insert, rows_type>;
-  exec.launch({.blocks = blocks_for(n, find_kernel::threads), .shared_bytes = find_kernel::shared_bytes}, find_kernel{values, n, missing});
-  if constexpr (Insert) {
-    launch_counted(exec, missing.count, n, 1, claim_slots<rows_type>{values, missing});
-    leave();
-    launch_counted(exec, missing.count, n, 1, settle_slots<rows_type>{values, missing});
+/// The values of a batch, found in many tables at once. `table_of` (keys,): the table of each key. Slots of values that are not found are -1.
+/// Where rows are inserted, `claim` takes slots for the others. Rows of evicted ids stay in their slots until `settle`, after which each
+/// claimed slot waits for its new row. The constructor allocates all memory before anything changes.
+template <bool Insert, class Rows, class Exec>
+class found_values {
+ public:
+  template <class Store>
+  found_values(Exec const& exec, vector_view<Store> tables, std::vector<std::int64_t> const& table_of, std::int64_t const* ids,
+               std::int64_t const* begins, vector_view<std::int64_t> slots, vector_view<row_status> statuses)
+      : exec_(exec),
+        room_(slots.size()),
+        numbers_(exec, Insert ? room_ : 0),
+        claimed_(exec, Insert ? room_ : 0),
+        count_(exec, 1),
+        parts_(to_device(exec, rows_of(tables, table_of))),
+        values_{ids, begins, parts_.data(), parts_.size(), slots.data(), statuses.empty() ? nullptr : statuses.data()} {
+    exec.fill(count_.data(), 0, sizeof(std::int64_t));
+    using kernel = find_values_kernel<Insert, Rows>;
+    exec.launch({.blocks = blocks_for(room_, kernel::threads), .shared_bytes = kernel::shared_bytes}, kernel{values_, room_, missing()});
   }
-  arrive(values, missing);
-}
+
+  void claim() { launch_counted(exec_, count_.data(), room_, 1, claim_slots<Rows>{values_, missing()}); }
+  void settle() { launch_counted(exec_, count_.data(), room_, 1, settle_slots<Rows>{values_, missing()}); }
+  located_values<Rows> const& values() const noexcept { return values_; }
+  missing_values missing() noexcept { return {numbers_.data(), claimed_.data(), count_.data()}; }
+
+ private:
+  template <class Store>
+  static std::vector<Rows> rows_of(vector_view<Store> tables, std::vector<std::int64_t> const& table_of) {
+    std::vector<Rows> parts;
+    for (auto const t : table_of) parts.push_back(tables[t].device_rows());
+    return parts;
+  }
+
+  Exec const& exec_;
+  std::int64_t room_;
+  buffer<std::int64_t, Exec> numbers_, claimed_, count_;
+  buffer<Rows, Exec> parts_;
+  located_values<Rows> values_;
+};
 
 /// Calls `Impl::locate_values` for the ids of one table.
 template <class Impl>
@@ -78,25 +91,23 @@ struct back_end<bucket_table_tag, Exec> : locates_in_one<back_end<bucket_table_t
     using rows_type = typename Store::rows_type;
     auto const n = slots.size();
     if (n == 0) return;
-    if constexpr (Insert)
+    if constexpr (Insert) {
       for (auto& table : tables) expect_leaving(exec, table, n);
-    std::exception_ptr failure;
-    locate_each_value<Insert>(
-        exec, tables, table_of, ids, begins, slots, statuses,
-        [&] {
-          if constexpr (Insert) {  // in braces for nvcc's front end
-            try {
-              for (auto& table : tables) keep_leaving(exec, table);
-            } catch (...) {
-              failure = std::current_exception();
-            }
-          }
-        },
-        [&](auto const& values, missing_values const& missing) {
-          if constexpr (Insert)
-            launch_counted(exec, missing.count, n, initialise_rows<rows_type>::lanes, initialise_rows<rows_type>{values, missing});
-        });
-    if (failure) std::rethrow_exception(failure);
+      found_values<true, rows_type, Exec> found(exec, tables, table_of, ids, begins, slots, statuses);
+      found.claim();
+      std::exception_ptr failure;
+      try {
+        for (auto& table : tables) keep_leaving(exec, table);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      found.settle();
+      launch_counted(exec, found.missing().count, n, initialise_rows<rows_type>::lanes,
+                     initialise_rows<rows_type>{found.values(), found.missing()});
+      if (failure) std::rethrow_exception(failure);
+    } else {
+      found_values<false, rows_type, Exec> const found(exec, tables, table_of, ids, begins, slots, statuses);
+    }
   }
 
   template <class Rows>

@@ -96,23 +96,21 @@ struct back_end<row_cache_tag, Exec> : locates_in_one<back_end<row_cache_tag, Ex
     using rows_type = typename Store::rows_type;
     auto const n = slots.size();
     if (n == 0) return;
-    if constexpr (Insert)
+    if constexpr (Insert) {  // in braces, without which nvcc leaves out the next statement too
       for (auto& cache : caches) {
         cache.last_ = exec;
         exec.fill(leaving_in(cache), 0, sizeof(std::int64_t));
       }
-    locate_each_value<Insert>(
-        exec, caches, table_of, ids, begins, slots, statuses,
-        [&] {
-          if constexpr (Insert)
-            for (auto& cache : caches)
-              launch_counted(exec, leaving_in(cache), n, write_leaving<rows_type>::lanes, write_leaving<rows_type>{cache.device_rows()});
-        },
-        [&](auto const& values, missing_values const& missing) {
-          if constexpr (Insert)
-            launch_counted(exec, missing.count, n, fetch_rows<rows_type>::lanes, fetch_rows<rows_type>{values, missing});
-          launch_for_each(exec, n, use_backing_rows<rows_type>{values});
-        });
+    }
+    found_values<Insert, rows_type, Exec> found(exec, caches, table_of, ids, begins, slots, statuses);
+    if constexpr (Insert) {
+      found.claim();
+      for (auto& cache : caches)
+        launch_counted(exec, leaving_in(cache), n, write_leaving<rows_type>::lanes, write_leaving<rows_type>{cache.device_rows()});
+      found.settle();
+      launch_counted(exec, found.missing().count, n, fetch_rows<rows_type>::lanes, fetch_rows<rows_type>{found.values(), found.missing()});
+    }
+    launch_for_each(exec, n, use_backing_rows<rows_type>{found.values()});
   }
 
   template <class Rows>
