@@ -210,6 +210,8 @@ compare() {
   begin "installing the peers into build/peers"
   build/peers/bin/python -m pip --version >/dev/null 2>&1 || python3 -m venv --clear build/peers
   build/peers/bin/python -m pip install --quiet --requirement bench/peers/requirements.txt
+  # TorchRec asks for FBGEMM's package for GPUs, where that for CPUs does.
+  build/peers/bin/python -m pip install --quiet --no-deps --requirement bench/peers/requirements_alone.txt
   begin "comparing"
   rm -f build/compare.md
   # Files that the caller names are relative to where the caller stands.

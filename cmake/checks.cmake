@@ -29,6 +29,17 @@ else()
   tessera_check(launches_selftest ${CMAKE_COMMAND} -E echo "SKIPPED: there is no Python")
 endif()
 
+# What bench/peers/torchrec_plan.py makes of TorchRec's plans; the peers are in a Python of their own.
+set(peers_python "${PROJECT_SOURCE_DIR}/build/peers/bin/python")
+if(NOT EXISTS "${peers_python}" AND Python3_FOUND)
+  set(peers_python "${Python3_EXECUTABLE}")
+endif()
+if(EXISTS "${peers_python}")
+  tessera_check(torchrec_plan_selftest "${peers_python}" -B "${PROJECT_SOURCE_DIR}/bench/peers/torchrec_plan.py" --selftest)
+else()
+  tessera_check(torchrec_plan_selftest ${CMAKE_COMMAND} -E echo "SKIPPED: there is no Python")
+endif()
+
 # What must not compile: wrong policies, executions without a back end.
 file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/expected_failures/*.cpp")
 foreach(source IN LISTS sources)
