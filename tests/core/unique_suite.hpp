@@ -55,6 +55,9 @@ void unique_suite(Harness const& harness) {
         check_unique(harness, tessera_tests::random_integers<std::int64_t>(random, size, -most, most));
       }
   }
+  SUBCASE("more keys than a cache holds the inverse of") {
+    check_unique(harness, tessera_tests::random_integers<std::int32_t>(random, (std::size_t{1} << 20) + 777, 0, 5'000));
+  }
   SUBCASE("runs of one key longer than a piece, and all keys distinct") {
     std::vector<std::int32_t> keys(50'000, 8);
     keys[0] = 9;

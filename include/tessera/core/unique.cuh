@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -40,14 +41,27 @@ struct number_unique_keys {  // unproven
   std::int64_t const* before;  // of the sorted keys
   Key* distinct;
   std::int64_t* inverse;
+  Position* numbers;  // of the sorted keys, in place of the inverse; or nullptr
   std::int64_t* count;
 
   TESSERA_DEVICE void operator()(std::int64_t i) const {
     auto const run = before[i], next = before[i + 1];
     if (next != run) distinct[run] = sorted[i];
-    inverse[positions[i]] = next - 1;
+    if (numbers != nullptr)
+      numbers[i] = static_cast<Position>(next - 1);
+    else
+      inverse[positions[i]] = next - 1;
     if (i + 1 == n) *count = next;
   }
+};
+
+template <class Position>
+struct write_inverse {  // unproven
+  Position const* positions;
+  Position const* numbers;
+  std::int64_t* inverse;
+
+  TESSERA_DEVICE void operator()(std::int64_t i) const { inverse[positions[i]] = numbers[i]; }
 };
 
 inline constexpr fault_kind unique_keys_not_compared{
@@ -95,10 +109,18 @@ struct back_end<unique_tag, Exec> {
     radix_sort_pairs(exec, copies, positions, bits);
     buffer<std::int64_t, Exec> before(exec, n + 1);
     count_runs(exec, std::as_const(copies).view(), before.view());
+    buffer<Position, Exec> numbers(exec, n > most_scattered ? n : 0);
     launch_for_each(exec, n,
                     number_unique_keys<Key, Position>{copies.data(), positions.data(), n, before.data(), distinct.data(), inverse.data(),
-                                                      count.data()});
+                                                      numbers.empty() ? nullptr : numbers.data(), count.data()});
+    if (numbers.empty()) return;
+    auto const top = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(n - 1)));
+    radix_sort_pairs(exec, positions, numbers, {top - 8, top});
+    launch_for_each(exec, n, write_inverse<Position>{positions.data(), numbers.data(), inverse.data()});
   }
+
+  // An inverse that is larger than a cache is written part by part, in the order of a pass over the highest bits of positions.
+  static constexpr std::int64_t most_scattered = std::int64_t{1} << 20;
 };
 
 }  // namespace detail

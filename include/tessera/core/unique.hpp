@@ -28,7 +28,7 @@ inline namespace TESSERA_ABI {
 /// distinct[inverse[i]] == keys[i]. Workspace from `exec`'s memory: n keys, n positions, and up to 8 MiB a thread or two words a key if
 /// that is less. Where most keys differ in their lower bits alone, the call takes as much again. Where the range of the keys is no wider
 /// than there are keys, and no wider than 2^20, the call takes at most 4 MiB. On a device: twice the keys and their positions, of 4 bytes
-/// below 2^31 keys, and 9 bytes a key.
+/// below 2^31 keys, and 9 bytes a key; past 2^20 keys, three such positions more.
 /// @throws tessera::error shape_mismatch, and as `radix_sort_pairs`; in a checked build invalid_argument where the bits do not suffice.
 template <execution Exec, class Key>
 std::int64_t unique(Exec const& exec, vector_view<Key> keys, vector_view<std::remove_const_t<Key>> distinct,

@@ -72,43 +72,65 @@ struct pool_bags_kernel {  // unproven
     auto const* const slots_of = slots == nullptr ? batch.values : slots - batch.first_value();
     float sum[4] = {};
     std::int64_t lacking = 0;
+    auto const column = unit.count > 0 ? unit.column : 0;  // a thread without columns reads along
     for (auto p = begin; p < end; p += ahead) {
-      four_elements<element> four[ahead];
-      row_scale<element> scale[ahead];
+      auto const n = end - p < ahead ? static_cast<int>(end - p) : ahead;
+      std::int64_t slot[ahead];
       float weight[ahead];
-      bool held[ahead];
-      for (int i = 0; i < ahead; ++i) {
-        held[i] = false;
-        if (p + i >= end) continue;
-        auto const slot = slots_of[p + i];
-        held[i] = part.rows.holds(slot);
-        weight[i] = batch.weights == nullptr ? 1.0F : batch.weights[p + i];
-        if (held[i]) {
-          auto const* const from = part.rows.row(slot);
-          scale[i] = row_scale<element>::of(from);
-          four[i] = read_four(from + unit.column, unit.count, part.rows_by_four && unit.count > 0);
-        } else {
-          if constexpr (!Rows::slots_are_ids) held[i] = part.rows.in_range(batch.values[p + i]);
-          if (held[i]) {
-            scale[i] = initial_scale<element>(part.rows.options());
-            four[i] = initial_four<element>(part.rows.options(), batch.values[p + i], unit.column);
-            continue;
-          }
-          ++lacking;
-          if (unit.leads && absent.refused)
-            absent.refuse(block, p + i, part.feature, part.rows.options().id.value, unit.bag, p + i - begin, batch.values[p + i],
-                          part.rows.options().rows);
-        }
+      bool all_held = part.rows_by_four;
+      for (int i = 0; i < ahead; ++i) {  // the first one again behind the last
+        auto const from = p + (i < n ? i : 0);
+        slot[i] = slots_of[from];
+        weight[i] = batch.weights == nullptr ? 1.0F : batch.weights[from];
       }
-      for (int i = 0; i < ahead; ++i)
-        if (held[i])
-          for (int c = 0; c < 4; ++c) sum[c] = multiply_add(weight[i], scale[i].value(four[i][c]), sum[c]);
+      for (int i = 0; i < ahead; ++i) all_held = all_held && part.rows.holds(slot[i]);
+      if (all_held) {  // reads without a branch between them, so that none waits for another
+        four_elements<element> four[ahead];
+        row_scale<element> scale[ahead];
+        for (int i = 0; i < ahead; ++i) {
+          auto const* const from = part.rows.row(slot[i]);
+          scale[i] = row_scale<element>::of(from);
+          four[i] = *aligned_pack<four_elements<element> const>(from + column);
+        }
+        for (int i = 0; i < ahead; ++i)
+          if (i < n) add(sum, weight[i], scale[i], four[i]);
+      } else {
+        for (int i = 0; i < n; ++i)
+          if (!add_one(block, part, unit, p + i, p + i - begin, slots_of[p + i], sum)) ++lacking;
+      }
     }
     if (lacking > 0 && unit.leads && absent.count != nullptr) block.add(absent.count, lacking);
     auto const scale = pooling_scale(part.mode, end - begin);
     four_elements<float> pooled;
     for (int c = 0; c < 4; ++c) pooled[c] = sum[c] * scale;
     if (unit.count > 0) write_four(part.out + unit.bag * part.out_stride + unit.column, pooled, unit.count, part.out_by_four);
+  }
+
+ private:
+  TESSERA_DEVICE static void add(float (&sum)[4], float weight, row_scale<element> const& scale, four_elements<element> const& four) {
+    for (int c = 0; c < 4; ++c) sum[c] = multiply_add(weight, scale.value(four[c]), sum[c]);
+  }
+
+  // Adds the row of one position, or what it would begin with. False where its id has no row.
+  template <class Block>
+  TESSERA_DEVICE bool add_one(Block& block, pooled_part<Rows> const& part, bag_unit const& unit, std::int64_t position,
+                              std::int64_t place_in_bag, std::int64_t slot, float (&sum)[4]) const {
+    auto const weight = batch.weights == nullptr ? 1.0F : batch.weights[position];
+    if (part.rows.holds(slot)) {
+      auto const* const from = part.rows.row(slot);
+      add(sum, weight, row_scale<element>::of(from), read_four(from + unit.column, unit.count, part.rows_by_four && unit.count > 0));
+      return true;
+    }
+    auto const id = batch.values[position];
+    if constexpr (!Rows::slots_are_ids) {
+      if (part.rows.in_range(id)) {
+        add(sum, weight, initial_scale<element>(part.rows.options()), initial_four<element>(part.rows.options(), id, unit.column));
+        return true;
+      }
+    }
+    if (unit.leads && absent.refused)
+      absent.refuse(block, position, part.feature, part.rows.options().id.value, unit.bag, place_in_bag, id, part.rows.options().rows);
+    return false;
   }
 };
 
