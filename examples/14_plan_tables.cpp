@@ -19,6 +19,7 @@
 #include <tessera/core/types.hpp>
 
 #include "plan_tables/commands.hpp"
+#include "plan_tables/methods.hpp"
 #include "support/command_line.hpp"
 #include "support/output_files.hpp"
 #include "support/ranks.hpp"
@@ -39,6 +40,7 @@ struct options {
   fit_command fit;
   search_options search;
   compare_options compare;
+  predict_options predict;
   show_options show;
   measure_options measure;
 };
@@ -93,6 +95,7 @@ void declare_tasks(CLI::App& app, task_options& o) {
   app.add_option("--tables", o.tables, "Draw from these tables; else from 856 synthetic ones, in the manner of dlrm_datasets")
       ->type_name("FILE.json");
   app.add_option("--out", o.out, "The folder that gets the tasks, a file of profiles each")->type_name("DIR");
+  add_count(app, "--batch", o.batch, 0, "Take so many samples of the batches that the profiles are of; 0: all of them");
   add_count(app, "--tasks", o.tasks, 1, "How many tasks");
   add_devices(app, o.devices)->capture_default_str();
   app.add_option("--most-dim", o.most_dim, "Dims are 4, 8, 16, … up to it")->transform(integer(4, 4096))->capture_default_str();
@@ -154,6 +157,9 @@ void declare_fit(CLI::App& app, fit_command& o) {
   app.add_option("--out", o.out, "The folder that gets the learned costs")->type_name("DIR");
   app.add_option("--published", o.published, "The folder that gets NeuroShard's networks, for each number of devices that was measured")
       ->type_name("DIR");
+  app.add_option("--exchanges-of", o.exchanges_of, "Take the exchanges from another folder of samples")->type_name("DIR");
+  add_count(app, "--samples", o.samples, 0, "Steps that are learned from: the first so many; 0: all");
+  add_count(app, "--exchanges", o.exchanges, 0, "Exchanges, of each number of devices: the first so many; 0: all");
   add_count(app, "--epochs", o.epochs, 1, "Passes over the samples");
   add_count(app, "--batch", o.batch, 1, "Samples of a step of fitting");
   add_count(app, "--starts", o.starts, 1, "Networks from random parameters; learned costs are the mean of the good ones");
@@ -188,17 +194,24 @@ void declare_searches(CLI::App& app, search_options& o) {
       ->capture_default_str();
   app.add_flag("--cut-rows", o.cut_rows, "Tables may be cut by rows too");
   app.add_flag("--weights-alone", o.weights_alone, "Count float weights alone as memory, as NeuroShard does");
+  add_count(app, "--candidates", o.candidates, 1, "Of the published search: tables by size, and by cost, that a beam tries to halve (N)");
+  add_count(app, "--beams", o.beams, 1, "Of the published search: plans that go on to the next halving (K)");
+  add_count(app, "--steps", o.steps, 0, "Of the published search: halvings of a plan (L)");
+  add_count(app, "--grid", o.grid, 0, "Of the published search: limits on the columns of a device (M); 0: none");
+  app.add_flag("--no-sums", o.no_sums, "Of the published search: compute a device's representations anew each time, to compare seconds");
   add_seed(app, o.seed);
+}
+
+std::vector<std::string> method_names() {
+  std::vector<std::string> names;
+  for (auto const& one : search_methods()) names.push_back(one.name);
+  return names;
 }
 
 void declare_search(CLI::App& app, search_options& o) {
   app.add_option("TABLES", o.tables, "Profiles of the tables")->required()->type_name("FILE.json");
   declare_searches(app, o);
-  auto* const published = app.add_flag_callback(
-      "--published", [&o] { o.method = "published"; }, "Search as NeuroShard does: a beam of halvings");
-  app.add_flag_callback(
-         "--exhaustive", [&o] { o.method = "exhaustive"; }, "Look at all plans of at most 12 whole tables")
-      ->excludes(published);
+  app.add_option("--method", o.method, "How plans are searched for")->check(CLI::IsMember(method_names()))->capture_default_str();
   app.add_option("--out", o.out, "The file that gets the plan")->type_name("FILE.json");
   app.add_option("--report", o.report, "The file that gets what is predicted of each device")->type_name("FILE.json");
 }
@@ -206,7 +219,19 @@ void declare_search(CLI::App& app, search_options& o) {
 void declare_compare(CLI::App& app, compare_options& o) {
   app.add_option("DIR", o.folder, "The folder of tasks")->required();
   declare_searches(app, o.search);
-  app.add_option("--csv", o.csv, "The file that gets each search's cost of each task")->type_name("FILE.csv");
+  app.add_option("--methods", o.methods, "Which searches; else all but exhaustive")
+      ->type_name("NAME,...")
+      ->delimiter(',')
+      ->check(CLI::IsMember(method_names()));
+  app.add_option("--csv", o.csv, "The file that gets what each search found of each task, and its seconds")->type_name("FILE.csv");
+}
+
+void declare_predict(CLI::App& app, predict_options& o) {
+  app.add_option("DIR", o.folder, "The folder of samples that collect wrote")->required();
+  declare_model(app, o.model);
+  app.add_option("--out", o.out, "The file that gets what was measured and what is predicted")
+      ->type_name("FILE.csv")
+      ->capture_default_str();
 }
 
 void declare_show(CLI::App& app, show_options& o) {
@@ -222,13 +247,18 @@ void declare_show(CLI::App& app, show_options& o) {
 
 void declare_measure(CLI::App& app, measure_options& o) {
   app.add_option("TABLES", o.tables, "Profiles of the tables")->required()->type_name("FILE.json");
-  app.add_option("PLAN", o.plan, "The plan")->required()->type_name("FILE.json");
+  app.add_option("PLAN", o.plans, "Plans of these tables, which take turns")->required()->type_name("FILE.json");
   add_devices(app, o.devices)->required();
-  app.add_option("--ranks", o.ranks, "Who exchanges: as many threads as devices where none is given, or the processes of mpirun")
-      ->check(CLI::IsMember({"mpi"}));
-  app.add_option("--out", o.out, "The file that gets the times of each device")->type_name("FILE.csv")->capture_default_str();
-  add_count(app, "--warm-up", o.warm_up, 0, "Runs that do not count");
-  add_count(app, "--runs", o.runs, 1, "Runs, of which the median counts");
+  auto* const ranks =
+      app.add_option("--ranks", o.ranks, "Who exchanges: as many threads as devices where none is given, or the processes of mpirun")
+          ->check(CLI::IsMember({"mpi"}));
+  auto* const compute = app.add_option("--compute", o.compute, "Take the times of steps from this file of measure, and measure exchanges")
+                            ->type_name("FILE.csv");
+  app.add_flag("--no-exchanges", o.no_exchanges, "Measure steps, and no exchanges")->excludes(ranks)->excludes(compute);
+  app.add_option("--out", o.out, "The file that gets the times of each plan and device")->type_name("FILE.csv")->capture_default_str();
+  add_count(app, "--warm-up", o.warm_up, 0, "Runs of a plan in a round that do not count");
+  add_count(app, "--runs", o.runs, 1, "Runs of a plan in a round, of which the median counts");
+  add_count(app, "--rounds", o.rounds, 1, "Rounds, each of all plans; the median of rounds counts");
   add_count(app, "--time-limit", o.time_limit, 1, "Seconds that ranks wait for each other");
   add_seed(app, o.seed);
 }
@@ -247,8 +277,14 @@ void check_files(std::string const& command, options const& o) {
     check_files(files, {{"--out", o.profile.out}});
   }
   if (command == "search") check_files({{"TABLES", o.search.tables}}, {{"--out", o.search.out}, {"--report", o.search.report}});
+  if (command == "predict") check_files({}, {{"--out", o.predict.out}});
   if (command == "compare") check_files({}, {{"--csv", o.compare.csv}});
-  if (command == "measure") check_files({{"TABLES", o.measure.tables}, {"PLAN", o.measure.plan}}, {{"--out", o.measure.out}});
+  if (command == "measure") {
+    std::vector<examples::named_file> inputs{{"TABLES", o.measure.tables}};
+    for (auto const& plan : o.measure.plans) inputs.emplace_back("PLAN", plan);
+    if (!o.measure.compute.empty()) inputs.emplace_back("--compute", o.measure.compute);
+    check_files(inputs, {{"--out", o.measure.out}});
+  }
   if (command == "show") {
     std::vector<examples::named_file> inputs{{"TABLES", o.show.tables}, {"PLAN", o.show.plan}};
     if (!o.show.measured.empty()) inputs.emplace_back("--measured", o.show.measured);
@@ -276,6 +312,7 @@ void run(CLI::App& command, options& o) {
   if (name == "fit") fit(exec, o.fit);
   if (name == "search") search(exec, o.search);
   if (name == "compare") compare(exec, o.compare);
+  if (name == "predict") predict(exec, o.predict);
   if (name == "show") show(exec, o.show);
 }
 
@@ -294,10 +331,11 @@ int main(int argc, char** argv) {
   declare_tasks(*add("tasks", "Writes tasks of placing tables, and the synthetic pool of tables"), o.tasks);
   declare_collect(*add("collect", "Measures steps and exchanges on this machine"), o.collect);
   declare_fit(*add("fit", "Fits networks of costs to what was collected"), o.fit);
+  declare_predict(*add("predict", "Says what a model predicts of what was collected"), o.predict);
   declare_search(*add("search", "Searches for the plan of least cost"), o.search);
   declare_compare(*add("compare", "Compares searches over a folder of tasks"), o.compare);
   declare_show(*add("show", "Says what a plan costs each device"), o.show);
-  declare_measure(*add("measure", "Measures what a plan costs each device of this machine"), o.measure);
+  declare_measure(*add("measure", "Measures what plans cost each device of this machine"), o.measure);
   std::signal(SIGPIPE, SIG_IGN);
   try {
     app.parse(argc, argv);

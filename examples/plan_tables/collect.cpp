@@ -4,10 +4,8 @@
 // Measures what steps and exchanges cost on this machine.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
@@ -24,9 +22,6 @@
 #include <tessera/plan/measure_combination.hpp>
 #include <tessera/plan/measure_compute.hpp>
 #include <tessera/plan/measure_exchange.hpp>
-#include <tessera/plan/table_ids.hpp>
-#include <tessera/plan/table_profile_file.hpp>
-#include <tessera/shard/sharding_plan_file.hpp>
 
 #include "../support/ranks.hpp"
 #include "collected.hpp"
@@ -132,100 +127,7 @@ void collect_exchanges(tessera::any_communicator comm, std::optional<collected> 
   if (is_late) say("exchanges", count_of(samples), o.exchanges, noise_of(samples), true);
 }
 
-// The tables of a plan, and what each device has of them.
-struct planned {
-  std::vector<tessera::table_profile> tables;
-  std::vector<tessera::table_shard> shards;
-
-  std::vector<std::int64_t> columns(std::int64_t devices) const {
-    std::vector<std::int64_t> sums(static_cast<std::size_t>(devices));
-    for (auto const& s : shards) sums[static_cast<std::size_t>(s.rank)] += s.columns;
-    return sums;
-  }
-};
-
-// The steps of all devices, one after the other on the threads of this process.
-template <class Optimizer>
-std::vector<double> measure_steps(tessera::host_exec const& exec, planned const& of, measure_options const& o, Optimizer const& optimizer) {
-  std::vector<tessera::table_ids> ids;
-  ids.reserve(of.shards.size());
-  std::vector<std::vector<tessera::measured_table>> on(static_cast<std::size_t>(o.devices));
-  for (auto const& s : of.shards) {
-    auto const shard = tessera::profile_of_shard(of.tables[static_cast<std::size_t>(s.table)], s.rows, s.columns);
-    // Shards of columns have the ids of their table; those of rows their own.
-    auto const stream = static_cast<std::uint64_t>(s.table) + (static_cast<std::uint64_t>(s.first_row) << 20);
-    ids.push_back(tessera::draw_table_ids(shard, std::llround(shard.distinct_bags), tessera::random_seed{o.seed}, stream));
-    on[static_cast<std::size_t>(s.rank)].push_back({s.rows, s.columns, ids.back().ids, ids.back().lengths});
-  }
-  std::int64_t bytes = 0;
-  for (auto const& tables : on) bytes = std::max(bytes, tessera::compute_bench::bytes_for(tables, optimizer));
-  tessera::compute_bench bench(exec, bytes);
-  tessera::machine_clock clock;
-  std::vector<double> ms;
-  for (auto const& tables : on) ms.push_back(bench.measure(exec, clock, tables, optimizer, {.warm_up = o.warm_up, .runs = o.runs}).step_ms);
-  return ms;
-}
-
-// All ranks call it. The first one's `compute_ms` count.
-tessera::exchange_times measure_exchanges(tessera::any_communicator comm, std::vector<std::int64_t> const& columns, std::int64_t samples,
-                                          std::vector<double> compute_ms, measure_options const& o) {
-  tessera::serial_team team;
-  tessera::system_memory memory;
-  tessera::host_exec const exec(team, memory);
-  tessera::machine_clock clock;
-  tessera::broadcast(exec, comm, tessera::vector_view<double>(compute_ms), 0);
-  tessera::exchange_case of{columns, std::vector<double>(columns.size()), samples};
-  tessera::repetition const repeat{.warm_up = o.warm_up, .runs = o.runs};
-  auto const together = tessera::measure_exchange(exec, comm, clock, of, repeat);
-  // A device sends vectors when it is done with the gradients of the batch before.
-  for (std::size_t d = 0; d < columns.size(); ++d) of.start_ms[d] = compute_ms[d] + together.backward_ms[d];
-  auto const first = *std::min_element(of.start_ms.begin(), of.start_ms.end());
-  for (auto& start : of.start_ms) start -= first;
-  return {tessera::measure_exchange(exec, comm, clock, of, repeat).forward_ms, together.backward_ms};
-}
-
 }  // namespace
-
-void measure(int threads, measure_options const& o) {
-  examples::rank_group ranks(o.ranks.empty() ? "threads:" + std::to_string(o.devices) : o.ranks, o.time_limit);
-  planned of;
-  of.tables = tessera::read_table_profiles(o.tables);
-  std::vector<tessera::table_options> options;
-  for (auto const& one : of.tables) options.push_back({.dim = one.dim, .rows = one.rows});
-  of.shards = tessera::read_plan(o.plan, options, static_cast<int>(o.devices)).shards;
-  for (auto const& s : of.shards)
-    if (s.rank == tessera::table_shard::all_ranks)
-      throw tessera::error(tessera::errc::invalid_argument, "a table on all ranks is not measured", {{"file", o.plan}, {"table", s.table}});
-  auto const& optimizer = of.tables[0].optimizer;
-  for (auto const& one : of.tables)
-    if (one.optimizer != optimizer || (optimizer != "sgd" && optimizer != "rowwise_adagrad"))
-      throw tessera::error(tessera::errc::incompatible, "steps are measured with sgd or rowwise_adagrad, the same for all tables",
-                           {{"file", o.tables}, {"table", one.name}, {"field", "optimizer"}, {"value", one.optimizer}});
-  std::vector<double> compute(static_cast<std::size_t>(o.devices));
-  auto const prepare = [&](tessera::any_communicator const&) {
-    if (!ranks.has_first()) return;
-    tessera::thread_pool pool(threads);
-    tessera::system_memory memory;
-    tessera::host_exec const exec(pool, memory);
-    compute = optimizer == "sgd" ? measure_steps(exec, of, o, tessera::sgd{}) : measure_steps(exec, of, o, tessera::rowwise_adagrad{});
-  };
-  auto samples = of.tables[0].bags;  // a table that several columns read has more
-  for (auto const& one : of.tables) samples = std::min(samples, one.bags);
-  auto const columns = of.columns(o.devices);
-  ranks.run(prepare, [&](tessera::any_communicator const& comm) {
-    if (comm.size() != o.devices)
-      throw tessera::error(tessera::errc::incompatible, "option --devices: as many as ranks",
-                           {{"devices", o.devices}, {"ranks", comm.size()}});
-    auto const times = measure_exchanges(comm, columns, std::llround(samples), compute, o);
-    if (comm.rank() != 0) return;
-    std::ofstream out(o.out);
-    out << "rank,compute_ms,backward_ms,forward_ms\n";
-    for (std::size_t d = 0; d < compute.size(); ++d)
-      out << d << ',' << compute[d] << ',' << times.backward_ms[d] << ',' << times.forward_ms[d] << '\n';
-    if (!out.flush()) throw tessera::error(tessera::errc::io_error, "option --out: cannot write", {{"file", o.out}});
-    std::printf("%lld devices in %s\n", static_cast<long long>(o.devices), o.out.c_str());
-  });
-}
 
 void collect(int threads, collect_options const& o) {
   examples::rank_group ranks(o.ranks, o.time_limit);

@@ -28,6 +28,15 @@ using nlohmann::json;
 
 constexpr std::int64_t version = 1;
 
+// Stands for what measures where samples are read.
+template <class Times>
+struct never_measured {
+  template <class Drawn>
+  Times operator()(Drawn const&) const {
+    return {};
+  }
+};
+
 json json_of(collect_options const& o, tessera::machine_description const& machine) {
   return {{"version", version},
           {"machine", {{"processor", machine.processor}, {"threads", machine.threads}, {"last_cache_bytes", machine.last_cache_bytes}}},
@@ -164,6 +173,22 @@ std::string between_of(collected const& folder, std::int64_t devices) {
   std::string line;
   std::getline(file, line);
   return line.ends_with("processes") ? "processes" : "threads";
+}
+
+std::vector<tessera::compute_sample> read_steps(collected const& folder) {
+  return tessera::collect_compute_samples(
+      folder.steps_file(), folder.about(), 0,
+      [&](std::int64_t number) { return tessera::draw_combination(folder.pool, folder.combinations, number); },
+      never_measured<tessera::compute_times>());
+}
+
+std::vector<tessera::exchange_sample> read_exchanges(collected const& folder, std::int64_t devices) {
+  auto options = folder.placements;
+  options.devices = devices;
+  return tessera::collect_exchange_samples(
+      folder.exchanges_file(devices), folder.about_exchanges(devices, between_of(folder, devices)), 0,
+      [&](std::int64_t number) { return tessera::draw_placement(folder.pool, options, number); },
+      never_measured<tessera::exchange_times>());
 }
 
 }  // namespace plan_tables

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tessera/plan/cost_samples.hpp>
+#include <tessera/plan/cost_samples_file.hpp>
 #include <tessera/plan/machine_description.hpp>
 #include <tessera/plan/measuring_clock.hpp>
 #include <tessera/plan/table_profile.hpp>
@@ -45,5 +46,9 @@ collected open_collected(collect_options const& options, tessera::machine_descri
 
 /// Who exchanged, as the first line of a file says: "threads" or "processes".
 std::string between_of(collected const& folder, std::int64_t devices);
+
+/// All steps of a folder, and its exchanges of so many devices. @throws tessera::error naming file and line.
+std::vector<tessera::compute_sample> read_steps(collected const& folder);
+std::vector<tessera::exchange_sample> read_exchanges(collected const& folder, std::int64_t devices);
 
 }  // namespace plan_tables

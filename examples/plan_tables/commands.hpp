@@ -26,9 +26,10 @@ struct profile_options {
 void profile(tessera::host_exec const& exec, examples::settings const& data, profile_options const& options);
 
 struct task_options {
-  std::string pool;    ///< the file that gets the synthetic pool; empty: none
-  std::string tables;  ///< the file whose tables tasks are of; empty: the synthetic pool
-  std::string out;     ///< the folder of the tasks; empty: none
+  std::string pool;        ///< the file that gets the synthetic pool; empty: none
+  std::string tables;      ///< the file whose tables tasks are of; empty: the synthetic pool
+  std::string out;         ///< the folder of the tasks; empty: none
+  std::int64_t batch = 0;  ///< samples of the profiles' batches that tables are of; 0: all
   std::int64_t tasks = 100, devices = 4, most_dim = 128, least_tables = 10, most_tables = 59;
   std::uint64_t bytes_per_device = std::uint64_t{4} << 30, slack_bytes = std::uint64_t{1} << 30, seed = 0, pool_seed = 0;
 };
@@ -50,7 +51,9 @@ struct collect_options {
 void collect(int threads, collect_options const& options);
 
 struct fit_command {
-  std::string folder, out, published;  ///< `published`: the folder of NeuroShard's networks; empty: none
+  std::string folder, exchanges_of;         ///< of steps, and of exchanges where these are in another; else empty
+  std::string out, published;               ///< `published`: the folder of NeuroShard's networks; empty: none
+  std::int64_t samples = 0, exchanges = 0;  ///< the first so many, the latter of each number of devices; 0: all
   std::int64_t epochs = 1000, batch = 512, starts = 1;
   float rate = 0.001F, last_rate = 0.001F;
   std::uint64_t seed = 0;
@@ -72,15 +75,25 @@ struct search_options {
   std::uint64_t bytes_per_device = 0, seed = 0;
   double deadline_ms = 0;
   bool cut_rows = false, weights_alone = false;
-  std::string method = "plan";  ///< plan, published or exhaustive
+  std::int64_t candidates = 10, beams = 3, steps = 10, grid = 11;  ///< of the published search: N, K, L and M
+  bool no_sums = false;                                            ///< of the published search
+  std::string method = "plan";                                     ///< the name of a `search_method`
 };
 void search(tessera::host_exec const& exec, search_options const& options);
 
 struct compare_options {
   std::string folder, csv;
+  std::vector<std::string> methods;  ///< names of them; empty: all but exhaustive
   search_options search;
 };
 void compare(tessera::host_exec const& exec, compare_options const& options);
+
+struct predict_options {
+  std::string folder, out = "predicted.csv";
+  model_options model;
+};
+/// Writes what was collected in a folder beside what a model predicts of it.
+void predict(tessera::host_exec const& exec, predict_options const& options);
 
 struct show_options {
   std::string tables, plan, measured, page;
@@ -91,12 +104,16 @@ struct show_options {
 };
 void show(tessera::host_exec const& exec, show_options const& options);
 
-/// Measures a plan's steps on this machine, one device after the other, and its exchanges between ranks.
 struct measure_options {
-  std::string tables, plan, out = "measured.csv", ranks;
-  std::int64_t devices = 0, warm_up = 5, runs = 10, time_limit = 3600;
+  std::string tables, out = "measured.csv", ranks;
+  std::vector<std::string> plans;
+  std::string compute;        ///< a file of `measure` that has the steps, which then are not measured; empty: none
+  bool no_exchanges = false;  ///< measure steps alone
+  std::int64_t devices = 0, warm_up = 5, runs = 10, rounds = 1, time_limit = 3600;
   std::uint64_t seed = 0;
 };
+/// Measures plans of the same tables: their steps on this machine, one device after the other, and their exchanges between ranks. In each
+/// round the plans come one after the other, with the same ids; the medians of rounds count.
 void measure(int threads, measure_options const& options);
 
 }  // namespace plan_tables

@@ -27,28 +27,11 @@ namespace plan_tables {
 
 namespace {
 
-template <class Times>
-struct never_measured {
-  template <class Drawn>
-  Times operator()(Drawn const&) const {
-    return {};
-  }
-};
-
-std::vector<tessera::compute_sample> read_steps(collected const& folder) {
-  return tessera::collect_compute_samples(
-      folder.steps_file(), folder.about(), 0,
-      [&](std::int64_t number) { return tessera::draw_combination(folder.pool, folder.combinations, number); },
-      never_measured<tessera::compute_times>());
-}
-
-std::vector<tessera::exchange_sample> read_exchanges(collected const& folder, std::int64_t devices) {
-  auto options = folder.placements;
-  options.devices = devices;
-  return tessera::collect_exchange_samples(
-      folder.exchanges_file(devices), folder.about_exchanges(devices, between_of(folder, devices)), 0,
-      [&](std::int64_t number) { return tessera::draw_placement(folder.pool, options, number); },
-      never_measured<tessera::exchange_times>());
+// The first samples, with their repeats; 0: all.
+template <class Sample>
+std::vector<Sample> first_of(std::vector<Sample> samples, std::int64_t count) {
+  if (count > 0) std::erase_if(samples, [&](Sample const& one) { return one.number >= count; });
+  return samples;
 }
 
 // How each start of a part went; errors beside the mean cost.
@@ -91,12 +74,15 @@ void fit(tessera::host_exec const& exec, fit_command const& o) {
                                       .last_learning_rate = o.last_rate,
                                       .starts = o.starts,
                                       .seed = tessera::random_seed{o.seed}};
-  auto const steps = read_steps(folder);
-  auto const devices = folder.devices();
+  auto const steps = first_of(read_steps(folder), o.samples);
+  auto const of_exchanges = o.exchanges_of.empty() ? folder : read_collected(o.exchanges_of);
+  if (!o.exchanges_of.empty())
+    tessera::detail::told_of_file(o.exchanges_of, [&] { tessera::check_machine(of_exchanges.machine, folder.machine); });
+  auto const devices = of_exchanges.devices();
   std::vector<std::vector<tessera::exchange_sample>> of_devices;
   std::vector<tessera::exchange_sample> exchanges;
   for (auto const d : devices) {
-    of_devices.push_back(read_exchanges(folder, d));
+    of_devices.push_back(first_of(read_exchanges(of_exchanges, d), o.exchanges));
     exchanges.insert(exchanges.end(), of_devices.back().begin(), of_devices.back().end());
   }
   if (steps.empty() || exchanges.empty())

@@ -12,12 +12,10 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <tessera/core/error.hpp>
-#include <tessera/files/posix_file.hpp>
 #include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/table_profile_file.hpp>
 #include <tessera/shard/sharding_plan_file.hpp>
@@ -26,6 +24,7 @@
 #include "../support/html_page.hpp"
 #include "../support/output_files.hpp"
 #include "commands.hpp"
+#include "measured.hpp"
 #include "models.hpp"
 
 namespace plan_tables {
@@ -33,50 +32,6 @@ namespace plan_tables {
 namespace {
 
 using tessera::found_plan;
-
-// What each device was measured to take.
-struct measured_costs {
-  std::vector<double> compute, backward, forward;
-
-  explicit measured_costs(std::int64_t devices)
-      : compute(static_cast<std::size_t>(devices), -1), backward(compute.size()), forward(compute.size()) {}
-  double total(std::size_t device) const { return compute[device] + backward[device] + forward[device]; }
-};
-
-/// Reads lines of rank, compute_ms, backward_ms and forward_ms. @throws tessera::error naming file, line and field.
-measured_costs read_measured(std::string const& path, std::int64_t devices) {
-  constexpr char const* names[] = {"rank", "compute_ms", "backward_ms", "forward_ms"};
-  constexpr std::int64_t most_bytes = 1 << 26;
-  auto const text = tessera::read_text(path, most_bytes);
-  auto const lines = examples::split(text, '\n');
-  if (lines.empty() || lines[0] != "rank,compute_ms,backward_ms,forward_ms")
-    throw tessera::error(
-        tessera::errc::parse_error, "measured costs: another first line",
-        {{"file", path}, {"line", 1}, {"expected", "rank,compute_ms,backward_ms,forward_ms"}, {"found", lines.empty() ? "" : lines[0]}});
-  measured_costs result(devices);
-  for (std::size_t l = 1; l < lines.size(); ++l) {
-    if (lines[l].empty() && l + 1 == lines.size()) break;
-    auto const line = static_cast<std::int64_t>(l) + 1;
-    auto const fields = examples::split(lines[l], ',');
-    if (fields.size() != 4)
-      throw tessera::error(tessera::errc::parse_error, "measured costs: a line of another number of fields",
-                           {{"file", path}, {"line", line}, {"fields", fields.size()}, {"expected", 4}});
-    double values[4];
-    for (std::size_t f = 0; f < 4; ++f)
-      if (!examples::parse_number(fields[f], values[f]) || values[f] < 0)
-        throw tessera::error(tessera::errc::parse_error, "measured costs: not a finite number from 0",
-                             {{"file", path}, {"line", line}, {"field", names[f]}, {"found", fields[f]}});
-    auto const rank = static_cast<std::size_t>(values[0]);
-    if (values[0] >= static_cast<double>(devices) || static_cast<double>(rank) != values[0] || result.compute[rank] >= 0)
-      throw tessera::error(tessera::errc::parse_error, "measured costs: each device once",
-                           {{"file", path}, {"line", line}, {"field", "rank"}, {"found", fields[0]}, {"devices", devices}});
-    result.compute[rank] = values[1], result.backward[rank] = values[2], result.forward[rank] = values[3];
-  }
-  for (std::size_t d = 0; d < result.compute.size(); ++d)
-    if (result.compute[d] < 0)
-      throw tessera::error(tessera::errc::parse_error, "measured costs: a device is missing", {{"file", path}, {"device", d}});
-  return result;
-}
 
 // The costs of devices as bars. A network may predict less than 0; a bar does not go below.
 examples::bar_chart bars_of(std::string title, std::vector<std::string> devices, auto const& compute, auto const& backward,
@@ -193,7 +148,11 @@ void show(tessera::host_exec const& exec, show_options const& o) {
   auto const found =
       tessera::detail::told_of_file(o.plan, [&] { return tessera::plan_of_shards(tables, cost, limits, std::move(plan.shards)); });
   std::optional<measured_costs> measured;
-  if (!o.measured.empty()) measured = read_measured(o.measured, o.devices);
+  if (!o.measured.empty()) {
+    measured = read_measured(o.measured, o.plan, o.devices);
+    if (!measured->has_exchanges())
+      throw tessera::error(tessera::errc::incompatible, "option --measured: measured without exchanges", {{"file", o.measured}});
+  }
   std::cout << found << std::flush;
   if (measured) print_measured(found, *measured);
   if (!o.page.empty()) write_page(o, found, measured ? &*measured : nullptr);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <tessera/core/error.hpp>
+#include <tessera/plan/measure_combination.hpp>
 #include <tessera/plan/table_profile_file.hpp>
 #include <tessera/synth/sharding_tasks.hpp>
 #include <tessera/synth/table_pool.hpp>
@@ -47,6 +48,12 @@ void write_tasks(task_options const& o) {
     profiles = tessera::read_table_profiles(o.tables);
     pool.resize(profiles.size());
     for (std::size_t t = 0; t < pool.size(); ++t) pool[t].rows = profiles[t].rows;
+  }
+  if (o.batch > 0) {
+    std::vector<tessera::table_profile> of_batch;
+    for (std::size_t t = 0; t < profiles.size(); ++t)  // the ids of one table after the other
+      of_batch.push_back(tessera::pool_ids(profiles, tessera::random_seed{o.pool_seed}).of(static_cast<std::int64_t>(t), o.batch).profile);
+    profiles = std::move(of_batch);
   }
   if (!o.pool.empty()) {
     tessera::write_table_profiles(o.pool, profiles);

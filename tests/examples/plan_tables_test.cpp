@@ -34,7 +34,7 @@ TEST_CASE("plan_tables") { tessera_tests::skip("this build has no examples"); }
 #include <tessera/shard/sharding_plan_file.hpp>
 
 #include "hosts.hpp"
-#include "run_program.hpp"
+#include "plan_tables_pipeline.hpp"
 #include "temporary_folder.hpp"
 
 namespace plan_tables_test {
@@ -45,74 +45,6 @@ using tessera_tests::program_result;
 using tessera_tests::write_file;
 
 namespace {
-
-program_result run(std::vector<std::string> const& more) {
-  std::vector<std::string> all{TESSERA_PLAN_TABLES};
-  all.insert(all.end(), more.begin(), more.end());
-  return tessera_tests::run_program(std::move(all));
-}
-void succeeds(std::vector<std::string> const& more, std::vector<std::string> const& parts = {}) {
-  auto const result = run(more);
-  CAPTURE(result.output);
-  REQUIRE(result.status == 0);
-  for (auto const& part : parts) {
-    CAPTURE(part);
-    CHECK(result.says(part));
-  }
-}
-void refused(std::vector<std::string> const& more, std::vector<std::string> const& parts, bool by_options = false) {
-  auto const result = run(more);
-  CAPTURE(result.output);
-  CHECK(result.status > 0);
-  CHECK((result.status == 1) == !by_options);
-  if (!by_options) CHECK(result.output.find('\n') + 1 == result.output.size());  // one line
-  for (auto const& part : parts) {
-    CAPTURE(part);
-    CHECK(result.says(part));
-  }
-}
-
-std::vector<std::string> with(std::vector<std::string> some, std::vector<std::string> const& more) {
-  some.insert(some.end(), more.begin(), more.end());
-  return some;
-}
-
-// A log, the profiles of its tables, what was collected of them, and models of all that: made once for all cases.
-struct pipeline {
-  tessera_tests::temporary_folder folder;
-  std::string tables = folder.file("tables.json"), tasks = folder.file("tasks"), samples = folder.file("samples"),
-              learned = folder.file("models/here"), published = folder.file("models/published");
-  std::vector<std::string> const collecting{"collect",   samples, "--ranks",   "threads:2", "--samples",     "10",  "--exchanges",    "10",
-                                            "--warm-up", "0",     "--runs",    "1",         "--most-placed", "6",   "--least-placed", "2",
-                                            "--dims",    "4,8",   "--batches", "24",        "--limit-bytes", "1MB", "--most-skew-ms", "0.1",
-                                            "--threads", "1"};
-
-  pipeline() {
-    std::string log = "label,user,shop,item,tags\n";
-    for (int s = 0; s < 64; ++s) {
-      auto const user = std::to_string(s / 8);
-      log += std::to_string(s % 2) + ",u" + user + ",s" + std::to_string(s % 5) + ",i" + std::to_string(s % 40) + ",t" + user + "|v" +
-             user + "\n";
-    }
-    write_file(folder.file("log.csv"), log);
-    succeeds({"profile", folder.file("log.csv"), "--label-column", "label", "--sparse-columns", "user,shop,item,tags[]", "--dedup",
-              "user+tags", "--dim-of", "item=32", "--out", tables, "--threads", "1"},
-             {"distinct bags", "item", "tags"});
-    succeeds(with(collecting, {"--pool", tables}), {"steps: 10 of 10", "exchanges: 10 of 10"});
-    succeeds(
-        {"fit", samples, "--out", learned, "--published", published, "--epochs", "3", "--starts", "2", "--batch", "4", "--threads", "1"},
-        {"held out", "units dead", "published steps", "forward of 2", "learned costs in"});
-  }
-
-  std::vector<std::string> search(std::vector<std::string> const& more) const {
-    return with({"search", tables, "--devices", "2", "--threads", "1", "--evaluations", "200"}, more);
-  }
-};
-
-pipeline const& made() {
-  static pipeline const one;
-  return one;
-}
 
 // What is in docs/planning.md.
 void plan_for_ranks(tessera::host_exec const& exec, tessera::topology const& topology) {
@@ -141,13 +73,6 @@ std::string printed_in(std::string const& folder, F const& f) {
   std::cout.rdbuf(screen);
   std::filesystem::current_path(before);
   return text.str();
-}
-
-std::vector<std::string> lines_of(std::string const& path) {
-  std::vector<std::string> lines;
-  std::istringstream text(contents(path));
-  for (std::string line; std::getline(text, line);) lines.push_back(line);
-  return lines;
 }
 
 }  // namespace
@@ -300,11 +225,11 @@ TEST_CASE("plan_tables: from samples to a plan that is shown") {
   CHECK(!tessera::read_plan(plan, options, 8).shards.empty());
   succeeds(p.search({"--model", p.learned, "--bytes-per-device", "1MiB", "--out", plan}));
 
-  succeeds(p.search(with(roof, {"--published", "--out", folder.file("published.json")})), {"4 tables in"});
-  succeeds(p.search(with(roof, {"--exhaustive"})), {"4 tables in 4 shards"});
+  succeeds(p.search(with(roof, {"--method", "published", "--out", folder.file("published.json")})), {"4 tables in"});
+  succeeds(p.search(with(roof, {"--method", "exhaustive"})), {"4 tables in 4 shards"});
   succeeds(p.search({"--model", p.published, "--bytes-per-device", "1MiB", "--cut-rows"}), {"4 tables in"});
   succeeds({"measure", p.tables, plan, "--devices", "2", "--warm-up", "0", "--runs", "1", "--threads", "1", "--out", measured},
-           {"2 devices"});
+           {"1 plans, 2 devices"});
   CHECK(lines_of(measured).size() == 3);
   succeeds({"show", p.tables, plan, "--model", p.learned, "--devices", "2", "--bytes-per-device", "1MiB", "--measured", measured, "--page",
             page, "--threads", "1"},
@@ -319,10 +244,12 @@ TEST_CASE("plan_tables: from samples to a plan that is shown") {
   succeeds({"tasks", "--tables", p.tables, "--out", tasks, "--tasks", "2", "--devices", "2", "--least-tables", "3", "--most-tables", "4",
             "--most-dim", "16", "--bytes-per-device", "1MB", "--slack-bytes", "0"});
   succeeds(with({"compare", tasks, "--devices", "2", "--evaluations", "100", "--threads", "1", "--csv", csv}, roof),
-           {"plan search", "published search", "greedy by dim", "random", "2 of 2"});
+           {"plan", "published", "greedy-dim", "random", "2 of 2"});
   auto const lines = lines_of(csv);
-  REQUIRE(lines.size() == 3);
-  CHECK(lines[0].ends_with("published search,plan search"));
+  REQUIRE(lines.size() == 1 + 2 * 10);
+  CHECK(lines[0] == "task,method,cost_ms,seconds");
+  CHECK(lines[10].find("task_0000.json,plan,") != std::string::npos);
+  CHECK(lines[20].find("task_0001.json,plan,") != std::string::npos);
 }
 
 TEST_CASE("plan_tables: tables, plans, models and measurements that cannot be are named") {
@@ -444,16 +371,19 @@ TEST_CASE("plan_tables: tables, plans, models and measurements that cannot be ar
     write_file(csv, lines);
     refused(with(show, {"--measured", csv}), with(parts, {"measured.csv"}));
   };
-  std::string const head = "rank,compute_ms,backward_ms,forward_ms\n";
-  write_file(csv, head + "1,1,2,3\n0,1,2,3.5\n");
+  std::string const head = "plan,rank,compute_ms,backward_ms,forward_ms\n";
+  auto const line = [&](std::string const& fields) { return plan + "," + fields + "\n"; };
+  write_file(csv, head + line("1,1,2,3") + "other.json,1,7,7,7\n" + line("0,1,2,3.5"));
   succeeds(with(show, {"--measured", csv}), {"6.5"});
   bad_csv("rank;compute\n", {"line 1", "rank;compute"});
-  bad_csv(head + "0,1,2\n", {"line 2", "fields 3"});
-  bad_csv(head + "0,1,2,nan\n", {"line 2", "forward_ms", "nan"});
-  bad_csv(head + "0,-1,2,3\n", {"line 2", "compute_ms", "-1"});
-  bad_csv(head + "0,1,2,3\n0,1,2,3\n", {"line 3", "rank"});
-  bad_csv(head + "0,1,2,3\n2,1,2,3\n", {"line 3", "rank", "2"});
-  bad_csv(head + "0,1,2,3\n", {"device 1"});
+  bad_csv(head + line("0,1,2"), {"line 2", "fields 4"});
+  bad_csv(head + line("0,1,2,nan"), {"line 2", "forward_ms", "nan"});
+  bad_csv(head + line("0,-1,2,3"), {"line 2", "compute_ms", "-1"});
+  bad_csv(head + line("0,1,2,3") + line("0,1,2,3"), {"line 3", "rank"});
+  bad_csv(head + line("0,1,2,3") + line("2,1,2,3"), {"line 3", "rank", "2"});
+  bad_csv(head + line("0,1,2,3"), {"device 1"});
+  bad_csv(head + line("0,1,,") + line("1,1,,"), {"without exchanges"});
+  bad_csv(head + "other.json,0,1,2,3\n", {"no line of this plan", "plan.json"});
 }
 
 TEST_CASE("plan_tables profile and fit: what is missing is named") {

@@ -115,6 +115,7 @@ class plain_search {
   }
 
   outcome grid(std::vector<piece> const& pieces) const {
+    if (options_.grid == 0) return greedy(pieces, static_cast<double>(infinity));
     outcome best;
     for (std::int64_t i = 0; i < options_.grid; ++i) {
       auto const found = greedy(pieces, 1.0 + 0.05 * static_cast<double>(i));
@@ -175,6 +176,9 @@ bool agrees(published_cost const& model, std::vector<table_profile> const& table
   }
   auto const found = published_search(tables, model, options);
   CHECK(published_search(tables, model, options, 3).shards == found.shards);
+  auto anew = options;
+  anew.keep_sums = false;
+  CHECK(published_search(tables, model, anew).shards == found.shards);
   std::vector<table_shard> shards;
   for (std::size_t s = 0; s < pieces.size(); ++s)
     shards.push_back(
@@ -198,6 +202,7 @@ TEST_CASE("published_search: a plain implementation, all networks from the begin
   for (int task = 0; task < 100; ++task) {
     CAPTURE(task);
     published_search_options options{.devices = draw(1, 4), .candidates = draw(1, 6), .beams = draw(1, 3), .steps = draw(0, 6)};
+    if (task % 4 == 3) options.grid = draw(0, 1);  // no limit, and one
     auto const model = tessera_tests::random_published_cost(random, options.devices, true);
     std::vector<table_profile> tables;
     std::int64_t all = 0;
@@ -269,7 +274,7 @@ TEST_CASE("published_search: bad options are refused by name") {
   refused({.devices = 2, .candidates = 0}, "candidates", "0");
   refused({.devices = 2, .beams = 0}, "beams", "0");
   refused({.devices = 2, .steps = -1}, "steps", "-1");
-  refused({.devices = 2, .grid = 0}, "grid", "0");
+  refused({.devices = 2, .grid = -1}, "grid", "-1");
   CHECK(error_of([&] { published_search(std::vector<table_profile>{}, model, {.devices = 2}); }).value("tables") == "0");
 }
 

@@ -127,6 +127,16 @@ TEST_CASE("profile_of_ids: a known batch") {
   tessera::check_table_profile(profile_of_ids(found, {}));
 }
 
+TEST_CASE("draw_table_ids: a small part of a batch does not keep the memory of all of it") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  table_profile table;
+  table.rows = 100'000, table.dim = 4, table.pooling_factor = 10, table.bags = table.distinct_bags = 4096, table.access[0] = 1;
+  auto const few = draw_table_ids(table, 16, random_seed(seed));
+  CHECK(few.ids.size() == 160);
+  CHECK(few.ids.capacity() < 1000);
+}
+
 TEST_CASE("draw_table_ids: bad input is named") {
   auto const refused = [](table_profile const& table, std::int64_t bags, char const* field, std::string const& value) {
     try {

@@ -27,6 +27,7 @@ namespace detail {
 // Bounds of NeuroShard's search; defaults are those of the paper.
 struct halving_bounds {
   std::int64_t candidates = 10, beams = 3, steps = 10, grid = 11;
+  bool keep_sums = true;
 };
 
 // The best of the greedy placements of some shards under each limit of a grid.
@@ -40,8 +41,14 @@ struct grid_result {
 template <cost_model M>
 class grid_placement {
  public:
-  grid_placement(shard_kinds const& kinds, M const& model, std::int64_t devices, std::int64_t device_bytes, std::int64_t grid)
-      : kinds_(kinds), model_(model), device_bytes_(device_bytes), limits_(static_cast<std::size_t>(grid)), costs_(devices) {
+  grid_placement(shard_kinds const& kinds, M const& model, std::int64_t devices, std::int64_t device_bytes, halving_bounds const& bounds)
+      : kinds_(kinds),
+        model_(model),
+        device_bytes_(device_bytes),
+        limits_(static_cast<std::size_t>(std::max<std::int64_t>(bounds.grid, 1))),
+        is_bounded_(bounds.grid > 0),
+        keep_sums_(bounds.keep_sums),
+        costs_(devices) {
     auto const n = static_cast<std::size_t>(devices), width = static_cast<std::size_t>(kinds.width());
     empty_.sums.resize(n * width);
     empty_.columns.resize(n);
@@ -59,6 +66,7 @@ class grid_placement {
     auto const mean = all / static_cast<double>(empty_.columns.size());
     for (std::size_t i = 0; i < limits_.size(); ++i)
       limits_[i] = limits_.size() == 1 ? mean : (1.0 + 0.5 / static_cast<double>(limits_.size() - 1) * static_cast<double>(i)) * mean;
+    if (!is_bounded_) limits_[0] = std::numeric_limits<double>::infinity();
     grid_result best;
     waiting_.resize(1);
     waiting_[0] = empty_;
@@ -110,12 +118,29 @@ class grid_placement {
       now.columns[d] += kind.columns;
       now.bytes[d] += kind.bytes;
       auto* const sum = now.sums.data() + d * width;
-      auto const* const more = kinds_.representation(number);
-      for (std::size_t i = 0; i < width; ++i) sum[i] += more[i];
+      if (keep_sums_) {
+        auto const* const more = kinds_.representation(number);
+        for (std::size_t i = 0; i < width; ++i) sum[i] += more[i];
+      } else {
+        sum_anew(order, now, *at, sum);
+      }
       model_.compute_ms(matrix_view<float const>(sum, 1, kinds_.width()), vector_view<float>(&now.compute[d], 1));
       sort_in(now, at);
     }
     return true;
+  }
+
+  // The sum of what a device holds, from the profiles of its shards, to the bit that of kept sums.
+  void sum_anew(std::vector<int> const& order, group const& now, int device, float* sum) {
+    auto const width = static_cast<std::size_t>(kinds_.width());
+    anew_.resize(width);
+    std::fill_n(sum, width, 0.0F);
+    for (std::size_t s = 0; s < now.chosen.size(); ++s) {
+      if (now.chosen[s] != device) continue;
+      auto const profile = kinds_.profile(order[s]);
+      model_.represent(vector_view<table_profile const>(&profile, 1), matrix_view<float>(anew_.data(), 1, kinds_.width()));
+      for (std::size_t i = 0; i < width; ++i) sum[i] += anew_[i];
+    }
   }
 
   // Moves a device whose cost changed to its place.
@@ -133,6 +158,8 @@ class grid_placement {
   M const& model_;
   std::int64_t device_bytes_;
   std::vector<double> limits_;
+  bool is_bounded_, keep_sums_;
+  std::vector<float> anew_;  // a representation
   group empty_;
   std::vector<group> waiting_;
   device_costs costs_;
@@ -234,7 +261,7 @@ class halving_search {
       if (is_first) fresh.emplace_back(&at->first, &at->second);
     }
     for_each_piece(exec_, static_cast<std::int64_t>(fresh.size()), 4, [&](std::int64_t first, std::int64_t last) {
-      grid_placement<M> grid(kinds_, model_, devices_, device_bytes_, bounds_.grid);
+      grid_placement<M> grid(kinds_, model_, devices_, device_bytes_, bounds_);
       for (auto i = first; i < last && !is_late(); ++i) {
         auto const& [kinds, result] = fresh[static_cast<std::size_t>(i)];
         *result = grid(*kinds);

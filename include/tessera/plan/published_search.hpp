@@ -31,7 +31,8 @@ struct published_search_options {
   std::int64_t candidates = 10;  ///< tables by size, and as many by cost, that each beam tries to halve: N
   std::int64_t beams = 3;        ///< that go on to the next step: K
   std::int64_t steps = 10;       ///< halvings of one plan: L
-  std::int64_t grid = 11;        ///< limits on the columns of a device, from 1 to 1.5 times their mean: M
+  std::int64_t grid = 11;        ///< limits on the columns of a device, from 1 to 1.5 times their mean: M; 0: no limit
+  bool keep_sums = true;         ///< of representations. Else all of a device's are computed anew for each shard: the same plan, later
 };
 
 /// NeuroShard's search: a beam search over halvings of columns, and for each of its plans a greedy placement under each limit of a grid.
@@ -52,12 +53,12 @@ found_plan published_search(host_exec const& exec, vector_view<table_profile con
   device_limits const limits{options.devices, options.bytes_per_device, options.counted};
   detail::check_search("published_search", tables, model, limits);
   for (auto const& [name, value, least] : {std::tuple("candidates", options.candidates, 1), std::tuple("beams", options.beams, 1),
-                                           std::tuple("steps", options.steps, 0), std::tuple("grid", options.grid, 1)})
+                                           std::tuple("steps", options.steps, 0), std::tuple("grid", options.grid, 0)})
     if (value < least) throw error(errc::invalid_argument, "published_search: an option is too small", {{name, value}, {"least", least}});
   detail::shard_kinds const kinds(tables, model, options.counted, true, false);
   detail::halving_search<M> search(exec, kinds, model, options.devices,
                                    options.bytes_per_device - received_bytes(tables, options.devices, options.counted),
-                                   {options.candidates, options.beams, options.steps, options.grid});
+                                   {options.candidates, options.beams, options.steps, options.grid, options.keep_sums});
   std::vector<detail::placed_shard> best;
   auto const evaluations = search.run(
       std::numeric_limits<std::int64_t>::max(), [] { return false; },

@@ -49,7 +49,7 @@ class shard_kinds {
       for (int r = 0; r < rows; ++r)
         for (int c = 0; c < columns; ++c) {
           auto const at = static_cast<int>(kinds_.size());
-          profiles.push_back(profile_of_shard(table, ((table.rows - 1) >> r) + 1, table.dim >> c));
+          profiles.push_back(shard_profile(table, c, r));
           kinds_.push_back({t, memory_of_shard(profiles.back(), counted).total(), c, r, static_cast<float>(table.dim >> c), 0,
                             c + 1 < columns ? at + 1 : -1, r + 1 < rows ? at + columns : -1});
         }
@@ -75,6 +75,10 @@ class shard_kinds {
   int whole(std::int64_t table) const noexcept { return whole_[static_cast<std::size_t>(table)]; }
   float const* representation(int kind) const noexcept { return representations_.data() + kind * width_; }
   table_profile const& table(std::int64_t t) const noexcept { return tables_[t]; }
+  table_profile profile(int kind) const {
+    auto const& of = (*this)[kind];
+    return shard_profile(tables_[of.table], of.column_halvings, of.row_halvings);
+  }
 
   // The shard number (column, row) of its kind.
   table_shard shard(int kind, std::int64_t column, std::int64_t row, std::int64_t device) const {
@@ -86,6 +90,9 @@ class shard_kinds {
   }
 
  private:
+  static table_profile shard_profile(table_profile const& table, int column_halvings, int row_halvings) {
+    return profile_of_shard(table, ((table.rows - 1) >> row_halvings) + 1, table.dim >> column_halvings);
+  }
   // rows * index / 2^halvings, without a product that overflows.
   static std::int64_t first_row(std::int64_t rows, std::int64_t index, int halvings) noexcept {
     auto const whole = rows >> halvings, rest = rows - (whole << halvings);

@@ -51,6 +51,7 @@ inline table_ids draw_table_ids(table_profile const& profile, std::int64_t bags,
   if (ids > 0)
     std::swap(*std::find(result.ids.begin(), result.ids.end(), profile.rows - 1), result.ids[static_cast<std::size_t>(random.below(ids))]);
   result.ids.resize(static_cast<std::size_t>(ids));
+  result.ids.shrink_to_fit();  // a small part of a large batch would keep the memory of all of it
   if (ids == bags && profile.pooling_factor == 1) {
     result.lengths.assign(static_cast<std::size_t>(bags), 1);
   } else {

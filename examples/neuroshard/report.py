@@ -1,0 +1,188 @@
+# SPDX-FileCopyrightText: Tessera contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The report: tables and figures of what a study's folder holds. Numbers of the paper stand beside, and are named as such."""
+
+import json
+import math
+import os
+
+import paper
+import report_plans
+import samples
+import stages
+from markdown import Page, number, table
+from samples import mean
+
+
+def head(report):
+    study = report.study
+    known = [json.loads(path.read_text()) for path in sorted((study.folder / "done").glob("*.json"))]
+    collected = study.folder / "steps/collected.json"
+    machine = json.loads(collected.read_text())["machine"] if collected.exists() else {}
+    dates = sorted(one["date"][:10] for one in known)
+    seconds = sum(one["seconds"] for one in known)
+    hosts = sorted({one["hosts"] for one in known if one["hosts"]})
+    ranks = sorted({one["ranks"] for one in known if one["ranks"]})
+    report.say("# NeuroShard")
+    quick = study.size["pool"] is not None
+    who = f"emulated hosts of {study.rate}" if ranks == ["testbed"] else " and ".join(ranks) or "ranks"
+    lines = [f"Machine: {machine.get('processor', 'not measured yet')}, {os.cpu_count()} processors; steps on {machine.get('threads', '?')} "
+             "thread(s).",
+             f"Exchanges: between {', '.join(map(str, hosts)) or 'no'} {who}.",
+             f"Commit: {', '.join(sorted({one['commit'] for one in known})) or 'none'}; "
+             f"{dates[0] + ' to ' + dates[-1] if dates else 'nothing done'}.",
+             f"Commands: {len(known)}, {seconds / 60:.1f} minutes in all. `python3 examples/neuroshard/study.py "
+             f"all{' --quick' if quick else ''}` runs them; each is in the folder's `done/` with what it said.",
+             f"Tables: {'a few tiny ones: the numbers below mean nothing' if quick else '856 synthetic ones in the manner of dlrm_datasets'}. "
+             f"Batches of {study.size['batch']} samples."]
+    report.say("\n".join(f"- {line}" for line in lines))
+    report.say("Costs are of this machine, in ms, and not to be compared with those of the paper's GPUs; ratios, errors and orders are. "
+               "Columns named *paper* have the paper's numbers. A cost is that of the slowest device.")
+    for title, option in (("steps", "--samples"), ("exchanges", "--exchanges")):
+        of = [one for one in known if one["words"][0] == "collect" and option in one["words"]]
+        if of:
+            rows = [[one["words"][1], one["hosts"] or "-", one["output"].strip().splitlines()[-1].split(": ", 1)[-1]] for one in of]
+            report.say(f"Collected {title}, with the noise of those that were measured twice:\n")
+            report.say(table(["folder", "devices", "samples"], rows))
+
+
+def observations(report):
+    folder = report.study.folder / "observed"
+    dims = sorted(folder.glob("dims_*.plan.json"))
+    if not dims:
+        report.missing("Observations 1 and 2 (Figures 3 and 10)", "observe")
+        return
+    report.say("## Observation 1: half a table costs more than half of it (Figures 3 and 10)")
+    series, rows, halves = {}, [], []
+    for path in dims:
+        name = path.name.removesuffix(".plan.json")
+        variants = json.loads((folder / f"{name}.json").read_text())
+        costs = [one[0] for devices in samples.measured(folder / f"{name}.csv").values() for one in devices]
+        if len(costs) != len(variants):
+            continue
+        series[name.removeprefix("dims_")] = [(one["dim"], cost) for one, cost in zip(variants, costs)]
+        by_dim = {one["dim"]: cost for one, cost in zip(variants, costs)}
+        own = [by_dim[dim] / by_dim[2 * dim] for dim in sorted(by_dim) if 2 * dim in by_dim]
+        halves += own
+        rows.append([name.removeprefix("dims_"), *(number(by_dim[dim]) for dim in sorted(by_dim)), *(number(one, 3) for one in own)])
+    ordered = sorted(report.study.size["dims"])
+    report.say(table(["table, ms of dim", *ordered, *(f"{a} over {2 * a}" for a in ordered[:-1])], rows))
+    report.say(f"Of {len(halves)} halves {sum(one > 0.5 for one in halves)} cost more than half; the mean is {number(mean(halves), 3)} of the "
+               "whole. Paper: all do.")
+    report.figure("dims", "Steps of one table by dim", "dim", "ms", series, joined=True, log_x=True, log_y=True)
+    for what, field in (("rows", "row"), ("pooling", "pooling_factor")):
+        for path in sorted(folder.glob(f"{what}_*.plan.json")):
+            name = path.name.removesuffix(".plan.json")
+            variants = json.loads((folder / f"{name}.json").read_text())
+            costs = [one[0] for devices in samples.measured(folder / f"{name}.csv").values() for one in devices]
+            values = [number(one[field], 6) for one in variants]
+            report.say(table([f"{name.split('_', 1)[1]}, {field}", *values], [["ms", *map(number, costs)]]))
+    points = []
+    for path in sorted(folder.glob("subset_*.csv")):
+        found = samples.measured(path)
+        apart, together = (next((plan for name, plan in found.items() if name.endswith(f".{ending}.json")), None)
+                           for ending in ("apart", "together"))
+        if apart and together:
+            points.append((sum(one[0] for one in apart), together[0][0]))
+    if not points:
+        report.missing("Observation 2", "observe")
+        return
+    ratios = [together / apart for apart, together in points]
+    slope = sum(a * b for a, b in points) / sum(a * a for a, _ in points)
+    off = [abs(b - slope * a) / b for a, b in points]
+    report.say(f"## Observation 2: tables together against the sum of each alone (Figure 3, right)\n\n{len(points)} subsets of "
+               f"{report.study.size['observed_size']} tables. Together over the sum: {number(min(ratios), 3)} to {number(max(ratios), 3)}, "
+               f"mean {number(mean(ratios), 3)}. The best line through 0 is off by {100 * mean(off):.1f} % in the mean, {100 * max(off):.1f} "
+               "% at most. Paper: the sum is often larger, and not in proportion.")
+    report.figure("together", "Tables together and alone", "sum of each alone, ms", "together, ms", {"subsets": points}, diagonal=True)
+
+
+def exchanges(report):
+    study, series, rows = report.study, {}, []
+    for devices in study.size["devices"]:
+        lines = samples.read_csv(study.folder / f"exchanges/exchanges_{devices}.csv", skip=1)
+        points = []
+        for line in lines:
+            if line["repeat"] == "1":
+                continue
+            numbers = {field: [float(one) for one in line[field].split()] for field in ("dims", "start_ms", "forward_ms", "backward_ms")}
+            ends = [a + b for a, b in zip(numbers["start_ms"], numbers["forward_ms"])]
+            points.append((max(numbers["dims"]), max(numbers["backward_ms"]), max(ends) - max(numbers["start_ms"])))
+        if points:
+            x, backward, forward = map(list, zip(*points))
+            rows.append([devices, len(points), number(samples.pearson(x, backward), 3), number(samples.kendall_tau(x[:500], backward[:500]), 3),
+                         number(samples.pearson(x, forward), 3), number(samples.kendall_tau(x[:500], forward[:500]), 3)])
+            series[f"{devices} devices, backward"] = list(zip(x, backward))[:200]
+            series[f"{devices} devices, forward"] = list(zip(x, forward))[:200]
+    if not rows:
+        report.missing("Observation 3 (Figure 4)", "collect")
+        return
+    report.say("## Observation 3: exchanges cost by the largest dim of a device (Figure 4)\n\nThe largest cost of a device against the "
+               "largest sum of dims; of the forward, from the start of the last device on. Kendall's tau of the first 500. Paper: they "
+               "correlate positively.\n")
+    report.say(table(["devices", "exchanges", "backward: correlation", "tau", "forward: correlation", "tau"], rows))
+    report.figure("exchanges", "Exchanges", "largest sum of dims of a device", "largest cost of a device, ms", series)
+
+
+# What is learned, and of which samples.
+PARTS = (("step", "steps"), ("forward", "exchanges"), ("backward", "exchanges"))
+
+
+def errors(report):
+    study, folder = report.study, report.study.folder / "predicted"
+    rows = []
+    for model in stages.MODELS:
+        for devices in study.size["devices"]:
+            row = [f"{model}, {devices} devices"]
+            for part, kind in PARTS:
+                found = samples.predicted(folder / f"test_{kind}_{model}.csv", part, None if part == "step" else devices)
+                real, told = samples.costs(found)
+                if not real:
+                    row += ["-"] * 3
+                    continue
+                squares = mean((one[3] - one[4]) ** 2 for one in found)
+                row += [f"{number(squares)} ({number(paper.TABLE_2[part].get(devices, math.nan), 2)})",
+                        f"{100 * math.sqrt(squares) / mean(one[3] for one in found):.1f} %", number(samples.kendall_tau(real, told), 3)]
+            rows.append(row)
+    again = ["two rounds of measurement"]
+    for part, kind in PARTS:
+        of = None if part == "step" else study.size["devices"][0]
+        first, second = (samples.predicted(folder / f"{name}_{kind}_ours.csv", part, of) for name in ("test", "again"))
+        a, b = samples.costs(first)[0], samples.costs(second)[0]
+        if not a or len(a) != len(b):
+            again += ["-"] * 3
+            continue
+        squares = mean((x[3] - y[3]) ** 2 for x, y in zip(first, second))
+        again += [number(squares), f"{100 * math.sqrt(squares) / mean(one[3] for one in first):.1f} %", number(samples.kendall_tau(a, b), 3)]
+    if all(cell == "-" for row in rows for cell in row[1:]):
+        report.missing("Held-out errors (Table 2)", "fit")
+        return
+    report.say("## Held-out errors (Table 2)\n\nMean squared errors in ms², of samples of another seed that no network has seen; in "
+               "parentheses the paper's, of other costs. Then the root of it over the mean cost, and Kendall's tau of measured and "
+               f"predicted. The last line compares two measurements of the same samples, exchanges of {study.size['devices'][0]} devices: no "
+               "model can do better.\n")
+    parts = [f"{part}: {what}" for part in ("step", "forward", "backward") for what in ("MSE (paper)", "relative", "tau")]
+    report.say(table(["networks", *parts], [*rows, again]))
+    trained = study.size["devices"]
+    rows = []
+    for devices in [*trained, *study.size["untrained"]]:
+        row = [f"{devices}{'' if devices in trained else ', never trained'}"]
+        for part in ("forward", "backward"):
+            found = samples.predicted(folder / "test_exchanges_ours.csv", part, devices)
+            real, told = samples.costs(found)
+            if not real:
+                row += ["-"] * 2
+                continue
+            squares = mean((one[3] - one[4]) ** 2 for one in found)
+            row += [f"{100 * math.sqrt(squares) / mean(one[3] for one in found):.1f} %", number(samples.kendall_tau(real, told), 3)]
+        rows.append(row)
+    report.say("### Our exchange networks on numbers of devices that they never saw\n")
+    report.say(table(["devices", "forward: relative error", "tau", "backward: relative error", "tau"], rows))
+
+
+def write(study, out):
+    """Writes the report of what the folder holds."""
+    page = Page(study, out)
+    for part in (head, observations, exchanges, errors, *report_plans.PARTS):
+        part(page)
+    page.write()

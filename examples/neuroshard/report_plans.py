@@ -1,0 +1,314 @@
+# SPDX-FileCopyrightText: Tessera contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of the report about plans: what they cost by the models, and measured."""
+
+import json
+import math
+import statistics
+
+import paper
+import samples
+import stages
+from markdown import number, percent, table
+from samples import mean
+
+
+NAMES = {"published": "published networks", "ours": "our networks"}
+
+
+def predicted_cost(study, plan):
+    """What a plan's own search predicted; None where there is no report."""
+    path = study.folder / plan.replace(".json", ".report.json")
+    return json.loads(path.read_text())["cost_ms"] if path.exists() else None
+
+
+def measured_tasks(study):
+    """[(devices, dim, task, {(method, model): measured cost})] of all settings."""
+    found = []
+    for devices, dim in stages.settings(study):
+        for path in sorted((study.folder / "measured").glob(f"{devices}x{dim}_task_*.csv")):
+            if path.name.endswith(".steps.csv"):
+                continue
+            costs = {}
+            for plan, of_devices in samples.measured(path).items():
+                method, model = plan.rsplit("/", 1)[-1].removesuffix(".json").removeprefix(path.stem + "_").split("_", 1)
+                costs[method, model] = samples.slowest(of_devices)
+            found.append((devices, dim, path.stem.removeprefix(f"{devices}x{dim}_"), costs))
+    return found
+
+
+def scatter(page):
+    """Figure 8, left."""
+    study, series, rows = page.study, {}, []
+    for model in stages.MODELS:
+        points = []
+        for devices, dim, task, costs in measured_tasks(study):
+            for (method, own), cost in costs.items():
+                plan = stages.plan_file(devices, dim, task, method, model)
+                if (own == model or method in (*stages.HEURISTICS, "random")) and (told := predicted_cost(study, plan)) is not None:
+                    points.append((told, cost))
+        if points:
+            series[model] = points
+            told, real = map(list, zip(*points))
+            rows.append([model, len(points), f"{100 * math.sqrt(mean((a - b) ** 2 for a, b in points)) / mean(real):.1f} %",
+                         percent(mean(told) / mean(real) - 1), number(samples.pearson(told, real), 3),
+                         number(samples.kendall_tau(told, real), 3)])
+    if not rows:
+        page.missing("Predicted and measured costs of plans (Figure 8, left)", "measure")
+        return
+    page.say("## Predicted and measured costs of plans (Figure 8, left)\n")
+    page.say(table(["networks", "plans", "root mean square error over mean", "mean error", "correlation", "tau"], rows))
+    page.figure("scatter", "Plans", "predicted, ms", "measured, ms", series, log_x=True, log_y=True, diagonal=True)
+
+
+def counts(page):
+    """Figure 8, middle and right."""
+    study, folder, rows, series = page.study, page.study.folder / "predicted", [], {}
+    devices, dim = study.size["devices"][0], stages.most_dims(study)[-1]
+    plans = {task: costs for d, m, task, costs in measured_tasks(study) if (d, m) == (devices, dim)}
+    for model in stages.MODELS:
+        for count in study.size["counts"]:
+            ending = f"_{count}" if count != study.size["counts"][-1] else ""
+            row = [model, count]
+            for part, kind in (("step", "steps"), ("forward", "exchanges"), ("backward", "exchanges")):
+                found = samples.predicted(folder / f"test_{kind}_{model}{ending}.csv", part, None if part == "step" else devices)
+                if not found:
+                    row.append("-")
+                    continue
+                error = math.sqrt(mean((one[3] - one[4]) ** 2 for one in found)) / mean(one[3] for one in found)
+                row.append(f"{100 * error:.1f} %")
+                series.setdefault(f"{model}, {part}", []).append((count, 100 * error))
+            search = {"published": "published", "ours": "plan"}[model]
+            own = [costs[search, model + ending] for costs in plans.values() if (search, model + ending) in costs]
+            row.append(number(mean(own)) if own and len(own) == len(plans) else "-")
+            rows.append(row)
+    if not series:
+        page.missing("Numbers of samples (Figure 8, middle and right)", "fit")
+        return
+    page.say("## Numbers of samples (Figure 8, middle and right)\n\nErrors of held-out samples relative to the mean cost, exchanges of "
+             f"{devices} devices; and the mean measured cost of the plans that were searched on the networks (published search on published "
+             f"ones, ours on ours), {len(plans)} tasks of dims up to {dim}. Exchanges are as many as samples, at most all. Paper: all get "
+             "better with more samples, and the plans of 100 samples are already very good.\n")
+    page.say(table(["networks", "samples", "step", "forward", "backward", "plans, ms"], rows))
+    page.figure("samples", "Errors by number of samples", "samples", "relative error, %", series, joined=True, log_x=True, log_y=True)
+
+
+def simulated(page):
+    """Table 1, by the models."""
+    study = page.study
+    for model in stages.MODELS:
+        rows = []
+        for devices, dim in stages.settings(study):
+            tasks = samples.compared(*(study.folder / f"simulated/{devices}x{dim}_{model}{of}.csv" for of in ("", "_torchrec")))
+            if not tasks:
+                continue
+            row = [f"{devices}, {dim}"]
+            names = list(next(iter(tasks.values())))
+            for name in names:
+                costs = [methods[name][0] for methods in tasks.values()]
+                solved = [cost for cost in costs if cost is not None]
+                row.append(number(mean(solved)) + (f" ({len(solved)})" if len(solved) < len(costs) else "") if solved else "-")
+            for baselines in (stages.BASELINES, [*stages.HEURISTICS, *stages.WHOLE]):
+                costs = [{name: cost for name, (cost, _) in methods.items()} for methods in tasks.values()]
+                row += [percent(improvement(costs, baselines, name)) for name in ("published", "plan")]
+            row.append(percent(paper.TABLE_1.get((devices, dim), math.nan)))
+            rows.append(row)
+        if not rows:
+            page.missing(f"Table 1 by {NAMES[model]}", "simulate")
+            continue
+        page.say(f"## Table 1 by {NAMES[model]}\n\nMean predicted ms of the tasks that a method solved; in parentheses how many, where not "
+                 f"all {study.size['tasks']}. The improvement is that over the best heuristic of each task, of which TorchRec's planner is "
+                 "one where it was asked, and over the best placement of whole tables, of the tasks that both solve; *paper*: over its "
+                 "strongest baseline, measured.\n")
+        say_settings(page, len(rows))
+        page.say(table(["devices, dims up to", *names, "published over heuristics", "plan over heuristics", "published over whole tables",
+                        "plan over whole tables", "paper"], rows))
+
+
+def say_settings(page, there):
+    if there < len(stages.settings(page.study)):
+        page.say(f"Missing: {len(stages.settings(page.study)) - there} of {len(stages.settings(page.study))} settings.\n")
+
+
+def improvement(tasks, baselines, name):
+    """How much more the best of the baselines costs than a method, over the tasks that both solve. tasks: [{method: cost or None}]."""
+    pairs = [(min(costs), of[name]) for of in tasks if of.get(name) is not None
+             and (costs := [of[one] for one in baselines if of.get(one) is not None])]
+    return sum(a for a, _ in pairs) / sum(b for _, b in pairs) - 1 if pairs else math.nan
+
+
+def measured(page):
+    """Table 1, measured."""
+    study, rows, found = page.study, [], measured_tasks(page.study)
+    searches = ["published on published", "plan on published", "published on ours", "plan on ours"]
+    has_torchrec = any(("torchrec", "torchrec") in costs for _, _, _, costs in found)
+    columns = [*(["torchrec"] if has_torchrec else []), "whole on ours", *searches]
+    for devices, dim in stages.settings(study):
+        tasks = [costs for d, m, _, costs in found if (d, m) == (devices, dim)]
+        if not tasks:
+            continue
+        named = [{**{method: cost for (method, _), cost in costs.items() if method in stages.BASELINES},
+                  **{f"{method} on {model}": cost for (method, model), cost in costs.items()}} for costs in tasks]
+        for of in named:
+            of["best"] = min((of[name] for name in stages.BASELINES if name in of), default=None)
+        common = [of for of in named if all(of.get(name) is not None for name in ["best", *columns])]
+        rows.append([f"{devices}, {dim}", f"{len(common)} of {len(named)}",
+                     *(number(mean(of[name] for of in common)) for name in ["best", *columns]),
+                     *(percent(improvement(common, ["best"], name)) for name in searches),
+                     percent(paper.TABLE_1.get((devices, dim), math.nan))])
+    if not rows:
+        page.missing("Table 1, measured", "measure")
+        return
+    page.say("## Table 1, measured\n\nThe tasks that most methods solve. Plans of a task were measured in turns, with the same ids. *search "
+             "on networks* names the search, then the networks that it searched on. Improvements are over the best heuristic of each task, "
+             "TorchRec's planner too where it was asked, where there is one.\n")
+    say_settings(page, len(rows))
+    names = [*columns, *(f"{name}: improvement" for name in searches)]
+    page.say(table(["devices, dims up to", "tasks", "best heuristic, ms", *names, "paper"], rows))
+
+
+def gain(page):
+    """Whether what a better search gains on networks is there in measurements."""
+    study, rows = page.study, []
+    for devices in study.size["devices"]:
+        for model in stages.MODELS:
+            told, real = [], []
+            for d, dim, task, costs in measured_tasks(study):
+                if d != devices or ("published", model) not in costs or ("plan", model) not in costs:
+                    continue
+                both = [predicted_cost(study, stages.plan_file(d, dim, task, method, model)) for method in ("published", "plan")]
+                if None not in both:
+                    told.append(both[0] / both[1] - 1)
+                    real.append(costs["published", model] / costs["plan", model] - 1)
+            if told:
+                rows.append([f"{devices}, {model}", len(told), percent(mean(told)), percent(mean(real)), percent(statistics.median(real)),
+                             f"{sum(one > 0 for one in real)} of {len(real)}",
+                             number(mean(real) / mean(told), 2) if mean(told) > 1e-6 else "-"])
+    if not rows:
+        page.missing("Is the gain of search real?", "measure")
+        return
+    page.say("## Is the gain of search real?\n\nThe library's search against the published one, both on the same networks: how much less its "
+             "plans cost by these networks, and measured. A search finds a network's errors too.\n")
+    page.say(table(["devices, networks", "tasks", "predicted gain", "measured gain", "median", "measured gain above 0",
+                    "share that is real"], rows))
+    twice = [abs(costs["again", "ours"] / costs["plan", "ours"] - 1) for _, _, _, costs in measured_tasks(study) if ("again", "ours") in costs]
+    if twice:
+        page.say(f"A plan and a copy of it, measured in turns as others, differ by {100 * mean(twice):.1f} % in the mean of {len(twice)} "
+                 f"tasks, {100 * max(twice):.1f} % at most.")
+
+
+def of_compare(path, name="published"):
+    """Cost of the tasks that were solved, share that was, and seconds of a search."""
+    tasks = samples.compared(path)
+    costs = {task: methods[name][0] for task, methods in tasks.items()}
+    return costs, mean(methods[name][1] for methods in tasks.values())
+
+
+def ablation(page):
+    """Tables 3 and 7."""
+    study, rows = page.study, []
+    for devices in study.size["devices"]:
+        found = {name: of_compare(study.folder / f"ablated/{devices}_{name.replace(' ', '_')}.csv") for name in stages.ABLATIONS}
+        if not all(costs for costs, _ in found.values()):
+            continue
+        common = [task for task in found["full"][0] if all(costs[task] is not None for costs, _ in found.values())]
+        for name, (costs, seconds) in found.items():
+            solved = [cost for cost in costs.values() if cost is not None]
+            cost, success, took = paper.TABLES_3_7.get(devices, {}).get(name, (math.nan, math.nan, math.nan))
+            rows.append([devices, name, number(mean(solved)), number(mean(costs[task] for task in common)),
+                         f"{100 * len(solved) / len(costs):.1f} %",
+                         number(seconds, 3), f"{number(cost)}, {100 * success:.1f} %, {took} s" if success == success else "-"])
+    if not rows:
+        page.missing("What parts of the search give (Tables 3 and 7)", "ablate")
+        return
+    page.say("## What parts of the search give (Tables 3 and 7)\n\nThe published search on published networks, dims up to "
+             f"{stages.most_dims(study)[-1]}, predicted ms. Our search keeps sums of representations where theirs has a cache of predictions; "
+             "without them it adds up all of a device's tables anew.\n")
+    page.say(table(["devices", "search", "ms of what it solved", "ms of what all solve", "solved", "seconds", "paper: ms, solved, seconds"],
+                   rows))
+
+
+def bounds(page):
+    """Figure 9."""
+    study, rows, drawn = page.study, [], {}
+    letters = {"candidates": "N", "beams": "K", "steps": "L", "grid": "M"}
+    for option, values in study.size["swept"].items():
+        points = []
+        found = {value: of_compare(study.folder / f"ablated/{option}_{value}.csv") for value in values}
+        found = {value: one for value, one in found.items() if one[0]}
+        common = [task for task in next(iter(found.values()), ({}, 0))[0] if all(costs[task] is not None for costs, _ in found.values())]
+        for value, (costs, seconds) in found.items():
+            cost = mean(costs[task] for task in common)
+            solved = sum(one is not None for one in costs.values())
+            rows.append([letters[option], value, number(cost), f"{solved} of {len(costs)}", number(seconds, 3)])
+            if cost == cost:
+                points.append((value, cost))
+        if points:
+            drawn[option] = points
+    if not rows:
+        page.missing("Bounds of the search (Figure 9)", "ablate")
+        return
+    page.say(f"## Bounds of the search (Figure 9)\n\nThe published search on published networks, {study.size['devices'][0]} devices, others "
+             "as in the paper; mean predicted ms of the tasks that are solved with all values of a bound. Paper: larger values are better "
+             "and take longer.\n")
+    page.say(table(["bound", "value", "ms", "solved", "seconds"], rows))
+    for option, points in drawn.items():
+        letter = letters[option]
+        page.figure(f"bound_{letter}", f"Cost by {letter} ({option})", letter, "predicted, ms", {"ms": points}, joined=True)
+
+
+def scale(page):
+    """Table 4's protocol."""
+    study, costs = page.study, {}
+    for path in sorted((study.folder / "scale").glob("task_*[0-9].csv")):
+        own = {name: (predicted_cost(study, f"scale/{path.stem}{of}.json"), 0) for name, of in (("published", "_published"), ("plan", ""))}
+        for methods in samples.compared(path, path.with_name(f"{path.stem}_torchrec.csv")).values():
+            for name, (cost, _) in {**methods, **own}.items():
+                costs.setdefault(name, []).append(cost)
+    if not costs:
+        page.missing("Many devices (Table 4)", "scale")
+        return
+    page.say(f"## Many devices (Table 4)\n\n{study.size['scale_tables']} tables on {study.size['scale_devices']} devices, predicted by our "
+             "networks, which were not trained for so many devices; nothing is measured here. The baselines place the shards that our plan "
+             "cuts, as in the paper.\n")
+    ours = costs["plan"]
+    rows = []
+    for name, of in costs.items():
+        both = [(a, b) for a, b in zip(of, ours) if a is not None]
+        rows.append([name, f"{len(both)} of {len(of)}", number(mean(a for a, _ in both)),
+                     number(sum(a for a, _ in both) / sum(b for _, b in both), 3) if both else "-",
+                     number(paper.TABLE_4[name] / paper.TABLE_4["plan"], 3) if name in paper.TABLE_4 else "-"])
+    page.say(table(["method", "solved", "ms", "over plan", "paper: over NeuroShard"], rows))
+
+
+def recd(page):
+    """Plans of profiles with and without deduplication."""
+    study = page.study
+    found = samples.measured(study.folder / "measured/recd.csv")
+    shards = {}
+    for name in ("without", "with"):
+        path = study.folder / f"recd/plan_{name}.json"
+        if path.exists():
+            shards[name] = {(s["table"], s["first_row"], s["first_column"], s["rows"], s["columns"], s["rank"])
+                            for s in json.loads(path.read_text())["shards"]}
+    if len(shards) < 2 or len(found) < 2:
+        page.missing("Deduplication (RecD) and plans", "recd")
+        return
+    rows = []
+    for name in ("without", "with"):
+        plan = f"recd/plan_{name}.json"
+        known = study.done(f"show {plan}")
+        rows.append([name, len(shards[name]), number(predicted_cost(study, plan)), known["output"].split(" ms", 1)[0] if known else "-",
+                     number(samples.slowest(found[plan]))])
+    profiles = {name: {one["name"]: one for one in json.loads((study.folder / f"recd/{name}.json").read_text())} for name in shards}
+    page.say("## Deduplication (RecD) and plans\n\nA log of sessions; the user and two lists stay in a session. A plan was searched for with "
+             "the profile that ignores repeats, and with the one that knows them. The plans "
+             f"{'differ' if shards['with'] != shards['without'] else 'are the same'}: {len(shards['with'] ^ shards['without'])} shards are in "
+             "one of them alone. Renumbered devices count as different.\n")
+    page.say(table(["profile without or with deduplication", "shards", "predicted ms by its own profile",
+                    "predicted ms where there is deduplication", "measured ms where there is"], rows))
+    of_tables = [[name, number(one["bags"], 6), number(one["distinct_bags"], 6)] for name, one in profiles["with"].items()]
+    page.say(table(["table", "bags", "distinct bags"], of_tables))
+
+
+PARTS = (scatter, counts, simulated, measured, gain, ablation, bounds, scale, recd)

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: Tessera contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Studies NeuroShard's claims ("Pre-train and Search", MLSys 2023) on this machine by the program plan_tables; writes a page of tables.
+
+    cmake --build build/release --target plan_tables
+    python3 examples/neuroshard/study.py all              # every stage, then the report; hours
+    python3 examples/neuroshard/study.py collect fit      # some stages
+    python3 examples/neuroshard/study.py report           # what the folder holds, as bench/results/neuroshard.md
+    python3 examples/neuroshard/study.py all --quick      # all of it, tiny, within a minute: that it works, and no more
+    python3 examples/neuroshard/study.py --selftest       # which checks that, and the statistics
+
+Each stage leaves what it did in a folder, and goes on where it was cut off; running.log has what the present command says. Devices are
+hosts of the emulated cluster of bench/testbed/hosts.sh, one rank each, which needs root and Open MPI; with --ranks threads they are threads
+of a process. Steps of all devices are measured in one process, one after the other, so that devices do not take each other's processor. On
+a machine that others use, look at the noise that the report states.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import report  # noqa: E402
+import selftest  # noqa: E402
+import stages  # noqa: E402
+
+GIB = 1 << 30
+# What is collected, searched and measured. The paper's sizes are in its Section 4 and Appendix F.
+REAL = {
+    "batch": 2048, "devices": [4, 8], "untrained": [2, 3, 6], "pool": None, "samples": 10_000, "exchanges": 1000, "held_out": 500,
+    "held_out_exchanges": 100, "dims": [4, 8, 16, 32, 64, 128], "device_bytes": 4 * GIB, "slack_bytes": GIB, "least_tables": {4: 10, 8: 20},
+    "most_tables": {4: 59, 8: 119}, "least_placed": 10, "most_placed": 120, "counts": [100, 1000, 10_000], "epochs": 1000, "starts": 3,
+    "fit_batch": 512, "tasks": 100, "evaluations": 200_000, "measured_tasks": 3, "swept_tasks": 20, "collect_runs": 3, "runs": 5, "rounds": 5,
+    "exchange_runs": 3, "exchange_rounds": 3, "exchange_warm_up": 1, "observed_tables": 6, "observed_subsets": 50, "observed_size": 10,
+    "observed_dim": 16, "scale_devices": 128, "scale_tables": 850, "scale_tasks": 5, "log_sessions": 4000,
+    "swept": {"candidates": [1, 2, 5, 10, 20], "beams": [1, 2, 3, 5], "steps": [0, 2, 5, 10, 20], "grid": [2, 3, 6, 11, 21]},
+}
+QUICK = {
+    "batch": 64, "devices": [2, 3], "untrained": [4], "pool": 24, "samples": 24, "exchanges": 24, "held_out": 12, "held_out_exchanges": 8,
+    "dims": [4, 8], "device_bytes": 400_000, "slack_bytes": 40_000, "least_tables": {2: 4, 3: 5}, "most_tables": {2: 8, 3: 8},
+    "least_placed": 4,
+    "most_placed": 12, "counts": [12, 24], "epochs": 5, "starts": 1, "fit_batch": 16, "tasks": 3, "evaluations": 100, "measured_tasks": 1,
+    "swept_tasks": 2, "collect_runs": 1, "runs": 1, "rounds": 1, "exchange_runs": 1, "exchange_rounds": 1, "exchange_warm_up": 0,
+    "observed_tables": 1, "observed_subsets": 2,
+    "observed_size": 3, "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "log_sessions": 20,
+    "swept": {"candidates": [1, 2], "beams": [1], "steps": [0, 1], "grid": [2, 3]},
+}
+
+
+class Study:
+    """A folder of results, and how they come about: each is a command of plan_tables, done once."""
+
+    def __init__(self, folder, program, size, ranks, rate, threads, torchrec=None):
+        self.folder, self.program, self.size, self.ranks, self.rate, self.threads = folder, program, size, ranks, rate, threads
+        self.torchrec = torchrec  # the Python that has it, or None
+        self.hosts_up = 0
+        (folder / "done").mkdir(parents=True, exist_ok=True)
+
+    def done(self, name):
+        """What is known of a command that was done: its words, seconds, date and output; None: it was not."""
+        path = self.folder / "done" / (name.replace("/", "_") + ".json")
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def write(self, name, text):
+        """Writes a file of the folder, whole or not at all."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        part.write_text(text)
+        part.replace(path)
+
+    def once(self, name, *words, hosts=0, may_fail=(), tool=()):
+        """Runs plan_tables in the folder, unless it was done. With `hosts`, as a rank on each emulated host. Returns what is known of it.
+        It may fail with a message that has one of the texts of `may_fail`. `tool`: another program, with its first words."""
+        if found := self.done(name):
+            return found
+        command = [*map(str, tool or [self.program]), *map(str, words)]
+        if hosts and self.ranks == "testbed":
+            self.up(hosts)
+            command = ["bash", str(ROOT / "bench/testbed/hosts.sh"), "run", str(hosts), "1", *command]
+        print(f"{name}: {' '.join(map(str, words))}", flush=True)
+        start = time.monotonic()
+        with open(self.folder / "running.log", "w") as log:  # for who waits
+            result = subprocess.run(command, cwd=self.folder, stdout=log, stderr=subprocess.PIPE, text=True)
+        output = (self.folder / "running.log").read_text()
+        if result.returncode != 0 and not any(text in output + result.stderr for text in may_fail):
+            sys.exit(f"{name}: {' '.join(command)}\n{output[-2000:]}{result.stderr[-2000:]}")
+        known = {"words": [str(word) for word in words], "hosts": hosts, "ranks": self.ranks if hosts else "", "failed": result.returncode != 0,
+                 "seconds": round(time.monotonic() - start, 3), "date": datetime.datetime.now().isoformat(timespec="seconds"),
+                 "output": output, "error": result.stderr, "commit": commit()}
+        self.write(f"done/{name.replace('/', '_')}.json", json.dumps(known, indent=1))
+        return known
+
+    def output(self, *words):
+        """What plan_tables prints; None where it fails."""
+        result = subprocess.run([str(self.program), *map(str, words)], cwd=self.folder, capture_output=True, text=True)
+        return result.stdout if result.returncode == 0 else None
+
+    def up(self, hosts):
+        if self.hosts_up != hosts:
+            self.down()
+            subprocess.run(["bash", str(ROOT / "bench/testbed/hosts.sh"), "up", str(hosts), self.rate], check=True)
+            self.hosts_up = hosts
+
+    def down(self):
+        if self.hosts_up:
+            subprocess.run(["bash", str(ROOT / "bench/testbed/hosts.sh"), "down", str(self.hosts_up)], check=True)
+            self.hosts_up = 0
+
+    def rank_words(self, hosts, collects):
+        """Who exchanges, in plan_tables' words."""
+        if self.ranks == "testbed":
+            return ["--ranks", "mpi"]
+        return ["--ranks", f"threads:{hosts}"] if collects else []
+
+    def mkdir(self, name):
+        (self.folder / name).mkdir(parents=True, exist_ok=True)
+
+
+def commit():
+    """The commit of the source, with + where it was changed."""
+    git = shutil.which("git")
+    if not git:
+        return "unknown"
+    head = subprocess.run([git, "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    changed = subprocess.run([git, "-C", ROOT, "status", "--porcelain", "-uno"], capture_output=True, text=True)
+    return head.stdout.strip() + ("+" if changed.stdout.strip() else "") if head.returncode == 0 else "unknown"
+
+
+def same_size(folder, size):
+    """Refuses a folder of another size."""
+    path, text = folder / "size.json", json.dumps(size, indent=1)
+    if path.exists() and json.loads(path.read_text()) != json.loads(text):
+        sys.exit(f"{path}: the folder holds a study of another size; take another --folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [*stages.STAGES, "report", "all"]
+    parser.add_argument("stage", nargs="*", metavar="STAGE", help=", ".join(names))
+    parser.add_argument("--folder", type=pathlib.Path, help="of the results; build/neuroshard, or build/neuroshard-quick")
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/examples/plan_tables", help="plan_tables")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes")
+    parser.add_argument("--ranks", choices=["testbed", "threads"], help="who exchanges; testbed, or threads where --quick")
+    parser.add_argument("--rate", default="400mbit", help="of the emulated links")
+    parser.add_argument("--torchrec", type=pathlib.Path, metavar="PYTHON",
+                        help="a Python with TorchRec, whose planner then plans too; give it to all stages")
+    parser.add_argument("--threads", type=int, default=1, help="of plan_tables, and of the steps that are measured")
+    parser.add_argument("--out", type=pathlib.Path, help="the report; bench/results/neuroshard.md, or report.md of the folder where --quick")
+    parser.add_argument("--selftest", action="store_true", help="check the study itself, all of it tiny, in a folder that is removed")
+    given = parser.parse_args()
+    program = given.program.resolve()
+    if (given.selftest or set(given.stage) - {"report"}) and not os.access(program, os.X_OK):
+        sys.exit(f"{program}: no such program; build target plan_tables, or give --program")
+    if given.selftest:
+        return selftest.run(lambda folder: Study(folder, program, QUICK, "threads", given.rate, given.threads))
+    if not given.stage or set(given.stage) - set(names):
+        parser.error(f"a stage, or --selftest: {', '.join(names)}")
+    size = QUICK if given.quick else REAL
+    folder = (given.folder or ROOT / ("build/neuroshard-quick" if given.quick else "build/neuroshard")).resolve()
+    out = (given.out or (folder / "report.md" if given.quick else ROOT / "bench/results/neuroshard.md")).resolve()
+    same_size(folder, size)
+    study = Study(folder, program, size, given.ranks or ("threads" if given.quick else "testbed"), given.rate, given.threads,
+                  given.torchrec and given.torchrec.absolute())
+    wanted = names[:-1] if "all" in given.stage else given.stage
+    with contextlib.ExitStack() as stack:
+        stack.callback(study.down)
+        for name in names:
+            if name in wanted and name in stages.STAGES:
+                stages.STAGES[name](study)
+    if "report" in wanted:
+        report.write(study, out)
+        print(out)
+
+
+if __name__ == "__main__":
+    main()

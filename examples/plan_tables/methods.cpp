@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#include "methods.hpp"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tessera/core/error.hpp>
+#include <tessera/plan/exhaustive_search.hpp>
+#include <tessera/plan/plan_baselines.hpp>
+#include <tessera/plan/plan_search.hpp>
+#include <tessera/plan/published_search.hpp>
+
+namespace plan_tables {
+
+namespace {
+
+using tessera::any_cost_model;
+using tessera::found_plan;
+using tessera::host_exec;
+using profiles = std::vector<tessera::table_profile>;
+
+tessera::device_limits limits_of(search_options const& o) {
+  return {o.devices, static_cast<std::int64_t>(o.bytes_per_device),
+          o.weights_alone ? tessera::counted_memory::float_weights : tessera::counted_memory::all};
+}
+
+tessera::plan_search_options plan_options(search_options const& o) {
+  auto const limits = limits_of(o);
+  tessera::plan_search_options options;
+  options.devices = limits.devices;
+  options.bytes_per_device = limits.bytes_per_device;
+  options.counted = limits.counted;
+  options.evaluations = o.evaluations;
+  options.deadline_ms = o.deadline_ms;
+  options.cut_rows = o.cut_rows;
+  options.seed = tessera::random_seed{o.seed};
+  return options;
+}
+
+found_plan random(host_exec const&, profiles const& tables, any_cost_model const& cost, search_options const& o) {
+  auto const placed = tessera::place_randomly(static_cast<std::int64_t>(tables.size()), o.devices, tessera::random_seed{o.seed});
+  return tessera::plan_of_tables(tables, cost, limits_of(o), placed);
+}
+
+search_method greedy(char const* name, tessera::greedy_cost by) {
+  return {name, [by](host_exec const&, profiles const& tables, any_cost_model const& cost, search_options const& o) {
+            auto const limits = limits_of(o);
+            return tessera::plan_of_tables(tables, cost, limits, tessera::place_greedily(tables, by, limits));
+          }};
+}
+
+search_method whole(char const* name, tessera::plan_objective by) {
+  return {name, [by](host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
+            auto found = tessera::best_whole_tables(exec, tables, cost, by, plan_options(o));
+            found.cost_ms = tessera::cost_of(found.costs);
+            return found;
+          }};
+}
+
+found_plan published(host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
+  auto const limits = limits_of(o);
+  return tessera::published_search(exec, tables, cost,
+                                   {.devices = limits.devices,
+                                    .bytes_per_device = limits.bytes_per_device,
+                                    .counted = limits.counted,
+                                    .candidates = o.candidates,
+                                    .beams = o.beams,
+                                    .steps = o.steps,
+                                    .grid = o.grid,
+                                    .keep_sums = !o.no_sums});
+}
+
+found_plan plan(host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
+  return tessera::plan_search(exec, tables, cost, plan_options(o));
+}
+
+found_plan exhaustive(host_exec const&, profiles const& tables, any_cost_model const& cost, search_options const& o) {
+  auto const limits = limits_of(o);
+  return tessera::exhaustive_search(tables, cost,
+                                    {.devices = limits.devices, .bytes_per_device = limits.bytes_per_device, .counted = limits.counted});
+}
+
+}  // namespace
+
+std::vector<search_method> const& search_methods() {
+  using tessera::greedy_cost;
+  static std::vector<search_method> const all{{"random", random},
+                                              greedy("greedy-size", greedy_cost::size),
+                                              greedy("greedy-dim", greedy_cost::dim),
+                                              greedy("greedy-lookup", greedy_cost::lookup),
+                                              greedy("greedy-size-lookup", greedy_cost::size_lookup),
+                                              greedy("greedy-log-rows-lookup", greedy_cost::log_rows_lookup),
+                                              whole("whole-even-compute", tessera::plan_objective::compute_balance),
+                                              whole("whole", tessera::plan_objective::cost),
+                                              {"published", published},
+                                              {"plan", plan},
+                                              {"exhaustive", exhaustive}};
+  return all;
+}
+
+search_method const& search_method_of(std::string const& name) {
+  std::string known;
+  for (auto const& one : search_methods()) {
+    if (one.name == name) return one;
+    known += (known.empty() ? "" : ",") + one.name;
+  }
+  throw tessera::error(tessera::errc::invalid_argument, "no such method of searching", {{"method", name}, {"methods", known}});
+}
+
+}  // namespace plan_tables

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <tessera/core/execution.hpp>
+#include <tessera/plan/any_cost_model.hpp>
+#include <tessera/plan/found_plan.hpp>
+#include <tessera/plan/table_profile.hpp>
+
+#include "commands.hpp"
+
+namespace plan_tables {
+
+/// A way to find a plan of tables.
+struct search_method {
+  std::string name;  ///< on the command line
+  /// @throws tessera::error out_of_memory where it finds none
+  std::function<tessera::found_plan(tessera::host_exec const&, std::vector<tessera::table_profile> const&, tessera::any_cost_model const&,
+                                    search_options const&)>
+      find;
+};
+
+/// All of them: placements that ask no model, then searches of whole tables, then searches that cut tables, and all plans of few tables.
+std::vector<search_method> const& search_methods();
+
+/// The method of this name. @throws tessera::error invalid_argument naming it and those that there are.
+search_method const& search_method_of(std::string const& name);
+
+}  // namespace plan_tables

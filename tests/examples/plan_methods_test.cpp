@@ -1,0 +1,275 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-cost: 10
+#include <doctest/doctest.h>
+
+#include "../support/skip.hpp"
+
+#ifndef TESSERA_PLAN_TABLES
+
+TEST_CASE("plan_tables: methods") { tessera_tests::skip("this build has no examples"); }
+
+#else
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <tessera/plan/table_profile_file.hpp>
+#include <tessera/shard/sharding_plan_file.hpp>
+
+#include "launched.hpp"
+#include "plan_tables_pipeline.hpp"
+
+namespace plan_methods_test {
+
+using nlohmann::json;
+using plan_tables_test::contents;
+using plan_tables_test::lines_of;
+using plan_tables_test::made;
+using plan_tables_test::refused;
+using plan_tables_test::succeeds;
+using plan_tables_test::with;
+
+namespace {
+
+std::vector<std::string> const names{
+    "random", "greedy-size", "greedy-dim", "greedy-lookup", "greedy-size-lookup", "greedy-log-rows-lookup", "whole-even-compute",
+    "whole",  "published",   "plan"};
+
+std::vector<std::string> fields_of(std::string const& line) {
+  std::vector<std::string> fields(1);
+  for (char const c : line)
+    if (c == ',')
+      fields.emplace_back();
+    else
+      fields.back() += c;
+  return fields;
+}
+
+// A plan of the pipeline's tables by this method, with its report.
+json planned(std::string const& method, std::string const& plan, std::vector<std::string> const& more = {}) {
+  tessera_tests::temporary_folder folder;
+  auto const report = folder.file("report.json");
+  succeeds(made().search(with(
+      with({"--roofline", "--bytes-per-device", "1MiB", "--seed", "3", "--method", method, "--out", plan, "--report", report}, {}), more)));
+  return json::parse(contents(report));
+}
+
+}  // namespace
+
+TEST_CASE("plan_tables search: each method that compare knows writes the plan that compare costs") {
+  tessera_tests::temporary_folder folder;
+  auto const tables = tessera::read_table_profiles(made().tables);
+  std::vector<tessera::table_options> options;
+  for (auto const& one : tables) options.push_back({.dim = one.dim, .rows = one.rows});
+  auto const tasks = folder.file("tasks"), csv = folder.file("compare.csv"), plan = folder.file("plan.json");
+  REQUIRE(std::system(("mkdir " + tasks + " && cp " + made().tables + " " + tasks).c_str()) == 0);
+  std::vector<std::string> const compare{"compare", tasks, "--devices", "2", "--evaluations",      "200", "--threads", "1", "--roofline",
+                                         "--seed",  "3",   "--csv",     csv, "--bytes-per-device", "1MiB"};
+  succeeds(compare);
+  std::map<std::string, double> costs;
+  auto lines = lines_of(csv);
+  REQUIRE(lines.size() == 1 + names.size());
+  for (std::size_t l = 1; l < lines.size(); ++l) {
+    auto const fields = fields_of(lines[l]);
+    REQUIRE(fields.size() == 4);
+    CHECK(fields[1] == names[l - 1]);
+    costs[fields[1]] = std::stod(fields[2]);
+    CHECK(std::stod(fields[3]) >= 0);
+  }
+  for (auto const& name : names) {
+    CAPTURE(name);
+    auto const report = planned(name, plan);
+    CHECK(report["search"] == name);
+    CHECK(report["cost_ms"].get<double>() == doctest::Approx(costs.at(name)).epsilon(1e-6));
+    auto const shards = tessera::read_plan(plan, options, 2).shards;
+    bool const is_cut = std::any_of(shards.begin(), shards.end(),
+                                    [&](auto const& s) { return s.columns != options[static_cast<std::size_t>(s.table)].dim; });
+    if (name != "published" && name != "plan") CHECK(!is_cut);
+  }
+  CHECK(costs.at("plan") <= costs.at("published"));
+  auto const best = planned("exhaustive", plan)["cost_ms"].get<double>();
+  for (auto const& name : names)
+    if (name != "published" && name != "plan") CHECK(costs.at(name) >= best * (1 - 1e-6));
+
+  succeeds(with(compare, {"--methods", "greedy-dim,exhaustive"}), {"greedy-dim", "exhaustive"});
+  lines = lines_of(csv);
+  REQUIRE(lines.size() == 3);
+  CHECK(fields_of(lines[2])[1] == "exhaustive");
+  CHECK(std::stod(fields_of(lines[2])[2]) == doctest::Approx(best));
+  refused(made().search({"--roofline", "--bytes-per-device", "1MiB", "--method", "guess"}), {"--method", "guess"}, true);
+  refused(with(compare, {"--methods", "plan,guess"}), {"--methods", "guess"}, true);
+}
+
+TEST_CASE("plan_tables search: without halvings no table is cut; the bounds of the published search are those that are asked for") {
+  tessera_tests::temporary_folder folder;
+  auto const plan = folder.file("plan.json");
+  auto const whole = planned("published", plan, {"--steps", "0"});
+  CHECK(whole["shards"] == 4);
+  auto const all = planned("published", plan);
+  CHECK(all["cost_ms"].get<double>() <= whole["cost_ms"].get<double>());
+  CHECK(all["evaluations"].get<int>() > whole["evaluations"].get<int>());
+  auto const found = contents(plan);
+  CHECK(planned("published", plan, {"--no-sums"})["evaluations"] == all["evaluations"]);
+  CHECK(json::parse(contents(plan))["shards"] == json::parse(found)["shards"]);
+  CHECK(planned("published", plan, {"--beams", "1", "--candidates", "1", "--grid", "3"})["evaluations"] < all["evaluations"]);
+  CHECK(planned("published", plan, {"--steps", "0", "--grid", "0"})["evaluations"] == 1);  // one placement, without a limit
+  refused(made().search({"--roofline", "--bytes-per-device", "1MiB", "--beams", "0"}), {"--beams", "0"}, true);
+}
+
+TEST_CASE("plan_tables measure: plans of the same tables take turns, and each is a line a device") {
+  tessera_tests::temporary_folder folder;
+  auto const dim = folder.file("dim.json"), random = folder.file("random.json"), rows = folder.file("rows.json"),
+             steps = folder.file("steps.csv"), all = folder.file("all.csv");
+  planned("greedy-dim", dim);
+  planned("random", random);
+  // The second table in two shards of rows.
+  auto cut = json::parse(contents(dim));
+  auto const table = cut["shards"][1];
+  auto first = table, second = table;
+  auto const half = table["rows"].get<std::int64_t>() / 2;
+  first["rows"] = half, second["first_row"] = half, second["rows"] = table["rows"].get<std::int64_t>() - half;
+  second["rank"] = 1 - table["rank"].get<int>();
+  json shards = json::array();
+  for (auto const& one : cut["shards"])
+    if (one["table"] != table["table"]) shards.push_back(one);
+  shards.push_back(first), shards.push_back(second);
+  plan_tables_test::write_file(rows, json{{"shards", shards}, {"partial", {table["table"]}}}.dump());
+  std::vector<std::string> const plans{dim, random, rows};
+  std::vector<std::string> const command{"measure", made().tables, dim, random,      rows, "--devices", "2", "--runs",
+                                         "2",       "--rounds",    "2", "--threads", "1",  "--warm-up", "0"};
+  auto const times_of = [&](std::string const& csv) {
+    auto const lines = lines_of(csv);
+    REQUIRE(lines.size() == 7);
+    CHECK(lines[0] == "plan,rank,compute_ms,backward_ms,forward_ms");
+    std::vector<std::vector<std::string>> times;
+    for (std::size_t l = 1; l < lines.size(); ++l) {
+      auto fields = fields_of(lines[l]);
+      REQUIRE(fields.size() == 5);
+      CHECK(fields[0] == plans[(l - 1) / 2]);
+      CHECK(fields[1] == std::to_string((l - 1) % 2));
+      times.push_back(std::move(fields));
+    }
+    return times;
+  };
+  succeeds(with(command, {"--no-exchanges", "--out", steps}), {"3 plans, 2 devices"});
+  double sum = 0;
+  for (auto const& fields : times_of(steps)) {
+    sum += std::stod(fields[2]);
+    CHECK(fields[3].empty());
+    CHECK(fields[4].empty());
+  }
+  CHECK(sum > 0);
+  succeeds(with(command, {"--compute", steps, "--out", all}), {"3 plans, 2 devices"});
+  auto const before = times_of(steps), after = times_of(all);
+  for (std::size_t l = 0; l < after.size(); ++l) {
+    CHECK(after[l][2] == before[l][2]);  // taken from the file
+    CHECK(std::stod(after[l][3]) >= 0);
+    CHECK(std::stod(after[l][4]) > 0);
+  }
+  succeeds(with(command, {"--out", all}));
+  for (auto const& fields : times_of(all)) CHECK(std::stod(fields[4]) > 0);
+
+#ifdef TESSERA_MPIEXEC
+  // Processes that MPI's launcher starts exchange; the steps come from the file.
+  tessera_tests::write_file(all, "old\n");
+  std::vector<std::string> launched{TESSERA_PLAN_TABLES};
+  for (auto const& word : with(command, {"--compute", steps, "--ranks", "mpi", "--out", all})) launched.push_back(word);
+  auto const result = tessera_tests::launched(2, launched);
+  CAPTURE(result.output);
+  REQUIRE(result.status == 0);
+  auto const by_processes = times_of(all);
+  for (std::size_t l = 0; l < by_processes.size(); ++l) {
+    CHECK(by_processes[l][2] == before[l][2]);
+    CHECK(std::stod(by_processes[l][4]) > 0);
+  }
+#endif
+
+  refused({"measure", made().tables, dim, dim, "--devices", "2", "--no-exchanges", "--out", all}, {"each once", "dim.json"});
+  refused(with(command, {"--no-exchanges", "--compute", steps}), {"--no-exchanges"}, true);
+  refused(with(command, {"--compute", made().tables, "--out", all}), {"tables.json", "line 1"});
+  refused(with(command, {"--out", random}), {"--out", "PLAN"});
+  refused(with(command, {"--compute", steps, "--out", steps}), {"--out", "--compute"});
+}
+
+TEST_CASE("plan_tables tasks --batch: profiles of fewer samples") {
+  tessera_tests::temporary_folder folder;
+  auto const pool = folder.file("pool.json");
+  succeeds({"tasks", "--tables", made().tables, "--batch", "32", "--pool", pool}, {"4 tables"});
+  auto const whole = tessera::read_table_profiles(made().tables), part = tessera::read_table_profiles(pool);
+  REQUIRE(part.size() == whole.size());
+  for (std::size_t t = 0; t < part.size(); ++t) {
+    CAPTURE(whole[t].name);
+    CHECK(part[t].rows == whole[t].rows);
+    CHECK(part[t].bags == std::llround(whole[t].distinct_bags / 2));
+    CHECK(part[t].pooling_factor == doctest::Approx(whole[t].pooling_factor));
+  }
+  refused({"tasks", "--tables", made().tables, "--batch", "65", "--pool", pool}, {"bags", "65"});
+}
+
+TEST_CASE("plan_tables predict: what was measured beside what is predicted; fewer samples make another model") {
+  tessera_tests::temporary_folder folder;
+  auto const csv = folder.file("predicted.csv"), few = folder.file("few");
+  auto const rows_of = [&](std::string const& model) {
+    succeeds({"predict", made().samples, "--model", model, "--out", csv, "--threads", "1"}, {"10 steps and 10 exchanges"});
+    auto const lines = lines_of(csv);
+    REQUIRE(lines.size() == 1 + 10 + 2 * 2 * 10);
+    CHECK(lines[0] == "part,devices,sample,repeat,rank,measured_ms,predicted_ms");
+    std::map<std::string, std::vector<std::string>> rows;
+    for (std::size_t l = 1; l < lines.size(); ++l) {
+      auto const fields = fields_of(lines[l]);
+      REQUIRE(fields.size() == 7);
+      CHECK(std::isfinite(std::stod(fields[6])));
+      rows[fields[0] + fields[1] + "/" + fields[2] + "/" + fields[4]] = fields;
+    }
+    CHECK(rows.size() == lines.size() - 1);
+    return rows;
+  };
+  auto const learned = rows_of(made().learned), published = rows_of(made().published);
+  // The folder's own numbers.
+  auto const steps = lines_of(made().samples + "/steps.csv");
+  for (std::size_t l = 2; l < steps.size(); ++l) {
+    auto const fields = fields_of(steps[l]);
+    auto const& of = learned.at("step1/" + fields[0] + "/0");
+    CHECK(std::stod(of[5]) == doctest::Approx(std::stod(fields[6])).epsilon(1e-6));
+    CHECK(of[5] == published.at("step1/" + fields[0] + "/0")[5]);
+  }
+  succeeds({"fit", made().samples, "--out", few, "--epochs", "3", "--starts", "2", "--batch", "4", "--threads", "1", "--samples", "6",
+            "--exchanges", "7"});
+  auto const of_few = rows_of(few);
+  int other = 0;
+  for (auto const& [key, fields] : learned) other += fields[6] != of_few.at(key)[6];
+  CHECK(other > 0);
+  // Steps of one folder and exchanges of another.
+  auto command = made().collecting;
+  auto const steps_alone = command[1] = folder.file("steps"), apart = folder.file("apart");
+  command[7] = "0";
+  succeeds(with(command, {"--pool", made().tables}));
+  std::vector<std::string> const fit{"fit", steps_alone, "--out", apart,    "--epochs", "3",         "--starts",
+                                     "2",   "--batch",   "4",     "--seed", "0",        "--threads", "1"};
+  refused(fit, {"collected first", "exchanges 0"});
+  succeeds(with(fit, {"--exchanges-of", made().samples}));
+  auto const of_apart = rows_of(apart);
+  for (auto const& [key, fields] : learned)
+    if (key.find("ward") != key.npos) CHECK(fields[6] == of_apart.at(key)[6]);  // the same exchanges, the same networks
+  refused(with(fit, {"--exchanges-of", folder.file("none")}), {"none/collected.json"});
+  for (auto const& model : {apart, made().published})
+    succeeds({"predict", steps_alone, "--model", model, "--out", csv, "--threads", "1"}, {"10 steps and 0 exchanges"});
+  refused({"predict", folder.file("none"), "--model", few, "--out", csv}, {"none/collected.json"});
+  auto const before = contents(csv);
+  refused({"predict", made().samples, "--out", csv}, {"--model"});
+  CHECK(contents(csv) == before);
+}
+
+}  // namespace plan_methods_test
+
+#endif
