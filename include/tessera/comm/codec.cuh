@@ -51,7 +51,7 @@ struct encoded_fours {
 
 // One four of a row without a scale a thread. Bytes: 4 read and sizeof(element) written a float.
 template <class Encoding>
-struct encode_four {  // unproven
+struct encode_four {
   encoded_fours<Encoding, float const, std::byte> rows;
 
   TESSERA_DEVICE void operator()(std::int64_t i) const {
@@ -62,7 +62,7 @@ struct encode_four {  // unproven
 
 // A row with a scale a group of threads, which reads it twice, the second time from a cache.
 template <class Encoding>
-struct encode_row {  // unproven
+struct encode_row {
   static constexpr int threads = 256;
   static constexpr std::int64_t shared_bytes = threads * sizeof(std::uint32_t);
   encoded_fours<Encoding, float const, std::byte> rows;
@@ -90,7 +90,7 @@ struct encode_row {  // unproven
 
 // One four a thread, with or without a scale.
 template <class Encoding, class Combine>
-struct decode_four {  // unproven
+struct decode_four {
   encoded_fours<Encoding, float, std::byte const> rows;
   Combine combine;
 

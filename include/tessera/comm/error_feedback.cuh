@@ -17,7 +17,7 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 // One four a thread, added in place. Encoding and what is left follow in launches of their own: in all, 5 floats are moved an element.
-struct add_values {  // unproven
+struct add_values {
   matrix_view<float const> values;
   matrix_view<float> residual;
   bool values_at_once, residual_at_once;

@@ -23,7 +23,7 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 // NCCL's own calls. Its communicators do not block, so that each wait can end at a time limit.
-struct nccl_calls {  // unproven
+struct nccl_calls {
   using comm_type = ncclComm_t;
   using status_type = ncclResult_t;
   using id_type = ncclUniqueId;

@@ -16,7 +16,7 @@ namespace detail {
 
 // Leaves the lowest place of a value that is not finite; places go through the rows.
 template <class T>
-struct find_not_finite {  // unproven
+struct find_not_finite {
   matrix_view<T const> values;
   std::int64_t* lowest;
 

@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(Kernel::threads) run_kernel(__grid_constant__ 
 }
 
 // Brings a few bytes to the device inside a launch, so that the host's copy is free at once and a captured graph holds its own.
-struct copy_in_kernel {  // unproven
+struct copy_in_kernel {
   static constexpr int threads = 256;
   static constexpr std::int64_t most_bytes = 3840;
   unsigned char* to;

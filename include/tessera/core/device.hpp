@@ -60,7 +60,7 @@ TESSERA_DEVICE void for_each_unit(Block& block, std::int64_t n, int each, int wi
 
 /// Calls f(i), or f(block, i), by one thread each.
 template <class F>
-struct index_kernel {  // unproven
+struct index_kernel {
   static constexpr int threads = 256;
   std::int64_t n;
   F f;

@@ -96,7 +96,7 @@ class fault_reporter {
 };
 
 /// Takes a copy of a record and empties it, while kernels of other streams may write to it. It runs in one block.
-struct take_fault {  // unproven
+struct take_fault {
   static constexpr int threads = 32;
   fault_record* from;
   fault_record* to;

@@ -27,7 +27,7 @@ struct radix_sort_between;
 
 #ifdef __CUDACC__
 template <>
-struct radix_sort_between<cuda_exec> {  // unproven
+struct radix_sort_between<cuda_exec> {
   template <class Key, class Value>
   static std::pair<Key*, Value*> run(cuda_exec const& exec, Key* keys, Value* values, Key* other_keys, Value* other_values, std::int64_t n,
                                      radix_bits bits) {

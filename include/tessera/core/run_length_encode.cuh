@@ -16,7 +16,7 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 template <class T>
-struct mark_run_begins {  // unproven
+struct mark_run_begins {
   T const* values;
   std::int64_t n;
   std::uint8_t* begins;  // (n + 1,), the last is 0
@@ -33,7 +33,7 @@ void count_runs(Exec const& exec, vector_view<T const> values, vector_view<std::
 }
 
 template <class T>
-struct write_encoded_runs {  // unproven
+struct write_encoded_runs {
   T const* values;
   std::int64_t n;
   std::int64_t const* before;

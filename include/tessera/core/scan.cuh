@@ -33,7 +33,7 @@ struct converted {
 
 // The sum of all stays on the device: who needs it scans one element more. Sums of floats may differ in their last bits from run to run.
 template <>
-struct back_end<exclusive_scan_tag, cuda_exec> {  // unproven
+struct back_end<exclusive_scan_tag, cuda_exec> {
   template <class T, class Sum>
   static void run(cuda_exec const& exec, vector_view<T const> in, vector_view<Sum> out, Sum initial) {
     if (in.empty()) return;
@@ -52,7 +52,7 @@ inline constexpr fault_kind sum_past_offset{
 
 // Says what is wrong with a length, or with the sum up to it: the first sum that leaves its type is less than the one before.
 template <class T, class Offset>
-struct check_lengths {  // unproven
+struct check_lengths {
   static constexpr auto most = static_cast<std::int64_t>(std::numeric_limits<Offset>::max());
   T const* lengths;
   Offset* offsets;

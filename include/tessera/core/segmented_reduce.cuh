@@ -26,7 +26,7 @@ constexpr std::int64_t segments_per_block(std::int64_t segments, std::int64_t mo
 // Folds in index order: a thread a segment. The block brings the values of its segments to shared memory, lot after lot, so that each is
 // read once, by neighbours from neighbours.
 template <class T, class Offset, class Result, class Op>
-struct fold_segments_kernel {  // unproven
+struct fold_segments_kernel {
   static constexpr int threads = 256;
   static constexpr std::int64_t lot = std::max<std::int64_t>(threads, 16384 / static_cast<std::int64_t>(sizeof(T)));
   T const* values;
@@ -65,7 +65,7 @@ struct fold_segments_kernel {  // unproven
 
 // For operators whose order says nothing: a thread folds 64 bytes of values, whoever's they are, so that no segment is too long.
 template <class T, class Offset, class Result, class Op>
-struct fold_values_kernel {  // unproven
+struct fold_values_kernel {
   static constexpr int threads = 256;
   static constexpr std::int64_t blocks = 2048;
   static constexpr std::int64_t each = 64 / static_cast<std::int64_t>(sizeof(T));
@@ -106,7 +106,7 @@ struct fold_values_kernel {  // unproven
 };
 
 template <class Result>
-struct fill_initial {  // unproven
+struct fill_initial {
   Result* out;
   Result value;
   TESSERA_DEVICE void operator()(std::int64_t i) const { out[i] = value; }
@@ -116,7 +116,7 @@ inline constexpr fault_kind segment_offsets_decrease{
     errc::invalid_argument, "segmented_reduce: offsets are negative or decrease", {"segment", "offset", "next offset"}};
 
 template <class Offset>
-struct check_segment_offsets {  // unproven
+struct check_segment_offsets {
   Offset const* offsets;
   fault_reporter report;
 

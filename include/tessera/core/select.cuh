@@ -21,7 +21,7 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 template <>
-struct back_end<select_flagged_tag, cuda_exec> {  // unproven
+struct back_end<select_flagged_tag, cuda_exec> {
   template <class T, class Flag>
   static void run(cuda_exec const& exec, vector_view<T const> values, vector_view<Flag const> flags, vector_view<T> out,
                   vector_view<std::int64_t> count) {

@@ -22,7 +22,7 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 template <class Key, class Position>
-struct copy_unique_keys {  // unproven
+struct copy_unique_keys {
   Key const* keys;
   Key* copies;
   Position* positions;
@@ -34,7 +34,7 @@ struct copy_unique_keys {  // unproven
 };
 
 template <class Key, class Position>
-struct number_unique_keys {  // unproven
+struct number_unique_keys {
   Key const* sorted;
   Position const* positions;
   std::int64_t n;
@@ -56,7 +56,7 @@ struct number_unique_keys {  // unproven
 };
 
 template <class Position>
-struct write_inverse {  // unproven
+struct write_inverse {
   Position const* positions;
   Position const* numbers;
   std::int64_t* inverse;
@@ -68,7 +68,7 @@ inline constexpr fault_kind unique_keys_not_compared{
     errc::invalid_argument, "unique: keys differ in bits that are not compared", {"position", "begin_bit", "end_bit"}};
 
 template <class Key>
-struct check_unique_keys {  // unproven
+struct check_unique_keys {
   Key const* distinct;
   std::int64_t const* inverse;
   radix_bits range;

@@ -55,7 +55,7 @@ struct missing_values {
 // Finds all values; where rows are inserted, uses those found and lists the others, each block's at once. Per value the id and the slot, 8
 // bytes each in order, and two sectors of 32 bytes, see `bucket_rows`.
 template <bool Insert, class Rows>
-struct find_values_kernel {  // unproven
+struct find_values_kernel {
   static constexpr int threads = 256;
   static constexpr std::int64_t shared_bytes = Insert ? 16 : 0;
   located_values<Rows> values;
@@ -98,7 +98,7 @@ struct find_values_kernel {  // unproven
 };
 
 template <class Rows>
-struct claim_slots {  // unproven
+struct claim_slots {
   located_values<Rows> values;
   missing_values missing;
 
@@ -111,7 +111,7 @@ struct claim_slots {  // unproven
 };
 
 template <class Rows>
-struct settle_slots {  // unproven
+struct settle_slots {
   located_values<Rows> values;
   missing_values missing;
 
@@ -135,7 +135,7 @@ struct settle_slots {  // unproven
 
 // The weights and states of new rows, by a group of threads each.
 template <class Rows>
-struct initialise_rows {  // unproven
+struct initialise_rows {
   static constexpr int lanes = 8;
   located_values<Rows> values;
   missing_values missing;
@@ -160,7 +160,7 @@ struct initialise_rows {  // unproven
 
 /// Calls f(block, k, lane) for k of [0, *count), with `lanes` threads each.
 template <class F>
-struct counted_kernel {  // unproven
+struct counted_kernel {
   static constexpr int threads = 256;
   // As few blocks as fill a device: what is counted is little as a rule, and its blocks go round where it is not.
   static constexpr std::int64_t most_blocks = 2048;
@@ -182,7 +182,7 @@ void launch_counted(Exec const& exec, std::int64_t const* count, std::int64_t mo
 
 // Rows that left, behind those that left before.
 template <class Rows>
-struct copy_leaving {  // unproven
+struct copy_leaving {
   static constexpr int lanes = 8;
   Rows rows;
   std::int64_t* ids;
@@ -201,7 +201,7 @@ struct copy_leaving {  // unproven
 };
 
 template <class Rows>
-struct erase_ids {  // unproven
+struct erase_ids {
   Rows rows;
   std::int64_t const* ids;
 
@@ -212,7 +212,7 @@ struct erase_ids {  // unproven
 };
 
 template <class Rows>
-struct count_group {  // unproven
+struct count_group {
   Rows rows;
   std::int64_t* count;
 
@@ -226,7 +226,7 @@ struct count_group {  // unproven
 
 // What slots are sorted by, in the order in which their ids leave: first by id, then by use. All ones: those that stay.
 template <class Rows>
-struct leaving_keys {  // unproven
+struct leaving_keys {
   Rows rows;
   bool by_use;
   std::uint64_t* keys;
@@ -239,7 +239,7 @@ struct leaving_keys {  // unproven
   }
 };
 template <class Rows>
-struct leave_first {  // unproven
+struct leave_first {
   Rows rows;
   std::uint64_t const* keys;
   std::int64_t const* slots;

@@ -181,7 +181,7 @@ struct back_end<bucket_table_tag, Exec> : locates_in_one<back_end<bucket_table_t
 };
 
 // Where the values of keys begin, and where the last's end: within those that are there, whatever the offsets say.
-struct find_begins {  // unproven
+struct find_begins {
   batch_on_device batch;
   std::int64_t const* first_rows;  // of keys, then how many rows there are
   std::int64_t* begins;

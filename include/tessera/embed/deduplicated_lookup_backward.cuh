@@ -18,7 +18,7 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-struct subtract_number {  // unproven
+struct subtract_number {
   std::int64_t const* from;
   std::int64_t number;
   std::int64_t* to;

@@ -29,7 +29,7 @@ TESSERA_HOST_DEVICE four_elements<Element> initial_four(table_options const& tab
 
 // Four elements of a row a thread: as many as one random block gives.
 template <class Element>
-struct initialise_elements {  // unproven
+struct initialise_elements {
   dense_rows<Element> rows;
   std::int64_t blocks;  // a row
 
@@ -42,14 +42,14 @@ struct initialise_elements {  // unproven
   }
 };
 
-struct fill_floats {  // unproven
+struct fill_floats {
   float* values;
   float value;
   TESSERA_DEVICE void operator()(std::int64_t i) const { values[i] = value; }
 };
 
 template <class Element>
-struct find_in_dense {  // unproven
+struct find_in_dense {
   dense_rows<Element> rows;
   std::int64_t const* ids;
   std::int64_t* slots;

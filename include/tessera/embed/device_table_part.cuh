@@ -30,7 +30,7 @@ namespace detail {
 
 /// Copies a plane of rows, byte by byte, between their slots and a contiguous array.
 template <class Rows>
-struct copy_plane {  // unproven
+struct copy_plane {
   Rows rows;
   row_plane plane;
   std::int64_t const* slots;

@@ -48,7 +48,7 @@ struct pooled_part {
 // A group of threads sums the rows of a bag, each thread four columns in registers, in the order of positions; `ahead` rows are under way at
 // once. Per position 8 bytes of id, which a group's threads read together, and the row.
 template <class Rows>
-struct pool_bags_kernel {  // unproven
+struct pool_bags_kernel {
   static constexpr int threads = bag_unit_range::threads;
   static constexpr int ahead = 4;
   using element = typename Rows::element;

@@ -30,7 +30,7 @@ struct pooled_gradients {
 };
 
 // Which bag each value is of, for those that are found by position. A thread a bag: this is the rarer way.
-struct number_bags {  // unproven
+struct number_bags {
   batch_on_device batch;
   std::int64_t count;
   std::int64_t* bags;
@@ -102,7 +102,7 @@ class pooled_source_on_device {
 
 // <gradient, row> for each value of a bag, in sixteen running sums as the host has them, a thread each.
 template <class Rows>
-struct weight_gradient_kernel {  // unproven
+struct weight_gradient_kernel {
   static constexpr int threads = 256, lanes = 16;
 
   pooled_source source;

@@ -32,7 +32,7 @@ TESSERA_DEVICE void copy_row_by_group(Element const* row, float const* state, El
 
 // Rows whose lines were claimed for others go back, before anything is written there.
 template <class Rows>
-struct write_leaving {  // unproven
+struct write_leaving {
   static constexpr int lanes = 32;
   Rows rows;
 
@@ -46,7 +46,7 @@ struct write_leaving {  // unproven
 
 // The rows of ids that got a line.
 template <class Rows>
-struct fetch_rows {  // unproven
+struct fetch_rows {
   static constexpr int lanes = 32;
   located_values<Rows> values;
   missing_values missing;
@@ -64,7 +64,7 @@ struct fetch_rows {  // unproven
 
 // Ids without a line: their rows are used where they are.
 template <class Rows>
-struct use_backing_rows {  // unproven
+struct use_backing_rows {
   located_values<Rows> values;
 
   TESSERA_DEVICE void operator()(std::int64_t i) const {
@@ -75,7 +75,7 @@ struct use_backing_rows {  // unproven
 };
 
 template <class Rows>
-struct write_line {  // unproven
+struct write_line {
   static constexpr int lanes = 32;
   Rows rows;
 

@@ -32,7 +32,7 @@ struct summed_table {
 };
 
 template <class Index, class Rows, class Source>
-struct sum_rows_kernel {  // unproven
+struct sum_rows_kernel {
   static constexpr int threads = 256;
 
   summed_segments<Index, Rows, Source, summed_table> segments;
@@ -94,7 +94,7 @@ inline constexpr fault_kind no_such_slot{errc::out_of_range, "update_rows: no su
 
 // Updates a table's rows by gradients that are summed already.
 template <class Rows, class Optimizer>
-struct apply_rows_kernel {  // unproven
+struct apply_rows_kernel {
   static constexpr int threads = 256;
 
   table_and_action<Rows, Optimizer> table;
@@ -186,7 +186,7 @@ struct merged_table {
 };
 
 // 1 for each row of `more` that the others have not, and 0 behind the last.
-struct mark_new_rows {  // unproven
+struct mark_new_rows {
   merged_table const* tables;
   std::int64_t const* first_more;  // (table_count + 1,)
   std::int64_t table_count;
@@ -207,7 +207,7 @@ struct mark_new_rows {  // unproven
   }
 };
 
-struct copy_counts {  // unproven
+struct copy_counts {
   std::int64_t const* first_more;
   std::int64_t const* new_before;
   std::int64_t* counts;
@@ -215,7 +215,7 @@ struct copy_counts {  // unproven
 };
 
 // A group of threads writes a row of one table's sum: rows [0, rows) are the others', then come those of `more`.
-struct merge_rows_kernel {  // unproven
+struct merge_rows_kernel {
   static constexpr int threads = 256;
 
   merged_table table;

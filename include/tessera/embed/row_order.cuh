@@ -66,7 +66,7 @@ struct sorted_key {
 // source rank's keys of one table stand in the order of (sample, key, position), among the places that they have in the batch. Those of the
 // next rank lie behind.
 template <class Index, class Rows>
-struct collect_rows_kernel {  // unproven
+struct collect_rows_kernel {
   static constexpr int threads = 256, lanes = 8;
   sorted_key<Rows> const* keys;
   std::int64_t const* table_keys;    // numbers of keys
@@ -127,7 +127,7 @@ struct collect_rows_kernel {  // unproven
 
 // 1 where a segment of one slot begins, and once behind the last, so that the sum before each is the segment's number.
 template <class Index>
-struct mark_segments {  // unproven
+struct mark_segments {
   Index const* slots;
   std::int64_t count, absent;
   Index* marks;  // (count + 1,)
@@ -139,7 +139,7 @@ struct mark_segments {  // unproven
 };
 
 template <class Index>
-struct list_segments {  // unproven
+struct list_segments {
   Index const* slots;
   std::int64_t count, absent;
   Index const* numbers;  // (count + 1,): marks summed
@@ -159,7 +159,7 @@ struct list_segments {  // unproven
 
 // The first segment of tables whose slots begin at `first_slots[i]`.
 template <class Index>
-struct find_first_segments {  // unproven
+struct find_first_segments {
   Index const* slots;
   Index const* starts;
   std::int64_t const* segment_count;

@@ -63,7 +63,7 @@ struct long_segments {
 
 // Lists the long segments, in any order: chunks follow each other as their segments do in the list.
 template <class Index>
-struct list_long_segments {  // unproven
+struct list_long_segments {
   segments_on_device<Index> sorted;
   int launches;
   long_segments<Index> found;
@@ -152,7 +152,7 @@ struct summed_segments {
 
 // The sums of the chunks of long segments, a group of a whole warp each.
 template <class Index, class Rows, class Source, class Action>
-struct sum_chunks_kernel {  // unproven
+struct sum_chunks_kernel {
   static constexpr int threads = 256, lanes = 32;
   summed_segments<Index, Rows, Source, Action> segments_of_call;
 
@@ -182,7 +182,7 @@ struct sum_chunks_kernel {  // unproven
 
 // Sums and updates the rows of a launch. The group's sum stands in shared memory, then what its threads tell each other.
 template <class Index, class Rows, class Source, class Optimizer>
-struct update_rows_kernel {  // unproven
+struct update_rows_kernel {
   static constexpr int threads = 256;
 
   summed_segments<Index, Rows, Source, Optimizer> segments;

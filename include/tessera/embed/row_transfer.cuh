@@ -19,7 +19,7 @@ namespace detail {
 
 // One element of a row or of its state a thread.
 template <class Rows>
-struct read_elements {  // unproven
+struct read_elements {
   Rows rows;
   std::int64_t const* ids;
   std::int64_t const* slots;
@@ -51,7 +51,7 @@ struct read_elements {  // unproven
 
 // Pairs sorted by slot: of those of one slot the last is written, by a group of threads.
 template <class Rows>
-struct write_rows_kernel {  // unproven
+struct write_rows_kernel {
   static constexpr int threads = 256, lanes = 32;
   static constexpr std::int64_t shared_bytes = threads * sizeof(std::uint32_t);
   Rows rows;
@@ -86,7 +86,7 @@ struct write_rows_kernel {  // unproven
   }
 };
 
-struct number_from_zero {  // unproven
+struct number_from_zero {
   std::int64_t* numbers;
   TESSERA_DEVICE void operator()(std::int64_t i) const { numbers[i] = i; }
 };

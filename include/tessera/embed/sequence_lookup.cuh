@@ -23,7 +23,7 @@ inline constexpr fault_kind sequence_id_out_of_range{
 inline constexpr fault_kind sequence_matrix_too_small{
     errc::shape_mismatch, "sequence_lookup: a matrix does not fit its feature", {"feature", "rows", "rows expected"}};
 
-struct check_offsets {  // unproven
+struct check_offsets {
   batch_on_device batch;
   fault_reporter report_decreasing;
 
@@ -46,7 +46,7 @@ struct sequence_part {
 
 // Whether a key's matrix has a row for each of its values.
 template <class Rows>
-struct check_matrix_rows {  // unproven
+struct check_matrix_rows {
   sequence_part<Rows> const* parts;
   batch_on_device batch;
   fault_reporter too_small;
@@ -61,7 +61,7 @@ struct check_matrix_rows {  // unproven
 
 // A group of threads copies the row of a value, each thread four columns.
 template <class Rows>
-struct copy_rows_kernel {  // unproven
+struct copy_rows_kernel {
   static constexpr int threads = bag_unit_range::threads;
   using element = typename Rows::element;
 

@@ -35,7 +35,7 @@ struct sequence_gradients {
 };
 
 // Whether there is a gradient for each value of a sequence.
-struct check_gradient_rows {  // unproven
+struct check_gradient_rows {
   sequence_gradients const* keys;
   batch_on_device batch;
   fault_reporter too_few;

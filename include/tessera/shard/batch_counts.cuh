@@ -51,7 +51,7 @@ namespace detail {
 inline constexpr unsigned char untouched_byte = 0x7F;
 inline constexpr std::int64_t nothing_wrong = 0x7F7F'7F7F'7F7F'7F7F;
 
-struct measure_offsets {        // unproven
+struct measure_offsets {
   std::int64_t const* offsets;  // of the first row
   std::int64_t rows;
   std::int64_t const* first_rows;  // (keys + 1,), from 0
@@ -97,7 +97,7 @@ struct check_ids {
   }
 };
 
-struct check_inverse {  // unproven
+struct check_inverse {
   std::int64_t const* inverse;
   std::int64_t rows;
   std::int64_t first;  // number of its first sample among those of all groups

@@ -48,7 +48,7 @@ struct place_by_policy {
 
 /// Writes with how many values before it a key begins; says of the sum of all where there is too little room for it.
 template <class Offset>
-struct start_key {  // unproven
+struct start_key {
   Offset const* offsets;
   std::int64_t const* first_rows;  // (keys + 1,), from 0
   std::int64_t keys, room, positions;
@@ -69,7 +69,7 @@ inline constexpr std::uint32_t in_no_bucket = ~std::uint32_t{0};  // sorts behin
 
 // As a part of tiles over the keys: bucket and id there of each value, and its number.
 template <class T, class Offset, class Place>
-struct place_values {  // unproven
+struct place_values {
   T const* values;
   Offset const* offsets;
   Place place;
@@ -94,7 +94,7 @@ struct place_values {  // unproven
 
 // What there is room for behind the values.
 template <class Offset>
-struct place_nothing {  // unproven
+struct place_nothing {
   std::int64_t const* values;
   std::uint32_t* bucket;
   Offset* number;
@@ -107,7 +107,7 @@ struct place_nothing {  // unproven
 };
 
 template <class T, class Offset, class Place>
-struct report_wrong_id {  // unproven
+struct report_wrong_id {
   place_values<T, Offset, Place> placing;
   std::int64_t const* key_starts;
   std::int64_t const* first_rows;
@@ -128,7 +128,7 @@ struct report_wrong_id {  // unproven
   }
 };
 
-struct start_bucket {  // unproven
+struct start_bucket {
   std::uint32_t const* sorted;
   std::int64_t values;
   std::int64_t* starts;
@@ -139,7 +139,7 @@ struct start_bucket {  // unproven
 };
 
 template <class Offset>
-struct start_bucket_row {  // unproven
+struct start_bucket_row {
   Offset const* in;
   std::int64_t rows;
   std::int64_t buckets;
@@ -158,7 +158,7 @@ struct start_bucket_row {  // unproven
 };
 
 template <class T, class Offset>
-struct move_sorted {  // unproven
+struct move_sorted {
   Offset const* sorted;
   T const* ids;
   float const* in_weights;

@@ -75,7 +75,7 @@ struct group_rows {
 inline constexpr int distinct_lanes = 8;  // threads a row
 
 template <class T, class Offset, class Hash>
-struct hash_rows {  // unproven
+struct hash_rows {
   static constexpr int threads = 256;
   static constexpr std::int64_t shared_bytes = threads * sizeof(std::uint64_t);
   group_rows<T, Offset> in;
@@ -118,7 +118,7 @@ struct hash_rows {  // unproven
 inline constexpr std::int64_t no_sample_yet = -1;
 
 template <class T, class Offset>
-struct meet_rows {  // unproven
+struct meet_rows {
   static constexpr int threads = 256;
   struct scratch {
     std::int64_t found;
@@ -185,7 +185,7 @@ struct meet_rows {  // unproven
 };
 
 /// Who stands at a sample's place in the end: the first.
-struct take_leaders {  // unproven
+struct take_leaders {
   std::int64_t const* table;
   std::int64_t* leaders;  // places, first
 

@@ -32,7 +32,7 @@ struct sample_sources {
   std::int64_t const* ungrouped;
 };
 
-struct flag_leaders {  // unproven
+struct flag_leaders {
   std::int64_t const* leaders;
   std::int64_t samples, all;
   std::uint8_t* flags;  // (all + 1,)
@@ -40,7 +40,7 @@ struct flag_leaders {  // unproven
   TESSERA_DEVICE void operator()(std::int64_t i) const { flags[i] = i < all && leaders[i] == i % samples; }
 };
 
-struct number_rows {  // unproven
+struct number_rows {
   std::int64_t const* leaders;
   std::int64_t const* before;  // how many rows begin before a group and sample
   std::int64_t samples;
@@ -71,7 +71,7 @@ struct source_rows {
 };
 
 template <class Offset>
-struct measure_kept {  // unproven
+struct measure_kept {
   source_rows<Offset> from;
   std::int64_t all;       // keys * samples
   std::int64_t* lengths;  // (all + 1,)
@@ -87,7 +87,7 @@ struct measure_kept {  // unproven
 };
 
 /// The rows of each group, then the values of all.
-struct sum_up_kept {  // unproven
+struct sum_up_kept {
   std::int64_t const* before;
   std::int64_t const* values;  // or nullptr
   std::int64_t samples, groups;
@@ -102,7 +102,7 @@ struct sum_up_kept {  // unproven
 };
 
 /// Writes of each group's distinct rows the first sample: (groups, samples), as many of a group as it has rows.
-struct list_leaders {  // unproven
+struct list_leaders {
   std::int64_t const* leaders;
   std::int64_t const* inverses;
   std::int64_t samples;
@@ -116,7 +116,7 @@ struct list_leaders {  // unproven
 
 /// As a source of rows of the result.
 template <class Offset>
-struct kept_row {  // unproven
+struct kept_row {
   source_rows<Offset> from;
   std::int64_t const* first_samples;
   fault_reporter missing;  // of keys without a group

@@ -32,7 +32,7 @@ inline constexpr fault_kind negative_repeat_of_key{errc::invalid_argument, "expa
 
 /// Writes how many rows, and how many values at most 2^62, a row becomes; for the one past the last none.
 template <class Offset>
-struct count_repeats {  // unproven
+struct count_repeats {
   Offset const* offsets;
   std::int64_t const* repeats;
   std::int64_t const* first_rows;  // (keys + 1,), or nullptr: no keys
@@ -61,7 +61,7 @@ struct count_repeats {  // unproven
 };
 
 /// Says where the rows become too many to count, and counts how often.
-struct check_repeats {  // unproven
+struct check_repeats {
   static constexpr auto most = std::numeric_limits<std::int64_t>::max();
   std::int64_t const* counts;
   std::int64_t const* starts;
@@ -77,7 +77,7 @@ struct check_repeats {  // unproven
 };
 
 /// What the host must know: where each key's rows begin, and then the number of values.
-struct gather_counts {  // unproven
+struct gather_counts {
   std::int64_t const* starts;
   std::int64_t const* first_rows;  // or nullptr: no keys
   std::int64_t keys, rows;
@@ -94,7 +94,7 @@ struct gather_counts {  // unproven
 
 /// As a source of rows, of keys or not. Row `at` of the result is one of the rows [starts[r], starts[r + 1]) that row r becomes.
 template <class Offset>
-struct expanded_row {  // unproven
+struct expanded_row {
   Offset const* offsets;
   std::int64_t const* starts;
   std::int64_t rows;

@@ -20,7 +20,7 @@ inline constexpr fault_kind no_source{errc::out_of_range, "gather_backward: no s
 inline constexpr fault_kind source_twice{errc::invalid_argument, "gather_backward: a source twice", {"source", "position"}};
 
 template <class T>
-struct scatter_gradient {  // unproven
+struct scatter_gradient {
   std::int64_t const* sources;
   T const* gradient;
   T* out;
@@ -35,7 +35,7 @@ struct scatter_gradient {  // unproven
   }
 };
 
-struct check_next_source {  // unproven
+struct check_next_source {
   source_pairs_view pairs;
   std::int64_t values;
   fault_reporter twice;

@@ -99,7 +99,7 @@ struct product_of_rows {
 // A block multiplies a tile of 32 rows by 64 columns, 4 by 4 a thread, whose sums stay in registers and run over k in order. Both sides
 // pass through shared memory in panels of 32: so that neighbours read neighbours, it matters in which direction the sides lie in memory.
 template <bool LeftByK, bool RightByK, class Product>
-struct products_kernel {  // unproven
+struct products_kernel {
   static constexpr int threads = 128;
   static constexpr int panel = 32;
   static constexpr int left_stride = product_tile_rows + 4, right_stride = product_tile_columns;

@@ -18,7 +18,7 @@ namespace detail {
 // A thread has a pack of columns of one row, in order, and so has its own sums; neighbours have the columns beside. Each vector is read
 // three times and written twice, of which short rows see the device's memory once each: 8 * dim bytes a vector.
 template <class Offset, class Pack>
-struct softmax_pack {  // unproven
+struct softmax_pack {
   static constexpr int columns = columns_of_pack<Pack>;
   jagged_vectors_view<float const, Offset> in;
   jagged_vectors_view<float, Offset> out;
@@ -57,7 +57,7 @@ struct two_packs {
 };
 
 template <class Offset, class Pack>
-struct softmax_backward_pack {  // unproven
+struct softmax_backward_pack {
   static constexpr int columns = columns_of_pack<Pack>;
   jagged_vectors_view<float const, Offset> out;
   jagged_vectors_view<float const, Offset> gradient;

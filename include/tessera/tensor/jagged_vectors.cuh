@@ -73,7 +73,7 @@ struct checked_rows {
 
 // Reads two offsets a row and argument: 16 bytes where a vector of one column has 4.
 template <class Offset>
-struct check_rows_kernel {  // unproven
+struct check_rows_kernel {
   static constexpr int threads = 256;
   static constexpr int most_arguments = 5;
   checked_rows<Offset> arguments[most_arguments];
@@ -212,7 +212,7 @@ TESSERA_HOST_DEVICE constexpr pack_place place_of_pack(Rows const& rows, std::in
 // others'. Its reads stand together without a branch between them, so that they are on their way at once, and what they read before
 // likewise.
 template <int AtOnce, class Rows, class F>
-struct vector_packs_kernel {  // unproven
+struct vector_packs_kernel {
   static constexpr int threads = 256;
   static constexpr int at_once = AtOnce;
   static constexpr int rounds = 2;

@@ -30,7 +30,7 @@ inline constexpr int mask_threads = 256;
 inline constexpr int mask_bytes = 8;  // a thread
 inline constexpr std::int64_t mask_tile = std::int64_t{mask_threads} * mask_bytes;
 
-struct rank_mask {  // unproven
+struct rank_mask {
   static constexpr int threads = mask_threads;
   static constexpr std::int64_t shared_bytes = threads * sizeof(std::int32_t);
   std::uint8_t const* mask;
@@ -94,7 +94,7 @@ struct kept_before {
 inline constexpr fault_kind too_short_mask{errc::shape_mismatch, "masked_select: one byte of mask a value", {"values", "mask"}};
 
 template <class Offset>
-struct masked_offset {  // unproven
+struct masked_offset {
   Offset const* in;
   std::int64_t rows, room;
   kept_before kept;
@@ -113,7 +113,7 @@ struct masked_offset {  // unproven
 };
 
 template <class T, class Offset>
-struct move_kept {  // unproven
+struct move_kept {
   jagged_view<T const, Offset> in;
   float const* in_weights;
   std::uint8_t const* mask;

@@ -40,7 +40,7 @@ constexpr padded_layout padded_layout_of(std::int64_t columns, int width) noexce
 }
 
 template <int Width, class T, class Offset>
-struct pad_rows {  // unproven
+struct pad_rows {
   static constexpr int threads = padded_threads;
   jagged_view<T const, Offset> in;
   matrix_view<T> out;
@@ -89,7 +89,7 @@ inline constexpr fault_kind no_padded_length{errc::out_of_range, "from_padded: n
 
 /// As a source: row i of the matrix, as long as `lengths` says. A row is one of no values where that is longer than the matrix is wide.
 template <class Offset>
-struct unpadded_row {  // unproven
+struct unpadded_row {
   Offset const* lengths;
   std::int64_t columns, stride;
   fault_reporter wrong;

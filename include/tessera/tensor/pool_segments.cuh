@@ -17,7 +17,7 @@ namespace detail {
 // A thread has a pack of columns of one row, whose vectors it takes in order; neighbours have the columns beside. So each vector is read
 // once: 4 * dim bytes of it, and as many a row written, beside the offsets' 8.
 template <class Offset, class Pack>
-struct pool_pack {  // unproven
+struct pool_pack {
   jagged_vectors_view<float const, Offset> in;
   segment_pooling mode;
   matrix_view<float> out;
@@ -47,7 +47,7 @@ struct pool_pack {  // unproven
 
 // Of a column's largest values the first gets the gradient; the same thread has written its 0 before.
 template <class Offset, class Pack>
-struct give_to_largest {  // unproven
+struct give_to_largest {
   jagged_vectors_view<float const, Offset> in;
   matrix_view<float const> gradient;
   jagged_vectors_view<float, Offset> out;

@@ -65,7 +65,7 @@ constexpr std::int64_t tile_numbers(int width) noexcept { return std::int64_t{ti
 /// Calls part(range, within, at, count) for all of the numbers [0, starts[ranges]) but those from `most` on. A part may take the block
 /// before these arguments. A part is `count` <= Width neighbours at a time, Width only where `at` is a multiple of it.
 template <int Width, class Start, class Part>
-struct tile_kernel {  // unproven
+struct tile_kernel {
   static constexpr int threads = tile_threads;
   static constexpr std::int64_t tile = tile_numbers(Width);
   static constexpr std::int64_t shared_bytes = 2 * sizeof(std::int64_t);

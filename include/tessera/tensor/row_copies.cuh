@@ -87,7 +87,7 @@ struct run_source {
 
 /// Writes for run `run` how many values it has, and where they begin; for the one past the last that it has none.
 template <class T, class Offset>
-struct measure_run {  // unproven
+struct measure_run {
   run_source<T, Offset> const* sources;
   std::int64_t const* first_rows;
   std::int64_t runs;
@@ -108,7 +108,7 @@ struct measure_run {  // unproven
 
 /// Says where the values become too many, and writes the last offset.
 template <class Offset>
-struct check_run {  // unproven
+struct check_run {
   static constexpr auto most = static_cast<std::int64_t>(std::numeric_limits<Offset>::max());
   std::int64_t const* sizes;
   std::int64_t const* sums;

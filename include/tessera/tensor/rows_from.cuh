@@ -52,7 +52,7 @@ struct value_bounds {
 
 /// As a source: row i of key k is row lists[k][i] of that key, or row i of a key without a list. A row that is not there has no values.
 template <class Offset>
-struct listed_row {  // unproven
+struct listed_row {
   key_ranges<Offset> in;
   std::int64_t const* const* lists;  // (keys,) of (count,) each, or nullptr
   std::int64_t count;
@@ -69,7 +69,7 @@ struct listed_row {  // unproven
 
 /// Asks the source for each row's range; what lies past the values has none.
 template <bool Keyed, class Offset, class Begin, class Source>
-struct find_ranges {  // unproven
+struct find_ranges {
   Source source;
   std::int64_t const* first_rows;  // (keys + 1,), where there are keys
   std::int64_t keys;
@@ -113,7 +113,7 @@ struct find_ranges {  // unproven
 
 /// Sums of lengths to offsets, none past the room; says where the sums leave their type, and whether the last one is past the room.
 template <class Offset>
-struct finish_offset {  // unproven
+struct finish_offset {
   static constexpr auto most = static_cast<std::int64_t>(std::numeric_limits<Offset>::max());
   std::int64_t const* sums;
   Offset const* lengths;

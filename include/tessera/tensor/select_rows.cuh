@@ -32,7 +32,7 @@ inline constexpr fault_kind no_row_of_key{errc::out_of_range, "select_rows: no s
 
 // Row i of the result is row indices[i]; one of no values where there is none.
 template <class Offset>
-struct selected_row {  // unproven
+struct selected_row {
   Offset const* offsets;
   std::int64_t rows;
   std::int64_t const* indices;
@@ -55,7 +55,7 @@ struct selected_group {
 };
 
 // Which row of its group a selected sample has, or -1, and of each row the first position that has it.
-struct take_sample {  // unproven
+struct take_sample {
   selected_group const* groups;
   std::int64_t samples;
   std::int64_t const* indices;
@@ -77,7 +77,7 @@ struct take_sample {  // unproven
   }
 };
 
-struct lead_sample {  // unproven
+struct lead_sample {
   selected_group const* groups;
   std::int64_t const* rows;
   std::int64_t const* first_position;

@@ -24,7 +24,7 @@ inline constexpr fault_kind not_the_length_of_slice{
     errc::shape_mismatch, "a row of another length than its slice", {"slice", "length", "length expected"}};
 
 template <class Offset>
-struct length_of_slice {  // unproven
+struct length_of_slice {
   value_range<Offset> const* slices;
   Offset* lengths;
 
@@ -33,7 +33,7 @@ struct length_of_slice {  // unproven
 
 // Looks at all slices, whatever others find, so that the first that is wrong is named.
 template <class Offset>
-struct check_slice {  // unproven
+struct check_slice {
   value_range<Offset> const* slices;
   Offset const* offsets;
   std::int64_t first_value, vectors;
@@ -70,7 +70,7 @@ struct slice_pack {
 
 /// Which of the vectors each of the gradient's is of; none, where it is in no row or anything is wrong.
 template <class Offset>
-struct vector_of_gradient {  // unproven
+struct vector_of_gradient {
   rows_by_offsets<Offset> rows;
   value_range<Offset> const* slices;
   std::int64_t first_value;

@@ -24,7 +24,7 @@ inline constexpr fault_kind not_the_length_selected{
     errc::shape_mismatch, "a row of another length than the one selected", {"position", "index", "length", "length expected"}};
 
 template <class Offset>
-struct selected_length {  // unproven
+struct selected_length {
   Offset const* in;
   std::int64_t rows;
   std::int64_t const* indices;
@@ -43,7 +43,7 @@ struct selected_length {  // unproven
 
 // Looks at all positions, whatever others find, so that the first that is wrong is named.
 template <class Offset>
-struct check_selection {  // unproven
+struct check_selection {
   Offset const* in;
   Offset const* out;
   std::int64_t rows;

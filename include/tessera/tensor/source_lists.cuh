@@ -15,7 +15,7 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-struct number_sources {  // unproven
+struct number_sources {
   std::int64_t const* target_of;
   std::int64_t targets;
   std::int64_t* to;
@@ -28,7 +28,7 @@ struct number_sources {  // unproven
 };
 
 /// Names sources whose target is none.
-struct report_missing_target {  // unproven
+struct report_missing_target {
   std::int64_t const* target_of;
   std::int64_t targets;
   fault_reporter missing;
@@ -39,7 +39,7 @@ struct report_missing_target {  // unproven
   }
 };
 
-struct find_start {  // unproven
+struct find_start {
   std::int64_t const* sorted;
   std::int64_t sources;
   std::int64_t* starts;

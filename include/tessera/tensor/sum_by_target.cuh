@@ -42,7 +42,7 @@ struct sum_sources_pack {
 
 // For a sum to read neighbours.
 template <class T>
-struct order_by_source {  // unproven
+struct order_by_source {
   std::int64_t const* sources;
   T const* values;
   T* ordered;
@@ -51,7 +51,7 @@ struct order_by_source {  // unproven
 };
 
 template <class T>
-struct sum_run_of_target {  // unproven
+struct sum_run_of_target {
   std::int64_t const* targets;
   T const* ordered;
   std::int64_t count;

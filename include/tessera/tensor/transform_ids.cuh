@@ -24,7 +24,7 @@ inline constexpr fault_kind unfit_id_on_device{errc::out_of_range, unfit_id, {"k
 
 /// With how many values before it, from the view's first on, a key begins.
 template <class Offset>
-struct count_before_key {  // unproven
+struct count_before_key {
   Offset const* offsets;
   std::int64_t const* first_rows;  // (keys + 1,), from 0
   std::int64_t* starts;
@@ -36,7 +36,7 @@ struct count_before_key {  // unproven
 
 // As a part of tiles over the keys.
 template <class T, class Offset, class Chain>
-struct transform_values {  // unproven
+struct transform_values {
   T* values;
   Offset const* offsets;
   Chain chain;
