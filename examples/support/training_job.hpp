@@ -99,6 +99,7 @@ class training_job : public any_job {
     auto const specs = all_specs();
     auto model = make_model<Model>({specs, split_ ? split_->features : table_features(), planned_.plan, comm, where(), towers_, split_});
     print_model(*this, model, specs, preprocess_->dense().features());
+    if (towers_ && s.has_modules()) say_compression(model.source().outputs());
     return model;
   }
 
@@ -136,6 +137,8 @@ class training_job : public any_job {
   void find_hosts();
   void choose_towers();
   std::int64_t tower_count() const;
+  /// How much fewer numbers of a sample modules make than they read.
+  void say_compression(tessera::vector_view<tessera::embedding_output const> made) const;
   /// Cuts tables by columns until there are as many features as towers. @throws tessera::error naming --towers where they are too narrow.
   void split_for(std::int64_t towers);
   /// Of JSON as `tessera::towers_json`, which may have more towers than there are features.

@@ -364,6 +364,15 @@ void training_job::set_towers(tessera::tower_partition towers) {
   towers_ = std::move(towers);
 }
 
+void training_job::say_compression(tessera::vector_view<tessera::embedding_output const> made) const {
+  std::int64_t read = 0, left = 0;
+  for (auto const& bag : plan_.bags) read += row_dim(bag);
+  for (auto const& output : made)
+    if (!output.sequence) left += output.width;
+  say("towers: modules make %lld numbers of %lld, a compression ratio of %.2f\n", static_cast<long long>(left),
+      static_cast<long long>(read), static_cast<double>(read) / static_cast<double>(left));
+}
+
 std::string training_job::partition(tessera::affinity_matrix const& affinity) const {
   auto const features = static_cast<std::int64_t>(features_.size());
   auto const towers = tower_count();
