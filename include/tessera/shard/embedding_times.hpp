@@ -26,21 +26,23 @@ namespace detail {
 // Adds the time of its life to stages, one after the other; without times it does nothing.
 class stage_clock {
  public:
-  stage_clock(embedding_times* times, double embedding_times::*stage) noexcept : times_(times), stage_(stage) {
+  using stage_type = double embedding_times::*;
+
+  stage_clock(embedding_times* times, stage_type stage) noexcept : times_(times), stage_(stage) {
     if (times_ != nullptr) watch_.emplace();
   }
   stage_clock(stage_clock const&) = delete;
   ~stage_clock() { next(stage_); }
 
   // What follows is another stage.
-  void next(double embedding_times::*stage) noexcept {
+  void next(stage_type stage) noexcept {
     if (times_ != nullptr) times_->*stage_ += watch_->lap();
     stage_ = stage;
   }
 
  private:
   embedding_times* times_;
-  double embedding_times::*stage_;
+  stage_type stage_;
   std::optional<stopwatch> watch_;
 };
 
