@@ -95,7 +95,7 @@ TEST_CASE("with fixed sums, modules predict to the bits of one process") {
     CHECK(parameters(of_ranks) == parameters(result));
     CHECK(of_ranks.says("a compression ratio of "));
     if (module[1] != "dlrm") continue;
-    CHECK(result.says("towers: modules make 96 numbers of 128, a compression ratio of 1.33"));  // (8 features + 4 towers) * 8
+    CHECK(result.says("towers: modules make 136 numbers of 208, a compression ratio of 1.53"));  // (13 features + 4 towers) * 8
     CHECK(data.predicted(with(usual, on("4", "2", "sptt"))) == alone);
     CHECK(data.predicted(with(usual, {"--exchange", "sptt"})) == alone);
   }
