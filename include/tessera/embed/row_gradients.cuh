@@ -42,7 +42,7 @@ struct sum_rows_kernel {
   template <class Block>
   TESSERA_DEVICE void operator()(Block& block) const {
     auto const group = block.thread() / lanes, lane = block.thread() % lanes;
-    segments.for_each_segment(block, launch, threads / lanes, group, [&](std::int64_t segment, std::int64_t first_chunk, std::int64_t) {
+    segments.for_each_segment(block, launch, threads / lanes, group, [&](std::int64_t segment, std::int64_t first_chunk) {
       auto const slot = static_cast<std::int64_t>(segments.sorted.slots[segments.sorted.starts[segment]]);
       auto const& table = segments.table_of(slot);
       auto const& to = table.action;

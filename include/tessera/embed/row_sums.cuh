@@ -130,21 +130,18 @@ struct summed_segments {
     return total;
   }
 
-  /// Calls f(segment, first chunk or -1, the group's next segment or -1) for the segments of group number `group` of `groups` in its block.
-  /// They are those of the launch's tables, except the long ones; launch -1 has the long ones, of which no next one is told.
+  /// Calls f(segment, first chunk or -1) for the segments of group number `group` of `groups` in its block. They are those of the launch's
+  /// tables, except the long ones; launch -1 has the long ones.
   template <class Block, class F>
   TESSERA_DEVICE void for_each_segment(Block& block, int launch, int groups, int group, F const& f) const {
     if (launch < 0) {
       for_each_unit(block, long_segments<Index>::segments_in(*long_ones.counts), groups, group, [&](std::int64_t i) {
-        f(static_cast<std::int64_t>(long_ones.segments[i].number), static_cast<std::int64_t>(long_ones.segments[i].first_chunk),
-          std::int64_t{-1});
+        f(static_cast<std::int64_t>(long_ones.segments[i].number), static_cast<std::int64_t>(long_ones.segments[i].first_chunk));
       });
     } else {
-      auto const first = sorted.first_segments[launch], count = sorted.first_segments[launch + 1] - first;
-      auto const step = block.count() * groups;
-      for_each_unit(block, count, groups, group, [&](std::int64_t i) {
-        if (static_cast<std::int64_t>(sorted.starts[first + i + 1] - sorted.starts[first + i]) <= canonical_sum_chunk)
-          f(first + i, std::int64_t{-1}, i + step < count ? first + i + step : std::int64_t{-1});
+      auto const first = sorted.first_segments[launch];
+      for_each_unit(block, sorted.first_segments[launch + 1] - first, groups, group, [&](std::int64_t i) {
+        if (static_cast<std::int64_t>(sorted.starts[first + i + 1] - sorted.starts[first + i]) <= canonical_sum_chunk) f(first + i, -1);
       });
     }
   }
@@ -194,42 +191,31 @@ struct update_rows_kernel {
     return (threads / lanes) * update_floats(width) * static_cast<std::int64_t>(sizeof(float));
   }
 
-  // Where there are many rows, a group takes several, each of which is under way while the one before is updated.
-  constexpr std::int64_t blocks(std::int64_t rows) const noexcept {
-    constexpr std::int64_t most_each = 16, groups_at_once = 8192;  // of a large GPU
-    return blocks_for(divide_up(rows, std::clamp<std::int64_t>(rows / groups_at_once, 1, most_each)), threads / lanes);
-  }
-
   template <class Block>
   TESSERA_DEVICE void operator()(Block& block) const {
     auto const group = block.thread() / lanes, lane = block.thread() % lanes;
     auto* const sum = block.template shared<float>() + group * update_floats(width);
-    segments.for_each_segment(block, launch, threads / lanes, group,
-                              [&](std::int64_t segment, std::int64_t first_chunk, std::int64_t next) {
-                                if (next >= 0) prefetch(block, next, lane);
-                                auto const slot = static_cast<std::int64_t>(segments.sorted.slots[segments.sorted.starts[segment]]);
-                                auto const& table = segments.table_of(slot);
-                                auto const dim = table.rows.dim();
-                                for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes)
-                                  write_four(sum + column, segments.sum(segment, first_chunk, column, dim - column), 4,
-                                             true);  // there is room up to a multiple of four
-                                update_row_by_group(block, table, slot - table.first_slot, sum, width, lanes, lane);
-                              });
+    segments.for_each_segment(block, launch, threads / lanes, group, [&](std::int64_t segment, std::int64_t first_chunk) {
+      auto const slot = static_cast<std::int64_t>(segments.sorted.slots[segments.sorted.starts[segment]]);
+      auto const& table = segments.table_of(slot);
+      auto const dim = table.rows.dim();
+      prefetch(block, table, slot - table.first_slot, lanes, lane);
+      for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes)
+        write_four(sum + column, segments.sum(segment, first_chunk, column, dim - column), 4,
+                   true);  // there is room up to a multiple of four
+      update_row_by_group(block, table, slot - table.first_slot, sum, width, lanes, lane);
+    });
   }
 
-  // The next segment's row, state and first gradient are under way while this one's are added.
+  // The row and its state are under way while its gradient is summed.
   template <class Block>
-  TESSERA_DEVICE void prefetch(Block& block, std::int64_t segment, int lane) const {
-    auto const first = segments.sorted.starts[segment];
-    auto const slot = static_cast<std::int64_t>(segments.sorted.slots[first]);
-    auto const gradient = segments.source(segments.sorted.sources[first]).gradient;
-    auto const& table = segments.table_of(slot);
+  TESSERA_DEVICE static void prefetch(Block& block, table_and_action<Rows, Optimizer> const& table, std::int64_t slot, int lanes,
+                                      int lane) {
     auto const dim = table.rows.dim();
-    auto const* const row = table.rows.row(slot - table.first_slot);
-    auto const* const state = table.rows.state(slot - table.first_slot);
+    auto const* const row = table.rows.row(slot);
+    auto const* const state = table.rows.state(slot);
     if (Optimizer::row_state > 0 && lane == 0) block.prefetch(state);
     for (std::int64_t column = 4 * lane; column < dim; column += 4 * lanes) {
-      block.prefetch(gradient + column);
       block.prefetch(row + column);
       for (int k = 0; k < Optimizer::element_state; ++k) block.prefetch(state + Optimizer::row_state + k * dim + column);
     }
@@ -360,7 +346,8 @@ void update_rows_on_device(Exec const& exec, char const* call, vector_view<Store
                   launches.run([&](std::int64_t table) { return of_table(optimizers, table); },
                                [&](int number, int lanes, std::int64_t rows, std::int64_t width) {
                                  kernel_type const kernel{launches.segments(), width, number, lanes};
-                                 exec.launch({.blocks = kernel.blocks(rows), .shared_bytes = kernel.shared_bytes()}, kernel);
+                                 exec.launch({.blocks = blocks_for(rows, kernel.threads / lanes), .shared_bytes = kernel.shared_bytes()},
+                                             kernel);
                                });
                 });
 }
