@@ -10,10 +10,11 @@
     python3 examples/neuroshard/study.py all --quick      # all of it, tiny, within a minute: that it works, and no more
     python3 examples/neuroshard/study.py --selftest       # which checks that, and the statistics
 
-Each stage leaves what it did in a folder, and goes on where it was cut off; running.log has what the present command says. Devices are
-hosts of the emulated cluster of bench/testbed/hosts.sh, one rank each, which needs root and Open MPI; with --ranks threads they are threads
-of a process. Steps of all devices are measured in one process, one after the other, so that devices do not take each other's processor. On
-a machine that others use, look at the noise that the report states.
+Each stage leaves what it did in a folder, and goes on where it was cut off; running/ has what present commands say. Searches measure
+nothing but their own seconds: two studies of one folder may run at a time, of different --settings. Devices are hosts of the emulated
+cluster of bench/testbed/hosts.sh, one rank each, which needs root and Open MPI; with --ranks threads they are threads of a process. Steps
+of all devices are measured in one process, one after the other, so that devices do not take each other's processor. On a machine that
+others use, look at the noise that the report states.
 """
 
 import argparse
@@ -40,7 +41,8 @@ REAL = {
     "batch": 2048, "devices": [4, 8], "untrained": [2, 3, 6], "pool": None, "samples": 10_000, "exchanges": 1000, "held_out": 500,
     "held_out_exchanges": 100, "dims": [4, 8, 16, 32, 64, 128], "device_bytes": 4 * GIB, "slack_bytes": GIB, "least_tables": {4: 10, 8: 20},
     "most_tables": {4: 59, 8: 119}, "least_placed": 10, "most_placed": 120, "counts": [100, 1000, 10_000], "epochs": 1000, "starts": 3,
-    "fit_batch": 512, "tasks": 100, "evaluations": 200_000, "measured_tasks": 3, "swept_tasks": 20, "collect_runs": 3, "runs": 5, "rounds": 5,
+    "fit_batch": 512, "tasks": 100, "evaluations": 200_000, "measured_tasks": 3, "swept_tasks": 20, "collect_runs": 3, "held_out_runs": 9,
+    "runs": 5, "rounds": 5,
     "exchange_runs": 3, "exchange_rounds": 3, "exchange_warm_up": 1, "observed_tables": 6, "observed_subsets": 50, "observed_size": 10,
     "observed_dim": 16, "scale_devices": 128, "scale_tables": 850, "scale_tasks": 5, "log_sessions": 4000,
     "swept": {"candidates": [1, 2, 5, 10, 20], "beams": [1, 2, 3, 5], "steps": [0, 2, 5, 10, 20], "grid": [2, 3, 6, 11, 21]},
@@ -50,7 +52,7 @@ QUICK = {
     "dims": [4, 8], "device_bytes": 400_000, "slack_bytes": 40_000, "least_tables": {2: 4, 3: 5}, "most_tables": {2: 8, 3: 8},
     "least_placed": 4,
     "most_placed": 12, "counts": [12, 24], "epochs": 5, "starts": 1, "fit_batch": 16, "tasks": 3, "evaluations": 100, "measured_tasks": 1,
-    "swept_tasks": 2, "collect_runs": 1, "runs": 1, "rounds": 1, "exchange_runs": 1, "exchange_rounds": 1, "exchange_warm_up": 0,
+    "swept_tasks": 2, "collect_runs": 1, "held_out_runs": 1, "runs": 1, "rounds": 1, "exchange_runs": 1, "exchange_rounds": 1, "exchange_warm_up": 0,
     "observed_tables": 1, "observed_subsets": 2,
     "observed_size": 3, "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "log_sessions": 20,
     "swept": {"candidates": [1, 2], "beams": [1], "steps": [0, 1], "grid": [2, 3]},
@@ -60,8 +62,9 @@ QUICK = {
 class Study:
     """A folder of results, and how they come about: each is a command of plan_tables, done once."""
 
-    def __init__(self, folder, program, size, ranks, rate, threads, torchrec=None):
+    def __init__(self, folder, program, size, ranks, rate, threads, torchrec=None, settings=()):
         self.folder, self.program, self.size, self.ranks, self.rate, self.threads = folder, program, size, ranks, rate, threads
+        self.settings = settings  # of Table 1, (devices, largest dim), that are simulated and measured; none named: all
         self.torchrec = torchrec  # the Python that has it, or None
         self.hosts_up = 0
         (folder / "done").mkdir(parents=True, exist_ok=True)
@@ -90,9 +93,12 @@ class Study:
             command = ["bash", str(ROOT / "bench/testbed/hosts.sh"), "run", str(hosts), "1", *command]
         print(f"{name}: {' '.join(map(str, words))}", flush=True)
         start = time.monotonic()
-        with open(self.folder / "running.log", "w") as log:  # for who waits
+        running = self.folder / "running" / (name.replace("/", "_") + ".log")  # for who waits
+        running.parent.mkdir(exist_ok=True)
+        with open(running, "w") as log:
             result = subprocess.run(command, cwd=self.folder, stdout=log, stderr=subprocess.PIPE, text=True)
-        output = (self.folder / "running.log").read_text()
+        output = running.read_text()
+        running.unlink()
         if result.returncode != 0 and not any(text in output + result.stderr for text in may_fail):
             sys.exit(f"{name}: {' '.join(command)}\n{output[-2000:]}{result.stderr[-2000:]}")
         known = {"words": [str(word) for word in words], "hosts": hosts, "ranks": self.ranks if hosts else "", "failed": result.returncode != 0,
@@ -146,6 +152,12 @@ def same_size(folder, size):
     path.write_text(text)
 
 
+def setting(text):
+    """(4, 128) of 4x128."""
+    devices, dim = map(int, text.split("x"))
+    return devices, dim
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [*stages.STAGES, "report", "all"]
@@ -157,6 +169,8 @@ def main():
     parser.add_argument("--rate", default="400mbit", help="of the emulated links")
     parser.add_argument("--torchrec", type=pathlib.Path, metavar="PYTHON",
                         help="a Python with TorchRec, whose planner then plans too; give it to all stages")
+    parser.add_argument("--settings", type=setting, nargs="+", default=(), metavar="DEVICESxDIM",
+                        help="simulate and measure these settings of Table 1 alone, as 4x128 8x64")
     parser.add_argument("--threads", type=int, default=1, help="of plan_tables, and of the steps that are measured")
     parser.add_argument("--out", type=pathlib.Path, help="the report; bench/results/neuroshard.md, or report.md of the folder where --quick")
     parser.add_argument("--selftest", action="store_true", help="check the study itself, all of it tiny, in a folder that is removed")
@@ -171,9 +185,11 @@ def main():
     size = QUICK if given.quick else REAL
     folder = (given.folder or ROOT / ("build/neuroshard-quick" if given.quick else "build/neuroshard")).resolve()
     out = (given.out or (folder / "report.md" if given.quick else ROOT / "bench/results/neuroshard.md")).resolve()
+    if unknown := set(given.settings) - {(devices, dim) for devices in size["devices"] for dim in size["dims"]}:
+        parser.error("no settings of Table 1: " + ", ".join("x".join(map(str, one)) for one in sorted(unknown)))
     same_size(folder, size)
     study = Study(folder, program, size, given.ranks or ("threads" if given.quick else "testbed"), given.rate, given.threads,
-                  given.torchrec and given.torchrec.absolute())
+                  given.torchrec and given.torchrec.absolute(), given.settings)
     wanted = names[:-1] if "all" in given.stage else given.stage
     with contextlib.ExitStack() as stack:
         stack.callback(study.down)
