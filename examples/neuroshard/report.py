@@ -135,7 +135,7 @@ def errors(report):
         for devices in study.size["devices"]:
             row = [f"{model}, {devices} devices"]
             for part, kind in PARTS:
-                found = samples.predicted(folder / f"test_{kind}_{model}.csv", part, None if part == "step" else devices)
+                found = stages.held_out(study, kind, model, part, None if part == "step" else devices)
                 real, told = samples.costs(found)
                 if not real:
                     row += ["-"] * 3
@@ -159,8 +159,8 @@ def errors(report):
         return
     report.say("## Held-out errors (Table 2)\n\nMean squared errors in ms², of samples of another seed that no network has seen; in "
                "parentheses the paper's, of other costs. Then the root of it over the mean cost, and Kendall's tau of measured and "
-               f"predicted. The last line compares two measurements of the same samples, exchanges of {study.size['devices'][0]} devices: no "
-               "model can do better.\n")
+               f"predicted. Steps were measured in {study.size['held_out_passes']} passes, of which the median counts. The last line compares "
+               f"the first two passes, and two of the exchanges of {study.size['devices'][0]} devices: what a measurement is worth.\n")
     parts = [f"{part}: {what}" for part in ("step", "forward", "backward") for what in ("MSE (paper)", "relative", "tau")]
     report.say(table(["networks", *parts], [*rows, again]))
     trained = study.size["devices"]

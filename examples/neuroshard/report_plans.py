@@ -63,7 +63,7 @@ def scatter(page):
 
 def counts(page):
     """Figure 8, middle and right."""
-    study, folder, rows, series = page.study, page.study.folder / "predicted", [], {}
+    study, rows, series = page.study, [], {}
     devices, dim = study.size["devices"][0], stages.most_dims(study)[-1]
     plans = {task: costs for d, m, task, costs in measured_tasks(study) if (d, m) == (devices, dim)}
     for model in stages.MODELS:
@@ -71,7 +71,7 @@ def counts(page):
             ending = f"_{count}" if count != study.size["counts"][-1] else ""
             row = [model, count]
             for part, kind in (("step", "steps"), ("forward", "exchanges"), ("backward", "exchanges")):
-                found = samples.predicted(folder / f"test_{kind}_{model}{ending}.csv", part, None if part == "step" else devices)
+                found = stages.held_out(study, kind, model + ending, part, None if part == "step" else devices)
                 if not found:
                     row.append("-")
                     continue

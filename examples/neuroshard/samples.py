@@ -4,6 +4,7 @@
 
 import csv
 import math
+import statistics
 
 
 def read_csv(path, skip=0):
@@ -47,6 +48,15 @@ def predicted(path, part, devices=None):
     """What `predict` wrote of a part, step, forward or backward: [(sample, repeat, rank, measured, predicted)]."""
     return [(int(row["sample"]), row["repeat"] == "1", int(row["rank"]), float(row["measured_ms"]), float(row["predicted_ms"]))
             for row in read_csv(path) if row["part"] == part and (devices is None or int(row["devices"]) == devices)]
+
+
+def of_passes(rows, passes):
+    """`rows` of `predicted` with the median of what was measured of the same in all passes, lists of such rows too."""
+    of = {}
+    for one in passes:
+        for sample, repeat, rank, measured, _ in one:
+            of.setdefault((sample, repeat, rank), []).append(measured)
+    return [(sample, repeat, rank, statistics.median(of[sample, repeat, rank]), value) for sample, repeat, rank, _, value in rows]
 
 
 def costs(rows):

@@ -70,10 +70,9 @@ def collect(study):
     # Exchanges move dims: memory limits none of them.
     of_exchanges = [*drawn, "--warm-up", size["exchange_warm_up"], "--runs", size["exchange_runs"], "--limit-bytes", "1024TB",
                     "--least-placed", size["least_placed"], "--most-placed", size["most_placed"]]
-    # More runs of what models are tested on: a test should find the models' errors, not those of its own times.
+    # What models are tested on is measured in passes, minutes apart: a test should find the models' errors, not those of its own times.
     for folder, seed, steps, runs in (("steps", 0, size["samples"], size["collect_runs"]),
-                                      ("test_steps", 1, size["held_out"], size["held_out_runs"]),
-                                      ("again_steps", 1, size["held_out"], size["held_out_runs"])):
+                                      *((folder, 1, size["held_out"], size["held_out_runs"]) for folder in passes(study))):
         study.once(f"collect {folder}", "collect", folder, "--samples", steps, "--seed", seed, "--runs", runs, *of_steps)
     trained, untrained = size["devices"], size["untrained"]
     for folder, seed, count, of_devices in (("exchanges", 0, size["exchanges"], trained),
@@ -82,6 +81,20 @@ def collect(study):
         for devices in of_devices:
             study.once(f"collect {folder} {devices}", "collect", folder, "--exchanges", count, "--seed", seed, *of_exchanges,
                        *study.rank_words(devices, True), hosts=devices)
+
+
+def passes(study):
+    """The folders of the held-out steps, the same in each."""
+    return ["test_steps", "again_steps", *(f"steps_of_pass_{one}" for one in range(3, study.size["held_out_passes"] + 1))]
+
+
+def held_out(study, kind, ending, part, devices):
+    """What networks predict of held-out samples, and what was measured of them: of steps the median of all passes."""
+    folder = study.folder / "predicted"
+    found = samples.predicted(folder / f"test_{kind}_{ending}.csv", part, devices)
+    if kind != "steps":
+        return found
+    return samples.of_passes(found, [samples.predicted(folder / f"{one}_ours.csv", part, devices) for one in passes(study)])
 
 
 def counts(study):
@@ -105,7 +118,7 @@ def fit(study):
             for folder in ("test_steps", "test_exchanges"):
                 study.once(f"predict {folder} {model}{ending}", "predict", folder, *model_words(model + ending), "--threads", study.threads,
                            "--out", f"predicted/{folder}_{model}{ending}.csv")
-    for folder in ("again_steps", "again_exchanges"):
+    for folder in (*passes(study)[1:], "again_exchanges"):
         study.once(f"predict {folder} ours", "predict", folder, *model_words("ours"), "--threads", study.threads, "--out",
                    f"predicted/{folder}_ours.csv")
 
