@@ -206,8 +206,8 @@ def measure_plans(study, name, devices, task_file, plans):
     study.mkdir("measured")
     steps, out = f"measured/{name}.steps.csv", f"measured/{name}.csv"
     words = ["measure", task_file, *plans, "--devices", devices, "--threads", study.threads]
-    study.once(f"measure steps {name}", *words, "--warm-up", 0, "--runs", size["runs"], "--rounds", size["rounds"], "--no-exchanges", "--out",
-               steps)
+    study.once(f"measure steps {name}", *words, "--warm-up", 0, "--runs", size["plan_runs"], "--rounds", size["plan_rounds"],
+               "--no-exchanges", "--out", steps)
     study.once(f"measure exchanges {name}", *words, "--warm-up", size["exchange_warm_up"], "--runs", size["exchange_runs"], "--rounds",
                size["exchange_rounds"], "--compute", steps, "--out",
                out, *study.rank_words(devices, False), hosts=devices)
