@@ -38,7 +38,7 @@ import stages  # noqa: E402
 GIB = 1 << 30
 # What is collected, searched and measured. The paper's sizes are in its Section 4 and Appendix F.
 REAL = {
-    "batch": 2048, "devices": [4, 8], "untrained": [2, 3, 6], "pool": None, "samples": 10_000, "exchanges": 3000, "held_out": 500,
+    "batch": 2048, "devices": [4, 8], "untrained": [2, 3, 6], "pool": None, "samples": 10_000, "exchanges": 2000, "held_out": 500,
     "held_out_exchanges": 100, "dims": [4, 8, 16, 32, 64, 128], "device_bytes": 4 * GIB, "slack_bytes": GIB, "least_tables": {4: 10, 8: 20},
     "most_tables": {4: 59, 8: 119}, "least_placed": 10, "most_placed": 120, "counts": [100, 1000, 10_000], "epochs": 1000, "starts": 3,
     "fit_batch": 512, "tasks": 100, "evaluations": 200_000, "measured_tasks": 3, "swept_tasks": 20, "collect_runs": 3, "held_out_runs": 5, "held_out_passes": 5,
