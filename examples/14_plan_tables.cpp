@@ -79,6 +79,7 @@ void declare_profile(CLI::App& app, options& o) {
   app.add_option("--dedup", o.data.dedup, "Groups of columns whose repeated lists a batch has once, or off")
       ->type_name("off|A+B,C,...")
       ->capture_default_str();
+  app.add_option("--towers", o.profile.towers, "Which columns make which tower, as train_ctr --towers writes it")->type_name("FILE.json");
   add_count(app, "--batch", o.profile.batch, 1, "Samples of a batch on all devices together: the first ones of the files");
   add_count(app, "--dim", o.profile.dim, 1, "Elements of a row");
   app.add_option("--dim-of", o.profile.own_dims, "Elements of the rows of one table")->type_name("NAME=DIM");
@@ -158,6 +159,7 @@ void declare_fit(CLI::App& app, fit_command& o) {
   app.add_option("--published", o.published, "The folder that gets NeuroShard's networks, for each number of devices that was measured")
       ->type_name("DIR");
   app.add_option("--exchanges-of", o.exchanges_of, "Take the exchanges from another folder of samples")->type_name("DIR");
+  app.add_option("--again", o.again, "Folders of the same steps, collected again at other times: the medians count")->type_name("DIR");
   add_count(app, "--samples", o.samples, 0, "Steps that are learned from: the first so many; 0: all");
   add_count(app, "--exchanges", o.exchanges, 0, "Exchanges, of each number of devices: the first so many; 0: all");
   add_count(app, "--epochs", o.epochs, 1, "Passes over the samples");
@@ -194,6 +196,8 @@ void declare_searches(CLI::App& app, search_options& o) {
       ->capture_default_str();
   app.add_flag("--cut-rows", o.cut_rows, "Tables may be cut by rows too");
   app.add_flag("--weights-alone", o.weights_alone, "Count float weights alone as memory, as NeuroShard does");
+  add_count(app, "--towers", o.towers, 0, "Of the searches plan and whole: tables stay on the devices of their tower; 0: anywhere");
+  add_count(app, "--devices-of-host", o.devices_of_host, 1, "Of which towers are made: a host or several each, or towers share a host");
   add_count(app, "--candidates", o.candidates, 1, "Of the published search: tables by size, and by cost, that a beam tries to halve (N)");
   add_count(app, "--beams", o.beams, 1, "Of the published search: plans that go on to the next halving (K)");
   add_count(app, "--steps", o.steps, 0, "Of the published search: halvings of a plan (L)");
@@ -274,6 +278,7 @@ void check_files(std::string const& command, options const& o) {
   if (command == "profile") {
     std::vector<examples::named_file> files;
     for (auto const& one : o.data.train) files.emplace_back("FILE", one);
+    if (!o.profile.towers.empty()) files.emplace_back("--towers", o.profile.towers);
     check_files(files, {{"--out", o.profile.out}});
   }
   if (command == "search") check_files({{"TABLES", o.search.tables}}, {{"--out", o.search.out}, {"--report", o.search.report}});

@@ -20,6 +20,7 @@ struct profile_options {
   std::vector<std::string> own_dims;  ///< NAME=DIM
   std::int64_t batch = 65536;         ///< samples, or all where the files have fewer
   std::string row_format = "float", optimizer = "sgd", out = "tables.json";
+  std::string towers;  ///< the file that says which columns make which tower; empty: none
 };
 
 /// Reads a batch of files, and writes the profiles of the tables that its columns of ids read. @throws tessera::error naming option or file.
@@ -52,6 +53,7 @@ void collect(int threads, collect_options const& options);
 
 struct fit_command {
   std::string folder, exchanges_of;         ///< of steps, and of exchanges where these are in another; else empty
+  std::vector<std::string> again;           ///< folders of the same steps, measured again: the medians count
   std::string out, published;               ///< `published`: the folder of NeuroShard's networks; empty: none
   std::int64_t samples = 0, exchanges = 0;  ///< the first so many, the latter of each number of devices; 0: all
   std::int64_t epochs = 1000, batch = 512, starts = 1;
@@ -75,6 +77,7 @@ struct search_options {
   std::uint64_t bytes_per_device = 0, seed = 0;
   double deadline_ms = 0;
   bool cut_rows = false, weights_alone = false;
+  std::int64_t towers = 0, devices_of_host = 1;                    ///< of the method "plan"
   std::int64_t candidates = 10, beams = 3, steps = 10, grid = 11;  ///< of the published search: N, K, L and M
   bool no_sums = false;                                            ///< of the published search
   std::string method = "plan";                                     ///< the name of a `search_method`

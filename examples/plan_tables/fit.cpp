@@ -34,6 +34,22 @@ std::vector<Sample> first_of(std::vector<Sample> samples, std::int64_t count) {
   return samples;
 }
 
+// The steps that are learned from: of a folder, or the medians of several.
+std::vector<tessera::compute_sample> steps_of(collected const& folder, fit_command const& o) {
+  auto steps = first_of(read_steps(folder), o.samples);
+  if (o.again.empty()) return steps;
+  std::vector<std::vector<tessera::compute_sample>> all{std::move(steps)};
+  for (auto const& other : o.again)
+    all.push_back(tessera::detail::told_of_file(other, [&] {
+      auto const again = read_collected(other);
+      tessera::check_machine(again.machine, folder.machine);
+      if (again.pool != folder.pool)
+        throw tessera::error(tessera::errc::incompatible, "option --again: steps of other tables", {{"folder", o.folder}});
+      return first_of(read_steps(again), o.samples);
+    }));
+  return tessera::median_samples(all);
+}
+
 // How each start of a part went; errors beside the mean cost.
 void print(std::string const& part, std::vector<tessera::fit_report> const& reports, double mean_ms) {
   for (auto const& one : reports) {
@@ -74,7 +90,7 @@ void fit(tessera::host_exec const& exec, fit_command const& o) {
                                       .last_learning_rate = o.last_rate,
                                       .starts = o.starts,
                                       .seed = tessera::random_seed{o.seed}};
-  auto const steps = first_of(read_steps(folder), o.samples);
+  auto const steps = steps_of(folder, o);
   auto const of_exchanges = o.exchanges_of.empty() ? folder : read_collected(o.exchanges_of);
   if (!o.exchanges_of.empty())
     tessera::detail::told_of_file(o.exchanges_of, [&] { tessera::check_machine(of_exchanges.machine, folder.machine); });

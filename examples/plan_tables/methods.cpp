@@ -36,6 +36,8 @@ tessera::plan_search_options plan_options(search_options const& o) {
   options.evaluations = o.evaluations;
   options.deadline_ms = o.deadline_ms;
   options.cut_rows = o.cut_rows;
+  options.towers = o.towers;
+  options.devices_of_host = o.devices_of_host;
   options.seed = tessera::random_seed{o.seed};
   return options;
 }
@@ -108,6 +110,12 @@ search_method const& search_method_of(std::string const& name) {
     known += (known.empty() ? "" : ",") + one.name;
   }
   throw tessera::error(tessera::errc::invalid_argument, "no such method of searching", {{"method", name}, {"methods", known}});
+}
+
+void check_towers(search_method const& method, search_options const& options) {
+  if (options.towers == 0 || method.name == "plan" || method.name.starts_with("whole")) return;
+  throw tessera::error(tessera::errc::invalid_argument, "option --towers: the method knows no towers; plan and whole do",
+                       {{"--towers", options.towers}, {"method", method.name}});
 }
 
 }  // namespace plan_tables

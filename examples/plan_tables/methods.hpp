@@ -30,4 +30,7 @@ std::vector<search_method> const& search_methods();
 /// The method of this name. @throws tessera::error invalid_argument naming it and those that there are.
 search_method const& search_method_of(std::string const& name);
 
+/// Refuses towers with a method that does not know them. @throws tessera::error invalid_argument naming both.
+void check_towers(search_method const& method, search_options const& options);
+
 }  // namespace plan_tables

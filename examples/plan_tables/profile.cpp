@@ -18,6 +18,7 @@
 #include <tessera/plan/profile_of_keys.hpp>
 #include <tessera/plan/shard_memory.hpp>
 #include <tessera/plan/table_profile_file.hpp>
+#include <tessera/tower/tower_partition_file.hpp>
 
 #include "../support/column_plan.hpp"
 #include "../support/data_columns.hpp"
@@ -63,6 +64,11 @@ std::int64_t dim_of(std::string const& name, profile_options const& options, std
   return dim;
 }
 
+// The tower of each column of a file, in the columns' order.
+std::vector<std::int64_t> towers_of_columns(std::string const& file, column_list const& columns) {
+  return tessera::towers_of_features(tessera::read_towers(file, columns), static_cast<std::int64_t>(columns.size()));
+}
+
 void print(std::vector<tessera::table_profile> const& tables) {
   std::printf("%-20s %12s %5s %9s %10s %13s %13s %10s\n", "table", "rows", "dim", "pooling", "bags", "distinct bags", "distinct rows",
               "MB");
@@ -97,6 +103,7 @@ void profile(tessera::host_exec const& exec, examples::settings const& s, profil
   column_list tables;
   for (auto const& key : keys)
     if (auto const& owner = plan.owner(key); std::find(tables.begin(), tables.end(), owner) == tables.end()) tables.push_back(owner);
+  auto const towers = options.towers.empty() ? std::vector<std::int64_t>(keys.size(), -1) : towers_of_columns(options.towers, keys);
   std::vector<tessera::table_profile> profiles;
   auto unused = options.own_dims;
   for (auto const& name : tables) {
@@ -109,6 +116,11 @@ void profile(tessera::host_exec const& exec, examples::settings const& s, profil
     std::vector<std::int64_t> of_table;
     for (std::size_t k = 0; k < keys.size(); ++k)
       if (plan.owner(keys[k]) == name) of_table.push_back(static_cast<std::int64_t>(k));
+    table.tower = towers[static_cast<std::size_t>(of_table[0])];
+    for (auto const k : of_table)
+      if (towers[static_cast<std::size_t>(k)] != table.tower)
+        examples::detail::refuse_option("--towers", "columns of one table in two towers",
+                                        {{"table", name}, {"column", keys[static_cast<std::size_t>(k)]}});
     profiles.push_back(tessera::profile_of_keys(std::move(table), batch.inverse_keyed(), of_table));
   }
   if (!unused.empty())

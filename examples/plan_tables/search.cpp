@@ -80,6 +80,7 @@ void write_csv(std::string const& path, std::vector<std::string> const& files, s
 
 void search(tessera::host_exec const& exec, search_options const& o) {
   auto const& method = search_method_of(o.method);
+  check_towers(method, o);
   auto const tables = tessera::read_table_profiles(o.tables);
   auto const model = load_model(exec, o.model, tables, o.devices);
   tessera::stopwatch watch;
@@ -99,6 +100,7 @@ void compare(tessera::host_exec const& exec, compare_options const& o) {
       if (one.name != "exhaustive") all.push_back({&one, {}, {}});
   }
   for (auto const& name : o.methods) all.push_back({&search_method_of(name), {}, {}});
+  for (auto const& one : all) check_towers(*one.method, o.search);
   auto const files = examples::named_files("DIR", {o.folder});
   std::vector<profiles> tasks;
   for (auto const& file : files) tasks.push_back(tessera::read_table_profiles(file));

@@ -262,6 +262,11 @@ TEST_CASE("plan_tables predict: what was measured beside what is predicted; fewe
   for (auto const& [key, fields] : learned)
     if (key.find("ward") != key.npos) CHECK(fields[6] == of_apart.at(key)[6]);  // the same exchanges, the same networks
   refused(with(fit, {"--exchanges-of", folder.file("none")}), {"none/collected.json"});
+  // The same steps, measured twice.
+  auto both = fit;
+  both[3] = folder.file("of_both");
+  succeeds(with(both, {"--exchanges-of", made().samples, "--again", made().samples}));
+  refused(with(both, {"--exchanges-of", made().samples, "--again", folder.file("none")}), {"none/collected.json"});
   for (auto const& model : {apart, made().published})
     succeeds({"predict", steps_alone, "--model", model, "--out", csv, "--threads", "1"}, {"10 steps and 0 exchanges"});
   refused({"predict", folder.file("none"), "--model", few, "--out", csv}, {"none/collected.json"});

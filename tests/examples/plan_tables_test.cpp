@@ -386,6 +386,38 @@ TEST_CASE("plan_tables: tables, plans, models and measurements that cannot be ar
   bad_csv(head + "other.json,0,1,2,3\n", {"no line of this plan", "plan.json"});
 }
 
+TEST_CASE("plan_tables: towers of columns become towers of tables, whose devices hold them") {
+  auto const& p = made();
+  tessera_tests::temporary_folder folder;
+  auto const log = folder.file("log.csv"), towers = folder.file("towers.json"), tables = folder.file("t.json"),
+             plan = folder.file("p.json");
+  write_file(log, "label,a,b,c,d\n1,x,y,z,u\n0,v,w,x,y\n");
+  write_file(towers, R"({"version": 1, "towers": [["c", "a"], ["d", "b"]]})");
+  std::vector<std::string> const command{"profile", log,        "--label-column", "label", "--sparse-columns",
+                                         "a,b,c,d", "--towers", towers,           "--out", tables};
+  succeeds(command);
+  auto const found = tessera::read_table_profiles(tables);
+  REQUIRE(found.size() == 4);
+  for (auto const& one : found) CHECK(one.tower == (one.name == "b" || one.name == "d" ? 1 : 0));
+  std::vector<std::string> const search{"search", tables,     "--roofline", "--devices",         "4", "--bytes-per-device",
+                                        "1MiB",   "--towers", "2",          "--devices-of-host", "2", "--out",
+                                        plan};
+  succeeds(search);
+  for (auto const& shard : json::parse(contents(plan))["shards"]) {
+    auto const tower = found[shard["table"].get<std::size_t>()].tower;
+    CHECK(shard["rank"].get<std::int64_t>() / 2 == tower);
+  }
+  succeeds(with(search, {"--method", "whole"}));
+  refused(with(search, {"--method", "published"}), {"--towers 2", "published"});
+  refused({"compare", p.tables, "--roofline", "--devices", "4", "--bytes-per-device", "1MiB", "--towers", "2"}, {"--towers 2", "random"});
+  auto wrong = search;
+  wrong[8] = "3";
+  refused(wrong, {"towers 3", "hosts 2"});
+  refused(with(command, {"--share", "b=a"}), {"--towers", "two towers", "a"});
+  write_file(towers, R"({"version": 1, "towers": [["c", "a"], ["d"]]})");
+  refused(command, {"towers.json", "b"});
+}
+
 TEST_CASE("plan_tables profile and fit: what is missing is named") {
   tessera_tests::temporary_folder folder;
   auto const log = folder.file("log.csv");

@@ -299,6 +299,36 @@ TEST_CASE("collected samples: altered and foreign files are refused with their l
   CHECK_THROWS_AS(collect_compute_samples(path, "two\nlines", 1, draw_of(seed), planted), tessera::error);
 }
 
+TEST_CASE("median_samples: of collections of the same steps") {
+  std::vector<tessera::compute_sample> first(3);
+  first[1].number = 1, first[1].is_repeat = true;
+  first[2].number = 1;
+  for (auto& one : first) one.combination.batch_samples = 64;
+  auto second = first, third = first;
+  second.erase(second.begin() + 1);  // repeats may be elsewhere
+  first[0].times = {1, 20, 30}, second[0].times = {2, 10, 31}, third[0].times = {9, 15, 29};
+  first[2].times = {4, 4, 8}, second[1].times = {4, 4, 8}, third[2].times = {40, 40, 80};
+  auto const found = tessera::median_samples({first, second, third});
+  REQUIRE(found.size() == 2);
+  CHECK(found[0].times == tessera::compute_times{2, 15, 30});
+  CHECK(found[1].times == tessera::compute_times{4, 4, 8});
+  CHECK(found[1].number == 1);
+  CHECK(found[0].combination == first[0].combination);
+  CHECK(tessera::median_samples(std::vector{first}).size() == 2);
+  CHECK(tessera::median_samples({}).empty());
+  auto const refused = [&](std::vector<std::vector<tessera::compute_sample>> const& all, char const* collection, char const* sample) {
+    auto const e = error_of([&] { tessera::median_samples(all); });
+    CHECK(e.code() == errc::incompatible);
+    CHECK(e.value("collection") == collection);
+    CHECK(e.value("sample") == sample);
+  };
+  third[2].combination.batch_samples = 65;
+  refused({first, second, third}, "2", "1");
+  second.pop_back();
+  refused({first, second}, "1", "1");
+  refused({second, first}, "1", "1");
+}
+
 TEST_CASE("relative_noise: of what was measured twice") {
   std::vector<double> const first{10, 20}, second{12, 20};
   // (2 / 11)^2 / 2 and 0, their mean's root.

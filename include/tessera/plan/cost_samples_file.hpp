@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <tessera/plan/cost_samples.hpp>
 #include <tessera/plan/measure_compute.hpp>
 #include <tessera/plan/measure_exchange.hpp>
+#include <tessera/plan/measuring_clock.hpp>
 #include <tessera/plan/sample_log_file.hpp>
 
 namespace tessera {
@@ -188,6 +190,38 @@ inline double relative_noise(vector_view<compute_sample const> samples) {
           second.push_back(again.times.step_ms);
         }
   return relative_noise(vector_view<double const>(first), vector_view<double const>(second));
+}
+
+/// The median of each time over several collections of the same steps, as a machine that others use needs: what slows it down for a while slows
+/// neighbouring samples of a collection alike. Each collection has the same numbers; repeats are left out.
+/// @throws tessera::error incompatible, naming collection and sample, for a sample that a collection lacks, or has of another combination.
+inline std::vector<compute_sample> median_samples(std::vector<std::vector<compute_sample>> const& collections) {
+  std::vector<compute_sample> result;
+  if (collections.empty()) return result;
+  std::vector<std::vector<compute_sample const*>> others(collections.size());
+  for (auto const& sample : collections[0])
+    if (!sample.is_repeat) result.push_back(sample);
+  for (std::size_t c = 0; c < collections.size(); ++c) {
+    for (auto const& sample : collections[c])
+      if (!sample.is_repeat) others[c].push_back(&sample);
+    auto const count = std::max(others[c].size(), result.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      auto const is_there = i < others[c].size() && i < result.size();
+      if (is_there && others[c][i]->number == result[i].number && others[c][i]->combination == result[i].combination) continue;
+      throw error(errc::incompatible, "median_samples: collections of other samples",
+                  {{"collection", c}, {"sample", i < result.size() ? result[i].number : others[c][i]->number}});
+    }
+  }
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    using time_of_step = double compute_times::*;
+    auto const median = [&](time_of_step time) {
+      std::vector<double> values;
+      for (auto const& of : others) values.push_back(of[i]->times.*time);
+      return detail::median_of(std::move(values));
+    };
+    result[i].times = {median(&compute_times::forward_ms), median(&compute_times::backward_ms), median(&compute_times::step_ms)};
+  }
+  return result;
 }
 
 }  // namespace TESSERA_ABI

@@ -112,7 +112,7 @@ class placement {
   // Places shards one by one, the costliest or, by bytes, the largest first. A shard goes where the least bytes are over the limit, the
   // columns are within theirs, and the device then costs least, or holds least.
   void place(std::vector<placed_shard> shards, bool by_bytes, float most_columns) {
-    std::vector<std::size_t> order(shards.size()), near(devices_);
+    std::vector<std::size_t> order(shards.size()), near;
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
       auto const &of_a = (*kinds_)[shards[a].kind], &of_b = (*kinds_)[shards[b].kind];
@@ -120,14 +120,18 @@ class placement {
     });
     clear();
     model_->compute_ms(matrix_view<float const>(sums_.data(), static_cast<std::int64_t>(devices_), kinds_->width()), costs_.compute);
-    auto const tried = std::min<std::size_t>(devices_, 16);
-    std::vector<float> sums(tried * width_), costs(tried);
+    constexpr std::size_t most_tried = 16;
+    std::vector<float> sums(most_tried * width_), all_costs(most_tried);
     for (auto const s : order) {
       auto const& kind = (*kinds_)[shards[s].kind];
       auto const* const more = kinds_->representation(shards[s].kind);
       // Of many devices those alone that have little.
-      std::iota(near.begin(), near.end(), std::size_t{0});
-      if (tried < devices_)
+      auto const within = kinds_->devices_of(shards[s].kind, devices_);
+      near.resize(static_cast<std::size_t>(within.count));
+      std::iota(near.begin(), near.end(), static_cast<std::size_t>(within.first));
+      auto const tried = std::min(near.size(), most_tried);
+      vector_view<float> const costs(all_costs.data(), static_cast<std::int64_t>(tried));
+      if (tried < near.size())
         std::nth_element(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(tried), near.end(), [&](std::size_t a, std::size_t b) {
           return by_bytes ? std::tie(bytes_[a], a) < std::tie(bytes_[b], b)
                           : std::tuple(excess(a, kind), costs_.compute[a], a) < std::tuple(excess(b, kind), costs_.compute[b], b);
@@ -138,8 +142,8 @@ class placement {
       auto const key = [&](std::size_t i) {
         auto const d = near[i];
         auto const held = bytes_[d] + kind.bytes;
-        return std::tuple(excess(d, kind), columns_[d] + kind.columns > most_columns, by_bytes ? static_cast<float>(held) : costs[i], held,
-                          d);
+        return std::tuple(excess(d, kind), columns_[d] + kind.columns > most_columns, by_bytes ? static_cast<float>(held) : all_costs[i],
+                          held, d);
       };
       std::size_t best = 0;
       for (std::size_t i = 1; i < tried; ++i)
@@ -149,7 +153,7 @@ class placement {
       std::copy_n(sums.data() + best * width_, width_, sums_.data() + device * width_);
       columns_[device] += kind.columns;
       bytes_[device] += kind.bytes;
-      costs_.compute[device] = costs[best];
+      costs_.compute[device] = all_costs[best];
     }
     set(std::move(shards));
   }

@@ -25,6 +25,7 @@
 #include <tessera/plan/shard_kinds.hpp>
 #include <tessera/plan/shard_memory.hpp>
 #include <tessera/plan/table_profile.hpp>
+#include <tessera/plan/tower_devices.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
@@ -38,6 +39,8 @@ struct plan_search_options {
   double deadline_ms = 0;              ///< after which it stops; 0: none. A plan that it stopped depends on the machine's speed
   bool cut_columns = true;             ///< into halves of halves, each a multiple of 4
   bool cut_rows = false;               ///< too; the table's shards of rows then return partial sums
+  std::int64_t towers = 0;             ///< a table's shards then lie on its tower's devices, as `devices_of_tables` has it; 0: anywhere
+  std::int64_t devices_of_host = 1;    ///< of which towers are made
   plan_objective objective = plan_objective::cost;
   random_seed seed{};
 };
@@ -49,21 +52,44 @@ struct plan_search_options {
 /// over the limits are better than a lower cost.
 ///
 /// @post one set of options finds one plan, bit for bit, on any number of threads, without a deadline. More evaluations never cost more.
-/// Where they suffice for all that `published_search` compares, its plan costs no less, if the objective is cost. Each halving of the largest
-/// shards takes four of them.
-/// @throws tessera::error invalid_argument, naming the option, as `plan_of_shards`, and for less than one evaluation or a negative deadline.
-/// out_of_memory where no plan can be: it names all bytes and the limit of all devices, or the table whose smallest shard is too large.
-/// out_of_memory too where none was found, naming the evaluations.
+/// Where they suffice for all that `published_search` compares, its plan costs no less, if the objective is cost and there are no towers.
+/// Each halving of the largest shards takes four of them. Exchanges cost what the model says of exchanges between all devices, with towers too.
+/// @throws tessera::error invalid_argument, naming the option, as `plan_of_shards`, and for less than one evaluation or a negative deadline;
+/// as `devices_of_tables` with towers. out_of_memory where no plan can be: it names all bytes and the limit of all devices, or of a tower's,
+/// or the table whose smallest shard is too large. out_of_memory too where none was found, naming the evaluations.
 template <cost_model M>
 found_plan plan_search(host_exec const& exec, vector_view<table_profile const> tables, M const& model, plan_search_options const& options);
 
 namespace detail {
 
+// Towers that share devices share what these may hold. `bytes`: of each tower's tables.
+inline void check_towers_fit(vector_view<double const> bytes, std::int64_t device_bytes, plan_search_options const& options) {
+  if (bytes.empty()) return;
+  auto const ranges = devices_of_towers(options.devices, options.devices_of_host, options.towers);
+  double together = 0;
+  for (std::int64_t tower = 0; tower < bytes.size(); ++tower) {
+    auto const range = ranges[static_cast<std::size_t>(tower)];
+    bool const is_first = tower == 0 || ranges[static_cast<std::size_t>(tower - 1)] != range;
+    together = (is_first ? 0 : together) + bytes[tower];
+    if (together > static_cast<double>(device_bytes) * static_cast<double>(range.count))
+      throw error(errc::out_of_memory, "plan_search: the devices of a tower together are too small",
+                  {{"tower", tower},
+                   {"first device", range.first},
+                   {"devices", range.count},
+                   {"bytes", together},
+                   {"bytes_per_device", options.bytes_per_device},
+                   {"bytes for shards", device_bytes}});
+  }
+}
+
 // Proves that no plan fits, or says nothing. `device_bytes`: for shards.
 inline void check_feasible(shard_kinds const& kinds, std::int64_t device_bytes, plan_search_options const& options) {
   double all = 0;
+  std::vector<double> of_towers(static_cast<std::size_t>(options.towers));
   for (std::int64_t t = 0; t < kinds.tables(); ++t) {
     all += static_cast<double>(kinds[kinds.whole(t)].bytes);
+    if (auto const tower = kinds.table(t).tower; options.towers > 0 && tower >= 0)
+      of_towers[static_cast<std::size_t>(tower)] += static_cast<double>(kinds[kinds.whole(t)].bytes);
     auto smallest = kinds.whole(t);
     while (kinds[smallest].half_columns >= 0) smallest = kinds[smallest].half_columns;
     while (kinds[smallest].half_rows >= 0) smallest = kinds[smallest].half_rows;
@@ -80,6 +106,7 @@ inline void check_feasible(shard_kinds const& kinds, std::int64_t device_bytes, 
                  {"bytes_per_device", options.bytes_per_device},
                  {"bytes for shards", device_bytes}});
   }
+  check_towers_fit(of_towers, device_bytes, options);
   if (all > static_cast<double>(device_bytes) * static_cast<double>(options.devices))
     throw error(
         errc::out_of_memory, "plan_search: all devices together are too small",
@@ -123,7 +150,7 @@ class plan_searcher {
   // The best plan's shards; `best().overflow` says whether they fit.
   std::vector<placed_shard> run() {
     begin();
-    if (!is_done()) {
+    if (!is_done() && kinds_.lies_anywhere()) {
       halving_search<M> published(exec_, kinds_, model_, options_.devices, device_bytes_, {});
       evaluations_ += published.run(
           options_.evaluations - evaluations_, [&] { return is_late(); },
@@ -265,7 +292,11 @@ found_plan plan_search(host_exec const& exec, vector_view<table_profile const> t
   if (!(options.deadline_ms >= 0))
     throw error(errc::invalid_argument, "plan_search: a deadline is not negative", {{"deadline_ms", options.deadline_ms}});
   detail::check_choice("plan_search", "objective", options.objective, plan_objective::slowest_stage);
-  detail::shard_kinds const kinds(tables, model, options.counted, options.cut_columns, options.cut_rows);
+  if (options.towers < 0)
+    throw error(errc::invalid_argument, "plan_search: a number of towers, or 0 for none", {{"towers", options.towers}});
+  detail::shard_kinds const kinds(tables, model, options.counted, options.cut_columns, options.cut_rows,
+                                  options.towers > 0 ? devices_of_tables(tables, options.devices, options.devices_of_host, options.towers)
+                                                     : std::vector<device_range>{});
   auto const device_bytes = options.bytes_per_device - received_bytes(tables, options.devices, options.counted);
   detail::check_feasible(kinds, device_bytes, options);
   detail::plan_searcher<M> searcher(exec, kinds, model, device_bytes, options);

@@ -45,7 +45,8 @@ class shard_changes {
     auto const first = uniform() < 0.6F ? here.most_loaded() : below(devices);
     if (here.held(first).empty()) return false;
     auto const s = here.held(first)[below(here.held(first).size())];
-    auto const other = below(devices);
+    auto const within = kinds_.devices_of(here.shards()[s].kind, devices);
+    auto const other = static_cast<std::size_t>(within.first) + below(static_cast<std::size_t>(within.count));
     auto const what = uniform();
     change = {};
     if (what < 0.35F && devices > 1) return move(here, s, other, change);
@@ -80,7 +81,8 @@ class shard_changes {
     auto const device = here.shards()[s].device;
     if (static_cast<std::size_t>(device) == with || here.held(with).empty()) return false;
     auto const other = here.held(with)[below(here.held(with).size())];
-    if (here.shards()[s].kind == here.shards()[other].kind) return false;
+    auto const kind = here.shards()[other].kind;
+    if (here.shards()[s].kind == kind || !kinds_.devices_of(kind, here.devices()).has(device)) return false;
     leave(change, s);
     leave(change, other);
     come(change, here.shards()[s], static_cast<std::int32_t>(with));

@@ -14,6 +14,7 @@
 #include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/shard_memory.hpp>
 #include <tessera/plan/table_profile.hpp>
+#include <tessera/plan/tower_devices.hpp>
 #include <tessera/shard/sharding_plan.hpp>
 
 namespace tessera {
@@ -35,9 +36,11 @@ class shard_kinds {
   // Rows of a table are halved down to about so many.
   static constexpr std::int64_t least_rows = 1024;
 
+  // `devices`: where each table's shards may lie; empty: anywhere.
   template <cost_model M>
-  shard_kinds(vector_view<table_profile const> tables, M const& model, counted_memory counted, bool cut_columns, bool cut_rows)
-      : tables_(tables), width_(static_cast<std::int64_t>(model.width())) {
+  shard_kinds(vector_view<table_profile const> tables, M const& model, counted_memory counted, bool cut_columns, bool cut_rows,
+              std::vector<device_range> devices = {})
+      : tables_(tables), width_(static_cast<std::int64_t>(model.width())), devices_(std::move(devices)) {
     std::vector<table_profile> profiles;
     for (std::int64_t t = 0; t < tables.size(); ++t) {
       auto const& table = tables[t];
@@ -75,6 +78,11 @@ class shard_kinds {
   int whole(std::int64_t table) const noexcept { return whole_[static_cast<std::size_t>(table)]; }
   float const* representation(int kind) const noexcept { return representations_.data() + kind * width_; }
   table_profile const& table(std::int64_t t) const noexcept { return tables_[t]; }
+  bool lies_anywhere() const noexcept { return devices_.empty(); }
+  // Those of all devices that a shard of this kind may lie on.
+  device_range devices_of(int kind, std::size_t all) const noexcept {
+    return devices_.empty() ? device_range{0, static_cast<std::int64_t>(all)} : devices_[static_cast<std::size_t>((*this)[kind].table)];
+  }
   table_profile profile(int kind) const {
     auto const& of = (*this)[kind];
     return shard_profile(tables_[of.table], of.column_halvings, of.row_halvings);
@@ -104,6 +112,7 @@ class shard_kinds {
   std::vector<shard_kind> kinds_;
   std::vector<int> whole_;
   std::vector<float> representations_;
+  std::vector<device_range> devices_;  // of each table
 };
 
 }  // namespace detail
