@@ -30,6 +30,7 @@ using tessera::placement_options;
 using tessera::table_combination;
 using tessera::table_profile;
 using tessera_tests::contents;
+using tessera_tests::error_of;
 using tessera_tests::temporary_folder;
 using tessera_tests::write_file;
 
@@ -314,7 +315,7 @@ TEST_CASE("median_samples: of collections of the same steps") {
   CHECK(found[1].times == tessera::compute_times{4, 4, 8});
   CHECK(found[1].number == 1);
   CHECK(found[0].combination == first[0].combination);
-  CHECK(tessera::median_samples(std::vector{first}).size() == 2);
+  CHECK(tessera::median_samples(std::vector<std::vector<tessera::compute_sample>>{first}).size() == 2);
   CHECK(tessera::median_samples({}).empty());
   auto const refused = [&](std::vector<std::vector<tessera::compute_sample>> const& all, char const* collection, char const* sample) {
     auto const e = error_of([&] { tessera::median_samples(all); });
