@@ -215,8 +215,8 @@ inline std::vector<compute_sample> median_samples(std::vector<std::vector<comput
   for (std::size_t i = 0; i < result.size(); ++i) {
     using time_of_step = double compute_times::*;
     auto const median = [&](time_of_step time) {
-      std::vector<double> values;
-      for (auto const& of : others) values.push_back(of[i]->times.*time);
+      std::vector<double> values(others.size());
+      for (std::size_t c = 0; c < others.size(); ++c) values[c] = others[c][i]->times.*time;
       return detail::median_of(std::move(values));
     };
     result[i].times = {median(&compute_times::forward_ms), median(&compute_times::backward_ms), median(&compute_times::step_ms)};
