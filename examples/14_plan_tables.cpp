@@ -263,6 +263,7 @@ void declare_measure(CLI::App& app, measure_options& o) {
   add_count(app, "--warm-up", o.warm_up, 0, "Runs of a plan in a round that do not count");
   add_count(app, "--runs", o.runs, 1, "Runs of a plan in a round, of which the median counts");
   add_count(app, "--rounds", o.rounds, 1, "Rounds, each of all plans; the median of rounds counts");
+  app.add_flag("--fastest", o.fastest, "Count the fastest round instead, on a machine that others slow down for rounds at a time");
   add_count(app, "--time-limit", o.time_limit, 1, "Seconds that ranks wait for each other");
   add_seed(app, o.seed);
 }

@@ -205,7 +205,7 @@ def measure_plans(study, name, devices, task_file, plans):
     size = study.size
     study.mkdir("measured")
     steps, out = f"measured/{name}.steps.csv", f"measured/{name}.csv"
-    words = ["measure", task_file, *plans, "--devices", devices, "--threads", study.threads]
+    words = ["measure", task_file, *plans, "--devices", devices, "--threads", study.threads, "--fastest"]
     study.once(f"measure steps {name}", *words, "--warm-up", 0, "--runs", size["plan_runs"], "--rounds", size["plan_rounds"],
                "--no-exchanges", "--out", steps)
     study.once(f"measure exchanges {name}", *words, "--warm-up", size["exchange_warm_up"], "--runs", size["exchange_runs"], "--rounds",

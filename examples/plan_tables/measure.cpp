@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
@@ -129,6 +131,24 @@ std::vector<double> medians(per_device const& values) {
   return result;
 }
 
+std::vector<double> least(per_device const& values) {
+  std::vector<double> result;
+  for (auto const& of_device : values) result.push_back(*std::min_element(of_device.begin(), of_device.end()));
+  return result;
+}
+
+// The round in which the slowest device, with its step and both exchanges, is fastest.
+std::size_t fastest_round(std::vector<double> const& compute, per_device const& backward, per_device const& forward) {
+  std::size_t fastest = 0;
+  auto least = std::numeric_limits<double>::infinity();
+  for (std::size_t round = 0; round < backward[0].size(); ++round) {
+    double slowest = 0;
+    for (std::size_t d = 0; d < compute.size(); ++d) slowest = std::max(slowest, compute[d] + backward[d][round] + forward[d][round]);
+    if (slowest < least) least = slowest, fastest = round;
+  }
+  return fastest;
+}
+
 // The steps of all devices of all plans, (plans, devices), one after the other on the threads of this process.
 template <class Optimizer>
 std::vector<std::vector<double>> measure_steps(tessera::host_exec const& exec, planned const& of, measure_options const& o,
@@ -145,7 +165,7 @@ std::vector<std::vector<double>> measure_steps(tessera::host_exec const& exec, p
       ms[p][d].push_back(bench.measure(exec, clock, on[p][d], optimizer, {.warm_up = o.warm_up, .runs = o.runs}).step_ms);
   });
   std::vector<std::vector<double>> result;
-  for (auto const& plan : ms) result.push_back(medians(plan));
+  for (auto const& plan : ms) result.push_back(o.fastest ? least(plan) : medians(plan));
   return result;
 }
 
@@ -172,7 +192,12 @@ void measure_exchanges(tessera::any_communicator comm, planned const& of, std::v
       forward[p][d].push_back(apart.forward_ms[d]);
     }
   });
-  for (std::size_t p = 0; p < costs.size(); ++p) costs[p].backward = medians(backward[p]), costs[p].forward = medians(forward[p]);
+  for (std::size_t p = 0; p < costs.size(); ++p) {
+    costs[p].backward = medians(backward[p]), costs[p].forward = medians(forward[p]);
+    if (!o.fastest) continue;
+    auto const round = fastest_round(costs[p].compute, backward[p], forward[p]);
+    for (std::size_t d = 0; d < devices; ++d) costs[p].backward[d] = backward[p][d][round], costs[p].forward[d] = forward[p][d][round];
+  }
 }
 
 std::vector<measured_costs> costs_of_steps(int threads, planned const& of, measure_options const& o) {

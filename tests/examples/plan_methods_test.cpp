@@ -161,6 +161,8 @@ TEST_CASE("plan_tables measure: plans of the same tables take turns, and each is
     }
     return times;
   };
+  succeeds(with(command, {"--fastest", "--out", steps}), {"3 plans, 2 devices"});
+  times_of(steps);
   succeeds(with(command, {"--no-exchanges", "--out", steps}), {"3 plans, 2 devices"});
   double sum = 0;
   for (auto const& fields : times_of(steps)) {
