@@ -32,7 +32,8 @@ def head(report):
              f"Commit: {', '.join(sorted({one['commit'] for one in known})) or 'none'}; "
              f"{dates[0] + ' to ' + dates[-1] if dates else 'nothing done'}.",
              f"Commands: {len(known)}, {seconds / 60:.1f} minutes in all. `python3 examples/neuroshard/study.py "
-             f"all{' --quick' if quick else ''}` runs them; each is in the folder's `done/` with what it said.",
+             f"all{' --quick' if quick else f' --rate {study.rate}'}{' --torchrec PYTHON' if study.torchrec else ''}` runs them; each is in the "
+             "folder's `done/` with what it said.",
              f"Tables: {'a few tiny ones: the numbers below mean nothing' if quick else '856 synthetic ones in the manner of dlrm_datasets'}. "
              f"Batches of {study.size['batch']} samples."]
     report.say("\n".join(f"- {line}" for line in lines))
