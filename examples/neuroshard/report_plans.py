@@ -164,9 +164,9 @@ def measured(page):
     if not rows:
         page.missing("Table 1, measured", "measure")
         return
-    page.say("## Table 1, measured\n\nThe tasks that most methods solve. Plans of a task were measured in turns, with the same ids; the fastest rounds count. *search "
-             "on networks* names the search, then the networks that it searched on. Improvements are over the best heuristic of each task, "
-             "TorchRec's planner too where it was asked, where there is one.\n")
+    page.say("## Table 1, measured\n\nThe tasks that most methods solve. Plans of a task were measured in turns, with the same ids; "
+             "the fastest rounds count. *search on networks* names the search, then the networks that it searched on. Improvements are over the "
+             "best heuristic of each task, TorchRec's planner too where it was asked, where there is one.\n")
     say_settings(page, len(rows))
     names = [*columns, *(f"{name}: improvement" for name in searches)]
     page.say(table(["devices, dims up to", "tasks", "best heuristic, ms", *names, "paper"], rows))
