@@ -50,7 +50,8 @@ REAL = {
 QUICK = {
     "batch": 64, "devices": [2, 3], "untrained": [4], "pool": 24, "samples": 24, "exchanges": 24, "held_out": 12, "held_out_exchanges": 8,
     "dims": [4, 8], "device_bytes": 400_000, "slack_bytes": 40_000, "least_tables": {2: 4, 3: 5}, "most_tables": {2: 8, 3: 8},
-    "least_placed": 4, "most_placed": 12, "counts": [12, 24], "epochs": 5, "starts": 1, "fit_batch": 16, "tasks": 3, "evaluations": 100, "measured_tasks": 1,
+    "least_placed": 4, "most_placed": 12, "counts": [12, 24], "epochs": 5, "starts": 1, "fit_batch": 16, "tasks": 3, "evaluations": 100,
+    "measured_tasks": 1,
     "swept_tasks": 2, "collect_runs": 1, "held_out_runs": 1, "held_out_passes": 2, "plan_runs": 1, "plan_rounds": 1, "runs": 1, "rounds": 1,
     "exchange_runs": 1, "exchange_rounds": 1, "exchange_warm_up": 0,
     "observed_tables": 1, "observed_subsets": 2,
