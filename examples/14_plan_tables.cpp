@@ -79,7 +79,7 @@ void declare_profile(CLI::App& app, options& o) {
   app.add_option("--dedup", o.data.dedup, "Groups of columns whose repeated lists a batch has once, or off")
       ->type_name("off|A+B,C,...")
       ->capture_default_str();
-  app.add_option("--towers", o.profile.towers, "Which columns make which tower, as train_ctr --towers writes it")->type_name("FILE.json");
+  app.add_option("--towers", o.profile.towers, "Which columns make which tower, a file as of train_ctr --towers")->type_name("FILE.json");
   add_count(app, "--batch", o.profile.batch, 1, "Samples of a batch on all devices together: the first ones of the files");
   add_count(app, "--dim", o.profile.dim, 1, "Elements of a row");
   app.add_option("--dim-of", o.profile.own_dims, "Elements of the rows of one table")->type_name("NAME=DIM");

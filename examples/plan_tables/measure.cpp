@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
@@ -28,12 +27,11 @@
 #include "../support/ranks.hpp"
 #include "commands.hpp"
 #include "measured.hpp"
+#include "rounds.hpp"
 
 namespace plan_tables {
 
 namespace {
-
-using per_device = std::vector<std::vector<double>>;  // values of each device
 
 // Plans of the same tables.
 struct planned {
@@ -125,30 +123,6 @@ void take_turns(std::int64_t rounds, std::size_t plans, F const& f) {
     for (std::size_t p = 0; p < plans; ++p) f((r + p) % plans);
 }
 
-std::vector<double> medians(per_device const& values) {
-  std::vector<double> result;
-  for (auto const& of_device : values) result.push_back(tessera::detail::median_of(of_device));
-  return result;
-}
-
-std::vector<double> least(per_device const& values) {
-  std::vector<double> result;
-  for (auto const& of_device : values) result.push_back(*std::min_element(of_device.begin(), of_device.end()));
-  return result;
-}
-
-// The round in which the slowest device, with its step and both exchanges, is fastest.
-std::size_t fastest_round(std::vector<double> const& compute, per_device const& backward, per_device const& forward) {
-  std::size_t fastest = 0;
-  auto least = std::numeric_limits<double>::infinity();
-  for (std::size_t round = 0; round < backward[0].size(); ++round) {
-    double slowest = 0;
-    for (std::size_t d = 0; d < compute.size(); ++d) slowest = std::max(slowest, compute[d] + backward[d][round] + forward[d][round]);
-    if (slowest < least) least = slowest, fastest = round;
-  }
-  return fastest;
-}
-
 // The steps of all devices of all plans, (plans, devices), one after the other on the threads of this process.
 template <class Optimizer>
 std::vector<std::vector<double>> measure_steps(tessera::host_exec const& exec, planned const& of, measure_options const& o,
@@ -193,10 +167,12 @@ void measure_exchanges(tessera::any_communicator comm, planned const& of, std::v
     }
   });
   for (std::size_t p = 0; p < costs.size(); ++p) {
-    costs[p].backward = medians(backward[p]), costs[p].forward = medians(forward[p]);
-    if (!o.fastest) continue;
-    auto const round = fastest_round(costs[p].compute, backward[p], forward[p]);
-    for (std::size_t d = 0; d < devices; ++d) costs[p].backward[d] = backward[p][d][round], costs[p].forward[d] = forward[p][d][round];
+    if (o.fastest) {
+      auto const round = fastest_round(costs[p].compute, backward[p], forward[p]);
+      costs[p].backward = of_round(backward[p], round), costs[p].forward = of_round(forward[p], round);
+    } else {
+      costs[p].backward = medians(backward[p]), costs[p].forward = medians(forward[p]);
+    }
   }
 }
 

@@ -55,11 +55,13 @@ search_method greedy(char const* name, tessera::greedy_cost by) {
 }
 
 search_method whole(char const* name, tessera::plan_objective by) {
-  return {name, [by](host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
+  return {name,
+          [by](host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
             auto found = tessera::best_whole_tables(exec, tables, cost, by, plan_options(o));
             found.cost_ms = tessera::cost_of(found.costs);
             return found;
-          }};
+          },
+          true};
 }
 
 found_plan published(host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
@@ -98,7 +100,7 @@ std::vector<search_method> const& search_methods() {
                                               whole("whole-even-compute", tessera::plan_objective::compute_balance),
                                               whole("whole", tessera::plan_objective::cost),
                                               {"published", published},
-                                              {"plan", plan},
+                                              {"plan", plan, true},
                                               {"exhaustive", exhaustive}};
   return all;
 }
@@ -113,7 +115,7 @@ search_method const& search_method_of(std::string const& name) {
 }
 
 void check_towers(search_method const& method, search_options const& options) {
-  if (options.towers == 0 || method.name == "plan" || method.name.starts_with("whole")) return;
+  if (options.towers == 0 || method.knows_towers) return;
   throw tessera::error(tessera::errc::invalid_argument, "option --towers: the method knows no towers; plan and whole do",
                        {{"--towers", options.towers}, {"method", method.name}});
 }

@@ -22,6 +22,7 @@ struct search_method {
   std::function<tessera::found_plan(tessera::host_exec const&, std::vector<tessera::table_profile> const&, tessera::any_cost_model const&,
                                     search_options const&)>
       find;
+  bool knows_towers = false;  ///< whether it keeps tables on the devices of their towers
 };
 
 /// All of them: placements that ask no model, then searches of whole tables, then searches that cut tables, and all plans of few tables.

@@ -170,8 +170,8 @@ TEST_CASE("tower_devices: what cannot be is refused by name") {
   refused({.devices = 2, .bytes_per_device = 64'000, .counted = alone, .towers = 2}, errc::out_of_memory, "tower", "1");
   // Two towers share a host, which has no room for the tables of both.
   tables[0].tower = 0;
-  refused({.devices = 4, .bytes_per_device = 40'000, .counted = alone, .towers = 4, .devices_of_host = 2}, errc::out_of_memory, "tower",
-          "1");
+  refused({.devices = 4, .bytes_per_device = 40'000, .counted = alone, .towers = 4, .devices_of_host = 2}, errc::out_of_memory,
+          "first device", "0");
   tables[0].tower = 2;
   CHECK_NOTHROW(search(tables, {.devices = 4, .bytes_per_device = 40'000, .counted = alone, .towers = 4, .devices_of_host = 2}));
 }

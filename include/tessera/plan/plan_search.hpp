@@ -47,7 +47,7 @@ struct plan_search_options {
 
 /// Searches for the plan of least cost: which tables are cut into which halves, and which device holds which shard.
 ///
-/// It begins with the plans of `published_search`, and halves large shards where whole tables do not fit. Then four walks change plans by
+/// It begins with the plans of `published_search`, but not with towers, and halves large shards where whole tables do not fit. Then four walks change plans by
 /// moves, swaps, halvings and joins of halves, in rounds that begin with large steps and end with small ones. While no plan fits, fewer bytes
 /// over the limits are better than a lower cost.
 ///
@@ -62,34 +62,14 @@ found_plan plan_search(host_exec const& exec, vector_view<table_profile const> t
 
 namespace detail {
 
-// Towers that share devices share what these may hold. `bytes`: of each tower's tables.
-inline void check_towers_fit(vector_view<double const> bytes, std::int64_t device_bytes, plan_search_options const& options) {
-  if (bytes.empty()) return;
-  auto const ranges = devices_of_towers(options.devices, options.devices_of_host, options.towers);
-  double together = 0;
-  for (std::int64_t tower = 0; tower < bytes.size(); ++tower) {
-    auto const range = ranges[static_cast<std::size_t>(tower)];
-    bool const is_first = tower == 0 || ranges[static_cast<std::size_t>(tower - 1)] != range;
-    together = (is_first ? 0 : together) + bytes[tower];
-    if (together > static_cast<double>(device_bytes) * static_cast<double>(range.count))
-      throw error(errc::out_of_memory, "plan_search: the devices of a tower together are too small",
-                  {{"tower", tower},
-                   {"first device", range.first},
-                   {"devices", range.count},
-                   {"bytes", together},
-                   {"bytes_per_device", options.bytes_per_device},
-                   {"bytes for shards", device_bytes}});
-  }
-}
-
 // Proves that no plan fits, or says nothing. `device_bytes`: for shards.
 inline void check_feasible(shard_kinds const& kinds, std::int64_t device_bytes, plan_search_options const& options) {
   double all = 0;
-  std::vector<double> of_towers(static_cast<std::size_t>(options.towers));
+  std::vector<double> from_device(static_cast<std::size_t>(options.devices));  // of tables that lie on a tower's devices, by the first one
   for (std::int64_t t = 0; t < kinds.tables(); ++t) {
     all += static_cast<double>(kinds[kinds.whole(t)].bytes);
-    if (auto const tower = kinds.table(t).tower; options.towers > 0 && tower >= 0)
-      of_towers[static_cast<std::size_t>(tower)] += static_cast<double>(kinds[kinds.whole(t)].bytes);
+    if (auto const within = kinds.devices_of(kinds.whole(t), from_device.size()); within.count < options.devices)
+      from_device[static_cast<std::size_t>(within.first)] += static_cast<double>(kinds[kinds.whole(t)].bytes);
     auto smallest = kinds.whole(t);
     while (kinds[smallest].half_columns >= 0) smallest = kinds[smallest].half_columns;
     while (kinds[smallest].half_rows >= 0) smallest = kinds[smallest].half_rows;
@@ -106,7 +86,18 @@ inline void check_feasible(shard_kinds const& kinds, std::int64_t device_bytes, 
                  {"bytes_per_device", options.bytes_per_device},
                  {"bytes for shards", device_bytes}});
   }
-  check_towers_fit(of_towers, device_bytes, options);
+  for (std::int64_t t = 0; t < kinds.tables(); ++t) {
+    auto const within = kinds.devices_of(kinds.whole(t), from_device.size());
+    auto const bytes = from_device[static_cast<std::size_t>(within.first)];
+    if (within.count < options.devices && bytes > static_cast<double>(device_bytes) * static_cast<double>(within.count))
+      throw error(errc::out_of_memory, "plan_search: the devices of a tower together are too small",
+                  {{"tower", kinds.table(t).tower},
+                   {"first device", within.first},
+                   {"devices", within.count},
+                   {"bytes", bytes},
+                   {"bytes_per_device", options.bytes_per_device},
+                   {"bytes for shards", device_bytes}});
+  }
   if (all > static_cast<double>(device_bytes) * static_cast<double>(options.devices))
     throw error(
         errc::out_of_memory, "plan_search: all devices together are too small",
