@@ -192,8 +192,8 @@ inline double relative_noise(vector_view<compute_sample const> samples) {
   return relative_noise(vector_view<double const>(first), vector_view<double const>(second));
 }
 
-/// The median of each time over several collections of the same steps, as a machine that others use needs: what slows it down for a while slows
-/// neighbouring samples of a collection alike. Each collection has the same numbers; repeats are left out.
+/// The median of each time, in ms, over several collections of the same steps. It is for machines that others use: what slows one down for a
+/// while slows neighbouring samples of a collection alike. Each collection has the same samples in the same order; repeats are left out.
 /// @throws tessera::error incompatible, naming collection and sample, for a sample that a collection lacks, or has of another combination.
 inline std::vector<compute_sample> median_samples(std::vector<std::vector<compute_sample>> const& collections) {
   std::vector<compute_sample> result;

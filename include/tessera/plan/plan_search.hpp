@@ -47,7 +47,7 @@ struct plan_search_options {
 
 /// Searches for the plan of least cost: which tables are cut into which halves, and which device holds which shard.
 ///
-/// It begins with the plans of `published_search`, but not with towers, and halves large shards where whole tables do not fit. Then four walks change plans by
+/// Without towers it begins with the plans of `published_search`. It halves large shards where whole tables do not fit. Then four walks change plans by
 /// moves, swaps, halvings and joins of halves, in rounds that begin with large steps and end with small ones. While no plan fits, fewer bytes
 /// over the limits are better than a lower cost.
 ///
