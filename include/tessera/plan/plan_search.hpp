@@ -47,16 +47,16 @@ struct plan_search_options {
 
 /// Searches for the plan of least cost: which tables are cut into which halves, and which device holds which shard.
 ///
-/// Without towers it begins with the plans of `published_search`. It halves large shards where whole tables do not fit. Then four walks change plans by
-/// moves, swaps, halvings and joins of halves, in rounds that begin with large steps and end with small ones. While no plan fits, fewer bytes
-/// over the limits are better than a lower cost.
+/// Without towers it begins with the plans of `published_search`. It halves large shards where whole tables do not fit. Then four walks
+/// change plans by moves, swaps, halvings and joins of halves, in rounds that begin with large steps and end with small ones. While no plan
+/// fits, fewer bytes over the limits are better than a lower cost.
 ///
 /// @post one set of options finds one plan, bit for bit, on any number of threads, without a deadline. More evaluations never cost more.
 /// Where they suffice for all that `published_search` compares, its plan costs no less, if the objective is cost and there are no towers.
-/// Each halving of the largest shards takes four of them. Exchanges cost what the model says of exchanges between all devices, with towers too.
+/// Each halving of the largest shards takes four of them. With towers too, exchanges cost what the model says of all devices.
 /// @throws tessera::error invalid_argument, naming the option, as `plan_of_shards`, and for less than one evaluation or a negative deadline;
-/// as `devices_of_tables` with towers. out_of_memory where no plan can be: it names all bytes and the limit of all devices, or of a tower's,
-/// or the table whose smallest shard is too large. out_of_memory too where none was found, naming the evaluations.
+/// as `devices_of_tables` with towers. out_of_memory where no plan can be: it names all bytes and the limit of all devices, or those of a
+/// tower's devices, or the table whose smallest shard is too large. out_of_memory too where none was found, naming the evaluations.
 template <cost_model M>
 found_plan plan_search(host_exec const& exec, vector_view<table_profile const> tables, M const& model, plan_search_options const& options);
 
