@@ -403,7 +403,8 @@ TEST_CASE("plan_tables: towers of columns become towers of tables, whose devices
                                         "1MiB",   "--towers", "2",          "--devices-of-host", "2", "--out",
                                         plan};
   succeeds(search);
-  for (auto const& shard : json::parse(contents(plan))["shards"]) {
+  auto const planned = json::parse(contents(plan));
+  for (auto const& shard : planned["shards"]) {
     auto const tower = found[shard["table"].get<std::size_t>()].tower;
     CHECK(shard["rank"].get<std::int64_t>() / 2 == tower);
   }
