@@ -160,6 +160,8 @@ void declare_fit(CLI::App& app, fit_command& o) {
       ->type_name("DIR");
   app.add_option("--exchanges-of", o.exchanges_of, "Take the exchanges from another folder of samples")->type_name("DIR");
   app.add_option("--again", o.again, "Folders of the same steps, collected again at other times: the medians count")->type_name("DIR");
+  app.add_option("--plans", o.plans, "Learn from plans too: profiles of their tables, and what measure --samples or train_ctr wrote")
+      ->type_name("TABLES.json=SAMPLES.csv");
   add_count(app, "--samples", o.samples, 0, "Steps that are learned from: the first so many; 0: all");
   add_count(app, "--exchanges", o.exchanges, 0, "Exchanges, of each number of devices: the first so many; 0: all");
   add_count(app, "--epochs", o.epochs, 1, "Passes over the samples");
@@ -184,6 +186,10 @@ void declare_model(CLI::App& app, model_options& o) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_flag("--any-machine", o.any_machine, "Learned costs may be of another machine");
+  app.add_option("--caution", o.caution,
+                 "Add so many standard deviations over the networks of learned costs: what they disagree about costs more")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
 }
 
 void declare_searches(CLI::App& app, search_options& o) {
@@ -260,6 +266,9 @@ void declare_measure(CLI::App& app, measure_options& o) {
                             ->type_name("FILE.csv");
   app.add_flag("--no-exchanges", o.no_exchanges, "Measure steps, and no exchanges")->excludes(ranks)->excludes(compute);
   app.add_option("--out", o.out, "The file that gets the times of each plan and device")->type_name("FILE.csv")->capture_default_str();
+  app.add_option("--samples", o.samples, "Add a line a plan to this file, which fit --plans reads; of plans that search wrote")
+      ->type_name("FILE.csv")
+      ->excludes("--no-exchanges");
   add_count(app, "--warm-up", o.warm_up, 0, "Runs of a plan in a round that do not count");
   add_count(app, "--runs", o.runs, 1, "Runs of a plan in a round, of which the median counts");
   add_count(app, "--rounds", o.rounds, 1, "Rounds, each of all plans; the median of rounds counts");
@@ -289,7 +298,7 @@ void check_files(std::string const& command, options const& o) {
     std::vector<examples::named_file> inputs{{"TABLES", o.measure.tables}};
     for (auto const& plan : o.measure.plans) inputs.emplace_back("PLAN", plan);
     if (!o.measure.compute.empty()) inputs.emplace_back("--compute", o.measure.compute);
-    check_files(inputs, {{"--out", o.measure.out}});
+    check_files(inputs, {{"--out", o.measure.out}, {"--samples", o.measure.samples}});
   }
   if (command == "show") {
     std::vector<examples::named_file> inputs{{"TABLES", o.show.tables}, {"PLAN", o.show.plan}};

@@ -13,7 +13,7 @@ from markdown import number, percent, table
 from samples import mean
 
 
-NAMES = {"published": "published networks", "ours": "our networks"}
+NAMES = {"published": "published networks", "ours": "our networks", "practised": "our networks after practice"}
 
 
 def predicted_cost(study, plan):
@@ -66,7 +66,7 @@ def counts(page):
     study, rows, series = page.study, [], {}
     devices, dim = study.size["devices"][0], stages.most_dims(study)[-1]
     plans = {task: costs for d, m, task, costs in measured_tasks(study) if (d, m) == (devices, dim)}
-    for model in stages.MODELS:
+    for model in stages.LEARNED:
         for count in study.size["counts"]:
             ending = f"_{count}" if count != study.size["counts"][-1] else ""
             row = [model, count]
@@ -97,8 +97,8 @@ def simulated(page):
     """Table 1, by the models."""
     study = page.study
     for model in stages.MODELS:
-        rows = []
-        for devices, dim in stages.settings(study):
+        rows, settings = [], [one for one in stages.settings(study) if model in stages.models_of(study, one[1])]
+        for devices, dim in settings:
             tasks = samples.compared(*(study.folder / f"simulated/{devices}x{dim}_{model}{of}.csv" for of in ("", "_torchrec")))
             if not tasks:
                 continue
@@ -125,14 +125,14 @@ def simulated(page):
                  "one where it was asked, and over the best placement of whole tables, of the tasks that both solve; *paper*: over its "
                  "strongest baseline, measured. The last columns: what the library's search costs in parts of the published one's, over the tasks "
                  "that both solve, and on how many it costs more; seconds of a task.\n")
-        say_settings(page, len(rows))
+        say_settings(page, len(rows), len(settings))
         page.say(table(["devices, dims up to", *names, "published over heuristics", "plan over heuristics", "published over whole tables",
                         "plan over whole tables", "paper", "plan over published: cost, tasks", "seconds: published, plan"], rows))
 
 
-def say_settings(page, there):
-    if there < len(stages.settings(page.study)):
-        page.say(f"Missing: {len(stages.settings(page.study)) - there} of {len(stages.settings(page.study))} settings.\n")
+def say_settings(page, there, of):
+    if there < of:
+        page.say(f"Missing: {of - there} of {of} settings.\n")
 
 
 def improvement(tasks, baselines, name):
@@ -145,9 +145,9 @@ def improvement(tasks, baselines, name):
 def measured(page):
     """Table 1, measured."""
     study, rows, found = page.study, [], measured_tasks(page.study)
-    searches = ["published on published", "plan on published", "published on ours", "plan on ours"]
+    searches = [f"{method} on {model}" for model in ("published", stages.PRACTISED) for method in stages.SEARCHES]
     has_torchrec = any(("torchrec", "torchrec") in costs for _, _, _, costs in found)
-    columns = [*(["torchrec"] if has_torchrec else []), "whole on ours", *searches]
+    columns = [*(["torchrec"] if has_torchrec else []), f"whole on {stages.PRACTISED}", *searches]
     for devices, dim in stages.settings(study):
         tasks = [costs for d, m, _, costs in found if (d, m) == (devices, dim)]
         if not tasks:
@@ -167,7 +167,7 @@ def measured(page):
     page.say("## Table 1, measured\n\nThe tasks that most methods solve. Plans of a task were measured in turns, with the same ids; "
              "the fastest rounds count. *search on networks* names the search, then the networks that it searched on. Improvements are over the "
              "best heuristic of each task, TorchRec's planner too where it was asked, where there is one.\n")
-    say_settings(page, len(rows))
+    say_settings(page, len(rows), len(stages.settings(study)))
     names = [*columns, *(f"{name}: improvement" for name in searches)]
     page.say(table(["devices, dims up to", "tasks", "best heuristic, ms", *names, "paper"], rows))
 
@@ -193,10 +193,12 @@ def gain(page):
         page.missing("Is the gain of search real?", "measure")
         return
     page.say("## Is the gain of search real?\n\nThe library's search against the published one, both on the same networks: how much less its "
-             "plans cost by these networks, and measured. A search finds a network's errors too.\n")
+             "plans cost by these networks, and measured. A search finds a network's errors too. Networks after practice have learned from plans "
+             "that were searched on them, of other tasks.\n")
     page.say(table(["devices, networks", "tasks", "predicted gain", "measured gain", "median", "measured gain above 0",
                     "share that is real"], rows))
-    twice = [abs(costs["again", "ours"] / costs["plan", "ours"] - 1) for _, _, _, costs in measured_tasks(study) if ("again", "ours") in costs]
+    twice = [abs(costs["again", model] / costs["plan", model] - 1) for _, _, _, costs in measured_tasks(study) for model in stages.MODELS
+             if ("again", model) in costs]
     if twice:
         page.say(f"A plan and a copy of it, measured in turns as others, differ by {100 * mean(twice):.1f} % in the mean of {len(twice)} "
                  f"tasks, {100 * max(twice):.1f} % at most.")

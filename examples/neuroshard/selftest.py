@@ -80,7 +80,7 @@ def all_stages(make_study):
         assert "Missing" not in text, text
         assert "| torchrec |" in text
         for devices, dim in stages.settings(study):
-            tasks = samples.compared(folder / f"simulated/{devices}x{dim}_ours_torchrec.csv")
+            tasks = samples.compared(folder / f"simulated/{devices}x{dim}_{stages.PRACTISED}_torchrec.csv")
             assert len(tasks) == study.size["tasks"] and sum(of["torchrec"][0] is None for of in tasks.values()) >= 1
         assert any(("torchrec", "torchrec") in costs for _, _, _, costs in report_plans.measured_tasks(study))
         drawn = [line.split("](")[1].rstrip(")") for line in text.splitlines() if line.startswith("![")]

@@ -12,10 +12,12 @@ PEER = pathlib.Path(__file__).resolve().parents[2] / "bench/peers/torchrec_plan.
 HEURISTICS = ["greedy-size", "greedy-dim", "greedy-lookup", "greedy-size-lookup"]
 BASELINES = [*HEURISTICS, "torchrec"]
 WHOLE = ["whole-even-compute", "whole"]  # the best that AutoShard's and DreamShard's learned policies could find
-MODELS = ["published", "ours"]
-# The plans that are measured: method, and the model that it searches on. The heuristics ask none.
-MEASURED = [*((method, "published") for method in HEURISTICS), ("whole", "ours"), ("published", "published"), ("plan", "published"),
-            ("published", "ours"), ("plan", "ours")]
+LEARNED = ["published", "ours"]
+# Ours, which has learned from plans of its own too.
+PRACTISED = "practised"
+MODELS = [*LEARNED, PRACTISED]
+SEARCHES = ["published", "plan"]
+PRACTISED_METHODS = [*SEARCHES, "whole"]
 
 
 def most_dims(study):
@@ -30,6 +32,17 @@ def settings(study):
 def wanted_settings(study):
     """Those that were asked for."""
     return [one for one in settings(study) if not study.settings or one in study.settings]
+
+
+def models_of(study, dim):
+    """The models that search in settings of this largest dim: our networks that have not practised in the hardest ones alone."""
+    return [one for one in MODELS if one != "ours" or dim == most_dims(study)[-1]]
+
+
+def measured_methods(study, dim):
+    """The plans that are measured: method, and the model that it searches on. The heuristics ask none."""
+    return [*((method, "published") for method in HEURISTICS), ("whole", PRACTISED),
+            *((method, model) for model in models_of(study, dim) for method in SEARCHES)]
 
 
 def limits(study, devices):
@@ -102,36 +115,68 @@ def counts(study):
     return study.size["counts"][:-1]
 
 
+def training(study):
+    """Words of `fit` that all networks share."""
+    size = study.size
+    return ["steps", "--exchanges-of", "exchanges", "--epochs", size["epochs"], "--batch", size["fit_batch"], "--threads", study.threads]
+
+
+def predict(study, model):
+    """What networks predict of the samples to test on."""
+    study.mkdir("predicted")
+    for folder in ("test_steps", "test_exchanges"):
+        study.once(f"predict {folder} {model}", "predict", folder, *model_words(model), "--threads", study.threads, "--out",
+                   f"predicted/{folder}_{model}.csv")
+
+
 def fit(study):
     """Both kinds of networks, learned from all samples and from fewer; then what they predict of the samples to test on."""
     size = study.size
     study.mkdir("models")
-    study.mkdir("predicted")
     for count in size["counts"]:
         some = [] if count == size["counts"][-1] else ["--samples", count, "--exchanges", count]
         ending = f"_{count}" if some else ""
-        training = ["steps", "--exchanges-of", "exchanges", "--epochs", size["epochs"], "--batch", size["fit_batch"], "--threads",
-                    study.threads, *some]
-        study.once(f"fit published{ending}", "fit", *training, "--published", f"models/published{ending}")
-        study.once(f"fit ours{ending}", "fit", *training, "--starts", size["starts"], "--out", f"models/ours{ending}")
-        for model in MODELS:
-            for folder in ("test_steps", "test_exchanges"):
-                study.once(f"predict {folder} {model}{ending}", "predict", folder, *model_words(model + ending), "--threads", study.threads,
-                           "--out", f"predicted/{folder}_{model}{ending}.csv")
+        study.once(f"fit published{ending}", "fit", *training(study), *some, "--published", f"models/published{ending}")
+        study.once(f"fit ours{ending}", "fit", *training(study), *some, "--starts", size["starts"], "--out", f"models/ours{ending}")
+        for model in LEARNED:
+            predict(study, model + ending)
     for folder in (*passes(study)[1:], "again_exchanges"):
         study.once(f"predict {folder} ours", "predict", folder, *model_words("ours"), "--threads", study.threads, "--out",
                    f"predicted/{folder}_ours.csv")
 
 
-def tasks(study, devices, dim, count=None, name=None, **other):
+def tasks(study, devices, dim, count=None, name=None, seed=0, **other):
     """A folder of tasks."""
     size = study.size
     name = name or f"tasks/{devices}x{dim}"
     study.once(f"tasks {name}", "tasks", "--tables", "pool.json", "--out", name, "--tasks", count or size["tasks"], "--devices", devices,
-               "--most-dim", dim, "--least-tables", other.get("least", size["least_tables"].get(devices)), "--most-tables",
+               *(["--seed", seed] if seed else []), "--most-dim", dim, "--least-tables", other.get("least", size["least_tables"].get(devices)), "--most-tables",
                other.get("most", size["most_tables"].get(devices)), "--bytes-per-device", size["device_bytes"], "--slack-bytes",
                size["slack_bytes"])
     return name
+
+
+def practise(study):
+    """Our networks, learned again from what plans took that were searched on them: of tasks that nothing else is measured on. Each round
+    searches on the networks of the one before."""
+    size, model, samples_of = study.size, "ours", []
+    study.mkdir("practised")
+    for number in range(1, size["practice_rounds"] + 1):
+        for devices, dim in settings(study):
+            folder = tasks(study, devices, dim, size["practice_tasks"], f"tasks/practice_{number}_{devices}x{dim}", seed=number)
+            for task in sorted((study.folder / folder).glob("task_*.json")):
+                task_file, name = f"{folder}/{task.name}", f"practice_{number}_{devices}x{dim}_{task.stem}"
+                both = [(method, f"practised/{name}_{method}.json") for method in PRACTISED_METHODS]
+                plans = [plan for method, plan in both if search(study, devices, task_file, plan, method, model)]
+                if plans:
+                    csv = f"practised/{name}.csv"
+                    if not study.done(f"measure exchanges {name}"):
+                        (study.folder / csv).unlink(missing_ok=True)  # lines are added to it
+                    measure_plans(study, name, devices, task_file, plans, size["practice_turns"], ["--samples", csv])
+                    samples_of.append(f"{task_file}={csv}")
+        model = PRACTISED if number == size["practice_rounds"] else f"{PRACTISED}_{number}"
+        study.once(f"fit {model}", "fit", *training(study), "--starts", size["starts"], "--out", f"models/{model}", "--plans", *samples_of)
+    predict(study, PRACTISED)
 
 
 def torchrec(study, name, devices, files, *where):
@@ -144,7 +189,7 @@ def simulate_torchrec(study, devices, dim, folder):
     """What TorchRec's plans of a folder of tasks cost by the models, as `compare` writes it."""
     files, out = sorted((study.folder / folder).glob("task_*.json")), f"torchrec/{devices}x{dim}"
     torchrec(study, f"torchrec {devices}x{dim}", devices, files, "--out-dir", out)
-    for model in MODELS:
+    for model in models_of(study, dim):
         csv = f"simulated/{devices}x{dim}_{model}_torchrec.csv"
         if not (study.folder / csv).exists():
             both = [(f"{folder}/{file.name}", f"{out}/{file.name}") for file in files]
@@ -168,7 +213,7 @@ def simulate(study):
     study.mkdir("simulated")
     for devices, dim in wanted_settings(study):
         folder = tasks(study, devices, dim)
-        for model in MODELS:
+        for model in models_of(study, dim):
             study.once(f"simulate {devices}x{dim} {model}", "compare", folder, *limits(study, devices), *model_words(model), "--csv",
                        f"simulated/{devices}x{dim}_{model}.csv")
         if study.torchrec:
@@ -180,9 +225,9 @@ def plan_file(devices, dim, task, method, model):
 
 
 def chosen_tasks(study, devices, dim):
-    """The first tasks that the most of the methods found plans for, of both models."""
+    """The first tasks that the most of the methods found plans for, of all models."""
     found = {}
-    for model in MODELS:
+    for model in models_of(study, dim):
         for task, methods in samples.compared(study.folder / f"simulated/{devices}x{dim}_{model}.csv").items():
             name = task.rsplit("/", 1)[-1].removesuffix(".json")
             found[name] = found.get(name, 0) + sum(cost is not None for cost, _ in methods.values())
@@ -200,17 +245,17 @@ def search(study, devices, task_file, plan, method, model):
     return not known["failed"]
 
 
-def measure_plans(study, name, devices, task_file, plans):
-    """Measures plans in turns: steps in one process, then exchanges between ranks."""
+def measure_plans(study, name, devices, task_file, plans, rounds=None, of_exchanges=()):
+    """Measures plans in turns: steps in one process, then exchanges between ranks, so many rounds of each, or as many as Table 1's."""
     size = study.size
     study.mkdir("measured")
     steps, out = f"measured/{name}.steps.csv", f"measured/{name}.csv"
     words = ["measure", task_file, *plans, "--devices", devices, "--threads", study.threads, "--fastest"]
-    study.once(f"measure steps {name}", *words, "--warm-up", 0, "--runs", size["plan_runs"], "--rounds", size["plan_rounds"],
-               "--no-exchanges", "--out", steps)
+    study.once(f"measure steps {name}", *words, "--warm-up", 0, "--runs", size["plan_runs"], "--rounds",
+               rounds or size["plan_rounds"], "--no-exchanges", "--out", steps)
     study.once(f"measure exchanges {name}", *words, "--warm-up", size["exchange_warm_up"], "--runs", size["exchange_runs"], "--rounds",
-               size["exchange_rounds"], "--compute", steps, "--out",
-               out, *study.rank_words(devices, False), hosts=devices)
+               rounds or size["exchange_rounds"], "--compute", steps, "--out", out, *of_exchanges, *study.rank_words(devices, False),
+               hosts=devices)
 
 
 def measure(study):
@@ -221,7 +266,7 @@ def measure(study):
         hardest = dim == most_dims(study)[-1] and devices == study.size["devices"][0]
         for task in chosen_tasks(study, devices, dim):
             task_file = f"tasks/{devices}x{dim}/{task}.json"
-            wanted = MEASURED + ([("random", "published"), *few] if hardest else [])
+            wanted = measured_methods(study, dim) + ([("random", "published"), *few] if hardest else [])
             plans = []
             for method, model in wanted:
                 plan = plan_file(devices, dim, task, method, model)
@@ -232,13 +277,14 @@ def measure(study):
                 torchrec(study, f"search {plan}", devices, [task_file], "--out", plan)
                 plans += [plan] if (study.folder / plan).exists() else []
             # A plan beside its own copy: how far measurements of the same differ.
-            own, again = (plan_file(devices, dim, task, method, "ours") for method in ("plan", "again"))
+            own, again = (plan_file(devices, dim, task, method, PRACTISED) for method in ("plan", "again"))
             if own in plans:
                 study.write(again, (study.folder / own).read_text())
                 plans.append(again)
-            # What the heuristics' plans cost by the other model.
-            for method in (*HEURISTICS, *(["random"] if hardest else [])):
-                search(study, devices, task_file, plan_file(devices, dim, task, method, "ours"), method, "ours")
+            # What the heuristics' plans cost by the other models.
+            for model in models_of(study, dim)[1:]:
+                for method in (*HEURISTICS, *(["random"] if hardest else [])):
+                    search(study, devices, task_file, plan_file(devices, dim, task, method, model), method, model)
             measure_plans(study, f"{devices}x{dim}_{task}", devices, task_file, plans)
 
 
@@ -271,19 +317,19 @@ def scale(study):
     for task in sorted((study.folder / folder).glob("task_*.json")):
         plan = f"scale/{task.stem}.json"
         study.mkdir(f"scale/{task.stem}")
-        if not search(study, devices, f"{folder}/{task.name}", plan, "plan", "ours"):
+        if not search(study, devices, f"{folder}/{task.name}", plan, "plan", PRACTISED):
             continue
-        search(study, devices, f"{folder}/{task.name}", f"scale/{task.stem}_published.json", "published", "ours")
+        search(study, devices, f"{folder}/{task.name}", f"scale/{task.stem}_published.json", "published", PRACTISED)
         whole = json.loads(task.read_text())
         shards = [{**whole[s["table"]], "name": f"{whole[s['table']]['name']}/{s['first_column']}", "dim": s["columns"]}
                   for s in json.loads((study.folder / plan).read_text())["shards"]]
         study.write(f"scale/{task.stem}/shards.json", json.dumps(shards))
-        study.once(f"scale {task.stem}", "compare", f"scale/{task.stem}", *limits(study, devices), *model_words("ours"), "--methods",
+        study.once(f"scale {task.stem}", "compare", f"scale/{task.stem}", *limits(study, devices), *model_words(PRACTISED), "--methods",
                    ",".join(["random", *HEURISTICS, *WHOLE]), "--csv", f"scale/{task.stem}.csv")
         if study.torchrec:
             of, plan = f"{folder}/{task.name}", f"scale/{task.stem}_torchrec.json"
             torchrec(study, f"search {plan}", devices, [of], "--out", plan)
-            cost = shown_cost(study, devices, of, plan, "ours")
+            cost = shown_cost(study, devices, of, plan, PRACTISED)
             write_torchrec(study, f"scale/{task.stem}_torchrec.csv", {f"scale/{task.stem}/shards.json": cost})
 
 
@@ -373,5 +419,5 @@ def recd(study):
     measure_plans(study, "recd", devices, "recd/with.json", plans)
 
 
-STAGES = {"collect": collect, "fit": fit, "simulate": simulate, "measure": measure, "ablate": ablate, "observe": observe, "scale": scale,
-          "recd": recd}
+STAGES = {"collect": collect, "fit": fit, "practise": practise, "simulate": simulate, "measure": measure, "ablate": ablate,
+          "observe": observe, "scale": scale, "recd": recd}

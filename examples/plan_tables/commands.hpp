@@ -54,6 +54,7 @@ void collect(int threads, collect_options const& options);
 struct fit_command {
   std::string folder, exchanges_of;         ///< of steps, and of exchanges where these are in another; else empty
   std::vector<std::string> again;           ///< folders of the same steps, measured again: the medians count
+  std::vector<std::string> plans;           ///< TABLES.json=SAMPLES.csv: what was measured of plans of these tables
   std::string out, published;               ///< `published`: the folder of NeuroShard's networks; empty: none
   std::int64_t samples = 0, exchanges = 0;  ///< the first so many, the latter of each number of devices; 0: all
   std::int64_t epochs = 1000, batch = 512, starts = 1;
@@ -68,6 +69,7 @@ struct model_options {
   bool roofline = false;
   double memory_gb_per_second = 10, exchange_gb_per_second = 1;
   bool any_machine = false;  ///< whether a learned model may be of another machine
+  double caution = 0;        ///< standard deviations over a learned model's networks that are added to its costs
 };
 
 struct search_options {
@@ -109,6 +111,7 @@ void show(tessera::host_exec const& exec, show_options const& options);
 
 struct measure_options {
   std::string tables, out = "measured.csv", ranks;
+  std::string samples;  ///< the file of plans' samples that gets a line of each plan; empty: none
   std::vector<std::string> plans;
   std::string compute;        ///< a file of `measure` that has the steps, which then are not measured; empty: none
   bool no_exchanges = false;  ///< measure steps alone

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,9 @@
 #include <tessera/plan/fit_collected_file.hpp>
 #include <tessera/plan/fit_published_cost.hpp>
 #include <tessera/plan/learned_cost_file.hpp>
+#include <tessera/plan/plan_samples_file.hpp>
 #include <tessera/plan/published_cost_file.hpp>
+#include <tessera/plan/table_profile_file.hpp>
 
 #include "collected.hpp"
 #include "commands.hpp"
@@ -48,6 +51,22 @@ std::vector<tessera::compute_sample> steps_of(collected const& folder, fit_comma
       return first_of(read_steps(again), o.samples);
     }));
   return tessera::median_samples(all);
+}
+
+// What was measured of plans: of each "TABLES.json=SAMPLES.csv".
+void add_plans(tessera::machine_samples& samples, fit_command const& o) {
+  for (auto const& both : o.plans) {
+    auto const at = both.find('=');
+    if (at == both.npos || at == 0 || at + 1 == both.size())
+      throw tessera::error(tessera::errc::invalid_argument,
+                           "option --plans: a file of profiles, '=', and a file of what plans of them took", {{"value", both}});
+    auto const file = both.substr(at + 1);
+    if (std::error_code ignored; !std::filesystem::exists(file, ignored))
+      throw tessera::error(tessera::errc::io_error, "option --plans: no such file", {{"file", file}});
+    auto const tables = tessera::read_table_profiles(both.substr(0, at));
+    tessera::plan_sample_log const log(file);
+    tessera::detail::told_of_file(file, [&] { samples.add(log.samples(), tables); });
+  }
 }
 
 // How each start of a part went; errors beside the mean cost.
@@ -94,30 +113,27 @@ void fit(tessera::host_exec const& exec, fit_command const& o) {
   auto const of_exchanges = o.exchanges_of.empty() ? folder : read_collected(o.exchanges_of);
   if (!o.exchanges_of.empty())
     tessera::detail::told_of_file(o.exchanges_of, [&] { tessera::check_machine(of_exchanges.machine, folder.machine); });
-  auto const devices = of_exchanges.devices();
-  std::vector<std::vector<tessera::exchange_sample>> of_devices;
   std::vector<tessera::exchange_sample> exchanges;
-  for (auto const d : devices) {
-    of_devices.push_back(first_of(read_exchanges(of_exchanges, d), o.exchanges));
-    exchanges.insert(exchanges.end(), of_devices.back().begin(), of_devices.back().end());
+  for (auto const d : of_exchanges.devices()) {
+    auto const some = first_of(read_exchanges(of_exchanges, d), o.exchanges);
+    exchanges.insert(exchanges.end(), some.begin(), some.end());
   }
   if (steps.empty() || exchanges.empty())
     throw tessera::error(tessera::errc::invalid_argument, "fit: steps and exchanges are collected first",
                          {{"folder", o.folder}, {"steps", steps.size()}, {"exchanges", exchanges.size()}});
-  double step_ms = 0;
-  for (auto const& one : steps) step_ms += one.times.step_ms / static_cast<double>(steps.size());
-  auto const of_way = [&](std::vector<tessera::exchange_sample> const& from, tessera::exchange_way way) {
-    return tessera::samples_of_exchanges(tessera::vector_view<tessera::exchange_sample const>(from), way);
-  };
-  using tessera::exchange_way;
   tessera::pool_ids ids(folder.pool, folder.combinations.seed);
+  auto samples = tessera::samples_of_machine(steps, ids, exchanges);
+  add_plans(samples, o);
+  double step_ms = 0;
+  for (auto const& one : samples.steps) step_ms += one.cost_ms / static_cast<double>(samples.steps.size());
+  using tessera::exchange_way;
   if (!o.out.empty()) {
     tessera::collected_fit_options options;
     options.compute.fit = options.exchange.fit = training;
-    auto const fitted = tessera::fit_collected(exec, gemm, folder.machine, folder.optimizer, steps, ids, exchanges, options);
+    auto const fitted = tessera::fit_machine(exec, gemm, folder.machine, folder.optimizer, samples, options);
     print("steps", fitted.compute, step_ms);
-    print("forward", fitted.forward, mean_of(of_way(exchanges, exchange_way::forward)));
-    print("backward", fitted.backward, mean_of(of_way(exchanges, exchange_way::backward)));
+    print("forward", fitted.forward, mean_of(samples.forward));
+    print("backward", fitted.backward, mean_of(samples.backward));
     auto const& interval = fitted.cost.compute.interval();
     if (interval.factor > 0)
       std::printf("nine steps of ten are within %.1f%% of what is predicted, and further off where networks disagree\n",
@@ -131,22 +147,21 @@ void fit(tessera::host_exec const& exec, fit_command const& o) {
   auto published = tessera::compute_fit_options::published();
   published.fit = training;
   published.fit.most_error_over_best = 1;  // one network
-  auto const measured = tessera::samples_of_steps(steps, ids);
   auto const pool = pool_of_all_dims(folder);
   auto const compute =
-      tessera::fit_learned_compute(exec, gemm, tessera::vector_view<tessera::compute_cost_sample const>(measured), published, pool);
+      tessera::fit_learned_compute(exec, gemm, tessera::vector_view<tessera::compute_cost_sample const>(samples.steps), published, pool);
   print("published steps", compute.reports, step_ms);
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    auto const name = std::to_string(devices[i]);
+  for (auto const devices : of_exchanges.devices()) {
     auto const fit_way = [&](exchange_way way) {
-      auto const samples = of_way(of_devices[i], way);
+      auto some = way == exchange_way::forward ? samples.forward : samples.backward;
+      std::erase_if(some, [&](auto const& one) { return static_cast<std::int64_t>(one.cost_ms.size()) != devices; });
       auto fitted =
-          tessera::fit_published_exchange(exec, gemm, way, tessera::vector_view<tessera::exchange_cost_sample const>(samples), training);
-      print(std::string(tessera::name(way)) + " of " + name, fitted.reports, mean_of(samples));
+          tessera::fit_published_exchange(exec, gemm, way, tessera::vector_view<tessera::exchange_cost_sample const>(some), training);
+      print(std::string(tessera::name(way)) + " of " + std::to_string(devices), fitted.reports, mean_of(some));
       return std::move(fitted.model);
     };
     auto forward = fit_way(exchange_way::forward), backward = fit_way(exchange_way::backward);
-    auto const files = published_files(o.published, devices[i]);
+    auto const files = published_files(o.published, devices);
     tessera::write_published_cost({tessera::computation_network_of(compute.model), std::move(backward), std::move(forward)},
                                   files.computation, files.backward, files.forward);
   }

@@ -18,11 +18,12 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/optimizers.hpp>
+#include <tessera/plan/found_plan_file.hpp>
 #include <tessera/plan/measure_compute.hpp>
 #include <tessera/plan/measure_exchange.hpp>
+#include <tessera/plan/plan_samples_file.hpp>
 #include <tessera/plan/table_ids.hpp>
 #include <tessera/plan/table_profile_file.hpp>
-#include <tessera/shard/sharding_plan_file.hpp>
 
 #include "../support/ranks.hpp"
 #include "commands.hpp"
@@ -37,6 +38,7 @@ namespace {
 struct planned {
   std::vector<tessera::table_profile> tables;
   std::vector<std::vector<tessera::table_shard>> plans;
+  std::vector<tessera::predicted_plan> files;  // the same, with what was predicted of them
 
   std::vector<std::int64_t> columns(std::size_t plan, std::int64_t devices) const {
     std::vector<std::int64_t> sums(static_cast<std::size_t>(devices));
@@ -52,7 +54,7 @@ struct planned {
 };
 
 planned read_plans(measure_options const& o) {
-  planned of{tessera::read_table_profiles(o.tables), {}};
+  planned of{tessera::read_table_profiles(o.tables), {}, {}};
   std::vector<tessera::table_options> options;
   for (auto const& one : of.tables) options.push_back({.dim = one.dim, .rows = one.rows});
   for (std::size_t p = 0; p < o.plans.size(); ++p) {
@@ -60,7 +62,11 @@ planned read_plans(measure_options const& o) {
     if (file.find_first_of(",\n\r") != file.npos || std::count(o.plans.begin(), o.plans.end(), file) > 1)
       throw tessera::error(tessera::errc::invalid_argument, "PLAN: the lines of --out name plans by their files, each once, without commas",
                            {{"file", file}});
-    of.plans.push_back(tessera::read_plan(file, options, static_cast<int>(o.devices)).shards);
+    of.files.push_back(tessera::read_predicted_plan(file, options, static_cast<int>(o.devices)));
+    of.plans.push_back(of.files.back().plan.shards);
+    if (!o.samples.empty() && !of.files.back().found)
+      throw tessera::error(tessera::errc::invalid_argument, "option --samples: of plans that say what was predicted of them",
+                           {{"file", file}});
     for (auto const& s : of.plans.back())
       if (s.rank == tessera::table_shard::all_ranks)
         throw tessera::error(tessera::errc::invalid_argument, "a table on all ranks is not measured", {{"file", file}, {"table", s.table}});
@@ -191,8 +197,22 @@ std::vector<measured_costs> costs_of_steps(int threads, planned const& of, measu
   return costs;
 }
 
-void write(measure_options const& o, std::vector<measured_costs> const& costs) {
+// Adds what was measured to a file of plans' samples.
+void add_samples(planned const& of, std::vector<measured_costs> const& costs, measure_options const& o) {
+  tessera::plan_sample_log log(o.samples);
+  for (std::size_t p = 0; p < costs.size(); ++p) {
+    auto const& [plan, found] = of.files[p];
+    tessera::plan_sample sample{
+        plan.shards, tessera::plan_digest(plan), found->model, found->batch_samples, o.rounds * o.runs, found->devices, {}};
+    for (std::size_t d = 0; d < costs[p].compute.size(); ++d)
+      sample.measured.push_back({costs[p].compute[d], costs[p].backward[d], costs[p].forward[d]});
+    log.append(std::move(sample));
+  }
+}
+
+void write(planned const& of, measure_options const& o, std::vector<measured_costs> const& costs) {
   write_measured(o.out, o.plans, costs);
+  if (!o.samples.empty()) add_samples(of, costs, o);
   std::printf("%zu plans, %lld devices in %s\n", costs.size(), static_cast<long long>(o.devices), o.out.c_str());
 }
 
@@ -200,7 +220,7 @@ void write(measure_options const& o, std::vector<measured_costs> const& costs) {
 
 void measure(int threads, measure_options const& o) {
   auto const of = read_plans(o);
-  if (o.no_exchanges) return write(o, costs_of_steps(threads, of, o));
+  if (o.no_exchanges) return write(of, o, costs_of_steps(threads, of, o));
   examples::rank_group ranks(o.ranks.empty() ? "threads:" + std::to_string(o.devices) : o.ranks, o.time_limit);
   std::vector<measured_costs> costs(of.plans.size(), measured_costs(o.devices));
   auto const prepare = [&](tessera::any_communicator const&) {
@@ -212,7 +232,7 @@ void measure(int threads, measure_options const& o) {
                            {{"devices", o.devices}, {"ranks", comm.size()}});
     auto own = costs;
     measure_exchanges(comm, of, own, o);
-    if (comm.rank() == 0) write(o, own);
+    if (comm.rank() == 0) write(of, o, own);
   });
 }
 

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include <tessera/core/error.hpp>
+#include <tessera/plan/cautious_cost.hpp>
 #include <tessera/plan/learned_cost_file.hpp>
 #include <tessera/plan/plan_prediction.hpp>
 #include <tessera/plan/published_cost_file.hpp>
@@ -43,6 +45,9 @@ loaded_model load_model(tessera::host_exec const& exec, model_options const& o, 
   if (o.folder.empty()) throw tessera::error(tessera::errc::invalid_argument, "option --model: a folder of costs, or --roofline", {});
   std::error_code ignored;
   auto const files = published_files(o.folder, devices);
+  if (o.caution > 0 && std::filesystem::exists(files.computation, ignored))
+    throw tessera::error(tessera::errc::incompatible, "option --caution: published networks are one each, and disagree with none",
+                         {{"folder", o.folder}});
   if (std::filesystem::exists(files.computation, ignored)) {
     if (!std::filesystem::exists(files.backward, ignored))
       throw tessera::error(tessera::errc::incompatible, "published networks of other numbers of devices",
@@ -61,7 +66,11 @@ loaded_model load_model(tessera::host_exec const& exec, model_options const& o, 
   cost.batch_samples = std::llround(bags);
   auto machine = cost.machine.processor + ", " + std::to_string(cost.machine.threads) + " threads";
   auto const error = tessera::stated_error(cost);
-  return {tessera::any_cost_model(std::move(cost)), tessera::learned_cost_digest(o.folder), std::move(machine), error};
+  auto digest = tessera::learned_cost_digest(o.folder);
+  if (o.caution == 0) return {tessera::any_cost_model(std::move(cost)), std::move(digest), std::move(machine), error};
+  auto learned = std::make_shared<tessera::learned_cost const>(std::move(cost));
+  tessera::any_cost_model cautious(tessera::cautious_cost(*learned, o.caution));
+  return {std::move(cautious), std::move(digest), std::move(machine), error, std::move(learned)};
 }
 
 }  // namespace plan_tables

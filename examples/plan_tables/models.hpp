@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <tessera/core/execution.hpp>
 #include <tessera/plan/any_cost_model.hpp>
+#include <tessera/plan/learned_cost.hpp>
 #include <tessera/plan/table_profile.hpp>
 
 #include "commands.hpp"
@@ -26,9 +28,10 @@ inline network_files published_files(std::string const& folder, std::int64_t dev
 /// What a command reckons with.
 struct loaded_model {
   tessera::any_cost_model cost;
-  std::string digest;         ///< a plan names its model by it; "roofline" for counted bytes
-  std::string machine;        ///< on which it was measured; empty: it does not say
-  double relative_error = 0;  ///< that it states of itself; 0: none
+  std::string digest;                                      ///< a plan names its model by it; "roofline" for counted bytes
+  std::string machine;                                     ///< on which it was measured; empty: it does not say
+  double relative_error = 0;                               ///< that it states of itself; 0: none
+  std::shared_ptr<tessera::learned_cost const> learned{};  ///< what a cautious cost refers to
 };
 
 /// The costs for so many devices, and the batch of these tables. @throws tessera::error naming the file and what is wrong in it; for a model of

@@ -277,6 +277,59 @@ TEST_CASE("plan_tables predict: what was measured beside what is predicted; fewe
   CHECK(contents(csv) == before);
 }
 
+TEST_CASE("plan_tables measure --samples, fit --plans: a model learns from what its plans took") {
+  tessera_tests::temporary_folder folder;
+  auto const& p = made();
+  auto const one = folder.file("one.json"), other = folder.file("other.json"), csv = folder.file("samples.csv"),
+             again = folder.file("again"), out = folder.file("measured.csv");
+  auto const search = [&](std::string const& plan, std::vector<std::string> const& more) {
+    succeeds(p.search(with({"--model", p.learned, "--bytes-per-device", "1MiB", "--out", plan}, more)));
+  };
+  search(one, {}), search(other, {"--method", "greedy-dim"});
+  std::vector<std::string> const measure{"measure",   p.tables, one,     other, "--devices", "2", "--runs",    "1",
+                                         "--threads", "1",      "--out", out,   "--warm-up", "0", "--samples", csv};
+  succeeds(measure), succeeds(measure);
+  auto const lines = lines_of(csv);
+  REQUIRE(lines.size() == 2 + 4);  // they are added
+  auto const fields = fields_of(lines[2]), measured = fields_of(lines_of(out)[1]);
+  CHECK(fields[1] == json::parse(contents(one))["found"]["plan"]);
+  CHECK(fields[3] == "64");
+  CHECK(fields_of(lines[5])[9].find(' ') != std::string::npos);  // a number of each device
+
+  std::vector<std::string> const fit{"fit", p.samples, "--out", again,       "--epochs", "3",      "--starts",
+                                     "2",   "--batch", "4",     "--threads", "1",        "--plans"};
+  succeeds(with(fit, {p.tables + "=" + csv}));
+  succeeds(p.search({"--model", again, "--bytes-per-device", "1MiB"}));
+  CHECK(contents(again + "/networks.safetensors") != contents(p.learned + "/networks.safetensors"));
+  refused(with(fit, {p.tables}), {"--plans", p.tables});
+  refused(with(fit, {p.tables + "=" + folder.file("none.csv")}), {"--plans", "none.csv"});
+  refused(with(fit, {p.tables + "=" + one}), {"one.json"});
+  auto fewer = json::parse(contents(p.tables));
+  fewer.erase(3);
+  tessera_tests::write_file(folder.file("fewer.json"), fewer.dump());
+  refused(with(fit, {folder.file("fewer.json") + "=" + csv}), {"samples.csv", "run 0", "table 3", "tables 3"});
+  auto plain = json::parse(contents(other));
+  plain.erase("found");
+  tessera_tests::write_file(other, plain.dump());
+  refused(measure, {"--samples", "other.json"});
+  CHECK(lines_of(csv) == lines);
+}
+
+TEST_CASE("plan_tables search --caution: what networks disagree about costs more") {
+  tessera_tests::temporary_folder folder;
+  auto const report = folder.file("report.json");
+  auto const cost = [&](std::string const& caution) {
+    succeeds(made().search(
+        {"--model", made().learned, "--bytes-per-device", "1MiB", "--method", "greedy-dim", "--caution", caution, "--report", report}));
+    return json::parse(contents(report))["cost_ms"].get<double>();
+  };
+  auto const none = cost("0"), some = cost("1"), more = cost("2");
+  CHECK(none < some);
+  CHECK(some < more);
+  refused(made().search({"--model", made().published, "--bytes-per-device", "1MiB", "--caution", "1"}), {"--caution", "published"});
+  refused(made().search({"--model", made().learned, "--bytes-per-device", "1MiB", "--caution", "-1"}), {"--caution"}, true);
+}
+
 }  // namespace plan_methods_test
 
 #endif

@@ -80,4 +80,37 @@ TEST_CASE("fit_collected: a model of a machine from its samples, which says what
   CHECK_THROWS_AS(tessera::fit_collected(host.exec(), tessera::eigen_gemm{}, {}, "sgd", steps, ids, {}, options), tessera::error);
 }
 
+TEST_CASE("machine_samples: what plans took is added, a step a device and an exchange each way") {
+  std::vector<tessera::table_profile> tables(2);
+  tables[0].rows = 10, tables[0].dim = 8, tables[0].bags = tables[0].distinct_bags = 64;
+  tables[1].rows = 20, tables[1].dim = 4, tables[1].bags = tables[1].distinct_bags = 64;
+  tessera::plan_sample of;
+  of.shards = {{0, 1, 0, 10, 0, 4}, {0, 0, 0, 10, 4, 4}, {1, 1, 0, 20, 0, 4}};
+  of.batch_samples = 64;
+  of.measured = {{1, 2, 3}, {4, 5, 6}};
+  tessera::machine_samples samples;
+  samples.steps.push_back({{}, 9});
+  std::vector<tessera::plan_sample> const plans{of};
+  samples.add(plans, tables);
+  REQUIRE(samples.steps.size() == 3);
+  CHECK(samples.steps[0].cost_ms == 9);
+  CHECK(samples.steps[1].cost_ms == 1);
+  CHECK(samples.steps[1].shards.size() == 1);
+  CHECK(samples.steps[2].cost_ms == 4);
+  CHECK(samples.steps[2].shards.size() == 2);
+  REQUIRE(samples.forward.size() == 1);
+  CHECK(samples.forward[0].cost_ms == std::vector<double>{3, 6});
+  CHECK(samples.forward[0].exchange.dims == std::vector<std::int64_t>{4, 8});
+  CHECK(samples.forward[0].exchange.start_ms == std::vector<double>{0, 6});
+  CHECK(samples.backward[0].cost_ms == std::vector<double>{2, 5});
+  tables.pop_back();
+  CHECK_THROWS_WITH_AS(samples.add(plans, tables), doctest::Contains("table 1"), tessera::error);
+  CHECK(samples.steps.size() == 3);
+  CHECK(samples.forward.size() == 1);
+  samples.forward.clear();
+  tessera_tests::serial_host host;
+  CHECK_THROWS_WITH_AS(tessera::fit_machine(host.exec(), tessera::eigen_gemm{}, {}, "sgd", samples),
+                       doctest::Contains("(forward 0, backward 1)"), tessera::error);
+}
+
 }  // namespace fit_collected_test

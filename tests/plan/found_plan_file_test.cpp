@@ -90,6 +90,16 @@ plan_sample sample_of(problem const& of, std::mt19937_64& random) {
 
 }  // namespace
 
+TEST_CASE("prediction_of: what networks say below 0 is written as 0") {
+  tessera::found_plan found;
+  found.bytes = {8, 8};
+  found.costs = tessera::device_costs(2);
+  found.costs.compute = {-0.5F, 2}, found.costs.backward = {1, -3}, found.costs.forward = {4, 5};
+  auto const told = tessera::prediction_of(found, "0123456789abcdef");
+  CHECK(told.devices == std::vector<tessera::step_costs>{{0, 1, 4}, {2, 0, 5}});
+  CHECK(told.cost_ms() == 7);
+}
+
 TEST_CASE("predicted plans are read as they were written, and plans without predictions too") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);

@@ -18,6 +18,8 @@
 #include <tessera/plan/learned_exchange.hpp>
 #include <tessera/plan/machine_description.hpp>
 #include <tessera/plan/measure_combination.hpp>
+#include <tessera/plan/plan_samples_file.hpp>
+#include <tessera/plan/table_profile.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
@@ -46,6 +48,27 @@ inline std::vector<exchange_cost_sample> samples_of_exchanges(vector_view<exchan
   return result;
 }
 
+/// What a model of a machine learns from: the steps of devices, and exchanges both ways, of any numbers of devices.
+struct machine_samples {
+  std::vector<compute_cost_sample> steps;
+  std::vector<exchange_cost_sample> forward, backward;
+
+  /// Takes what was measured of plans, whose tables have these profiles. @throws tessera::error as `samples_of_steps`, having taken nothing
+  void add(vector_view<plan_sample const> plans, vector_view<table_profile const> tables) {
+    auto const append = [](auto& all, auto const& some) { all.insert(all.end(), some.begin(), some.end()); };
+    append(steps, samples_of_steps(plans, tables));
+    append(forward, samples_of_exchanges(plans, exchange_way::forward));
+    append(backward, samples_of_exchanges(plans, exchange_way::backward));
+  }
+};
+
+/// Collected steps and exchanges. @throws tessera::error as `samples_of_steps`
+inline machine_samples samples_of_machine(vector_view<compute_sample const> steps, pool_ids& ids,
+                                          vector_view<exchange_sample const> exchanges) {
+  return {samples_of_steps(steps, ids), samples_of_exchanges(exchanges, exchange_way::forward),
+          samples_of_exchanges(exchanges, exchange_way::backward)};
+}
+
 /// How the parts of a model of a machine are fitted.
 struct collected_fit_options {
   compute_fit_options compute{};
@@ -58,25 +81,33 @@ struct fitted_machine {
   std::vector<fit_report> compute, forward, backward;
 };
 
-/// Fits a model to what was collected on a machine. The exchanges may be of several numbers of devices; the batch that the model stands for is
-/// that of the first. @throws tessera::error invalid_argument for no exchanges; and as `fit_learned_compute` and `fit_learned_exchange`.
+/// Fits a model to samples of a machine. The batch that the model stands for is that of the first exchange.
+/// @throws tessera::error invalid_argument for no exchanges, or not as many of one way as of the other; and as `fit_learned_compute` and
+/// `fit_learned_exchange`.
 template <gemm_policy Gemm>
-fitted_machine fit_collected(host_exec const& exec, Gemm const& gemm, machine_description machine, std::string optimizer,
-                             vector_view<compute_sample const> steps, pool_ids& ids, vector_view<exchange_sample const> exchanges,
-                             collected_fit_options const& options = {}) {
-  if (exchanges.empty()) throw error(errc::invalid_argument, "fit_collected: no exchanges", {{"exchanges", 0}});
-  auto const measured = samples_of_steps(steps, ids);
-  auto compute = fit_learned_compute(exec, gemm, vector_view<compute_cost_sample const>(measured), options.compute);
-  auto const of_way = [&](exchange_way way) {
-    auto const costs = samples_of_exchanges(exchanges, way);
-    return fit_learned_exchange(exec, gemm, way, vector_view<exchange_cost_sample const>(costs), options.exchange);
+fitted_machine fit_machine(host_exec const& exec, Gemm const& gemm, machine_description machine, std::string optimizer,
+                           machine_samples const& samples, collected_fit_options const& options = {}) {
+  if (samples.forward.empty() || samples.forward.size() != samples.backward.size())
+    throw error(errc::invalid_argument, "fit_machine: exchanges of both ways",
+                {{"forward", samples.forward.size()}, {"backward", samples.backward.size()}});
+  auto compute = fit_learned_compute(exec, gemm, vector_view<compute_cost_sample const>(samples.steps), options.compute);
+  auto const of_way = [&](exchange_way way, std::vector<exchange_cost_sample> const& of) {
+    return fit_learned_exchange(exec, gemm, way, vector_view<exchange_cost_sample const>(of), options.exchange);
   };
-  auto forward = of_way(exchange_way::forward), backward = of_way(exchange_way::backward);
-  return {{std::move(machine), std::move(optimizer), exchanges[0].exchange.batch_samples, std::move(compute.model),
+  auto forward = of_way(exchange_way::forward, samples.forward), backward = of_way(exchange_way::backward, samples.backward);
+  return {{std::move(machine), std::move(optimizer), samples.forward[0].exchange.batch_samples, std::move(compute.model),
            std::move(forward.model), std::move(backward.model)},
           std::move(compute.reports),
           std::move(forward.reports),
           std::move(backward.reports)};
+}
+
+/// The same of what was collected alone. @throws tessera::error as `samples_of_machine` and `fit_machine`
+template <gemm_policy Gemm>
+fitted_machine fit_collected(host_exec const& exec, Gemm const& gemm, machine_description machine, std::string optimizer,
+                             vector_view<compute_sample const> steps, pool_ids& ids, vector_view<exchange_sample const> exchanges,
+                             collected_fit_options const& options = {}) {
+  return fit_machine(exec, gemm, std::move(machine), std::move(optimizer), samples_of_machine(steps, ids, exchanges), options);
 }
 
 }  // namespace TESSERA_ABI

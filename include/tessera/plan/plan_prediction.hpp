@@ -54,13 +54,15 @@ inline double stated_error(learned_cost const& cost) noexcept {
   return std::max({of(cost.compute.interval()), of(cost.forward.interval()), of(cost.backward.interval())});
 }
 
-/// What a search predicted of a plan by the model of this digest. A step has as many samples as the table with the most bags.
+/// What a search predicted of a plan by the model of this digest. A step has as many samples as the table with the most bags. A cost below 0,
+/// as networks may say of a device with next to nothing, is 0 here.
 inline plan_prediction prediction_of(found_plan const& found, std::string model, std::string machine = {}, double relative_error = 0) {
   plan_prediction result{std::move(model), std::move(machine), 0, relative_error, {}, found.bytes};
   for (auto const& table : found.tables) result.batch_samples = std::max<std::int64_t>(result.batch_samples, std::llround(table.bags));
   for (std::size_t d = 0; d < found.costs.compute.size(); ++d)
-    result.devices.push_back({static_cast<double>(found.costs.compute[d]), static_cast<double>(found.costs.backward[d]),
-                              static_cast<double>(found.costs.forward[d])});
+    result.devices.push_back({std::max(0.0, static_cast<double>(found.costs.compute[d])),
+                              std::max(0.0, static_cast<double>(found.costs.backward[d])),
+                              std::max(0.0, static_cast<double>(found.costs.forward[d]))});
   return result;
 }
 
