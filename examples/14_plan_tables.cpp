@@ -265,6 +265,9 @@ void declare_measure(CLI::App& app, measure_options& o) {
   auto* const compute = app.add_option("--compute", o.compute, "Take the times of steps from this file of measure, and measure exchanges")
                             ->type_name("FILE.csv");
   app.add_flag("--no-exchanges", o.no_exchanges, "Measure steps, and no exchanges")->excludes(ranks)->excludes(compute);
+  app.add_flag("--whole-steps", o.whole_steps, "Run steps of sharded tables on the ranks, a processor each, one step after the other")
+      ->excludes(compute)
+      ->excludes("--no-exchanges");
   app.add_option("--out", o.out, "The file that gets the times of each plan and device")->type_name("FILE.csv")->capture_default_str();
   app.add_option("--samples", o.samples, "Add a line a plan to this file, which fit --plans reads; of plans that search wrote")
       ->type_name("FILE.csv")

@@ -204,6 +204,29 @@ def gain(page):
                  f"tasks, {100 * max(twice):.1f} % at most.")
 
 
+def whole_steps(page):
+    """Steps of ranks that run at once."""
+    study, rows, apart_ms, whole_ms = page.study, [], [], []
+    for path in sorted((study.folder / "steps_of_ranks").glob("task_*[0-9].csv")):
+        apart, whole = (samples.measured(one) for one in (study.folder / f"measured/step_{path.stem}.csv", path))
+        for plan in whole:
+            if plan in apart:
+                costs = [predicted_cost(study, plan), samples.slowest(apart[plan]), samples.slowest(whole[plan])]
+                rows.append([path.stem, plan.removesuffix(".json").removeprefix(f"steps_of_ranks/{path.stem}_"), *map(number, costs),
+                             number(costs[2] / costs[1], 3)])
+                apart_ms.append(costs[1])
+                whole_ms.append(costs[2])
+    if not rows:
+        page.missing("Whole steps of two ranks", "step")
+        return
+    page.say(f"## Whole steps of two ranks\n\nPlans of {stages.STEP_DEVICES} devices, dims up to {stages.most_dims(study)[-1]}: predicted by our "
+             "networks after practice; measured as above, device by device and exchange by exchange; and in steps of `sharded_tables`, "
+             "each rank on a processor of its own, with other ids in each step. Milliseconds of the slower rank, lookups, updates, vectors and "
+             f"gradients. Measured apart and whole: tau {number(samples.kendall_tau(apart_ms, whole_ms), 3)}, correlation "
+             f"{number(samples.pearson(apart_ms, whole_ms), 3)}.\n")
+    page.say(table(["task", "plan", "predicted", "measured apart", "whole steps", "whole over apart"], rows))
+
+
 def of_compare(path, name="published"):
     """Cost of the tasks that were solved, share that was, and seconds of a search."""
     tasks = samples.compared(path)
@@ -318,4 +341,4 @@ def recd(page):
     page.say(table(["table", "bags", "distinct bags"], of_tables))
 
 
-PARTS = (scatter, counts, simulated, measured, gain, ablation, bounds, scale, recd)
+PARTS = (scatter, counts, simulated, measured, gain, whole_steps, ablation, bounds, scale, recd)

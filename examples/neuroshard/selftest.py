@@ -95,7 +95,7 @@ def all_stages(make_study):
         costs = [report_plans.of_compare(folder / f"ablated/{devices}_{name}.csv")[0] for name in ("full", "without_kept_sums")]
         assert costs[0] == costs[1], costs
         for part, stage in (("measured", "measure"), ("simulated", "simulate"), ("predicted", "fit"), ("observed", "observe"),
-                            ("scale", "scale")):
+                            ("scale", "scale"), ("steps_of_ranks", "step")):
             shutil.move(folder / part, folder / "aside")
             report.write(study, out)
             assert f"study.py {stage}` has not done" in out.read_text(), part

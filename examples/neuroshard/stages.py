@@ -288,6 +288,27 @@ def measure(study):
             measure_plans(study, f"{devices}x{dim}_{task}", devices, task_file, plans)
 
 
+STEP_DEVICES = 2
+STEP_METHODS = ["greedy-lookup", *SEARCHES]
+
+
+def step(study):
+    """Whole steps of ranks that have a processor each, beside the same plans measured apart."""
+    size, dim, model = study.size, most_dims(study)[-1], PRACTISED
+    study.mkdir("steps_of_ranks")
+    folder = tasks(study, STEP_DEVICES, dim, size["step_tasks"], f"tasks/steps_{STEP_DEVICES}x{dim}")
+    for task in sorted((study.folder / folder).glob("task_*.json")):
+        task_file, name = f"{folder}/{task.name}", f"steps_of_ranks/{task.stem}"
+        both = [(method, f"{name}_{method}.json") for method in STEP_METHODS]
+        plans = [plan for method, plan in both if search(study, STEP_DEVICES, task_file, plan, method, model)]
+        if not plans:
+            continue
+        measure_plans(study, f"step_{task.stem}", STEP_DEVICES, task_file, plans)
+        study.once(f"measure whole {task.stem}", "measure", task_file, *plans, "--devices", STEP_DEVICES, "--whole-steps", "--fastest",
+                   "--warm-up", 2, "--runs", size["step_runs"], "--rounds", size["step_rounds"], "--out", f"{name}.csv",
+                   *study.rank_words(STEP_DEVICES, False), hosts=STEP_DEVICES)
+
+
 ABLATIONS = {"full": [], "without beam": ["--steps", 0], "without grid": ["--grid", 0], "without kept sums": ["--no-sums"]}
 
 
@@ -419,5 +440,5 @@ def recd(study):
     measure_plans(study, "recd", devices, "recd/with.json", plans)
 
 
-STAGES = {"collect": collect, "fit": fit, "practise": practise, "simulate": simulate, "measure": measure, "ablate": ablate,
+STAGES = {"collect": collect, "fit": fit, "practise": practise, "simulate": simulate, "measure": measure, "step": step, "ablate": ablate,
           "observe": observe, "scale": scale, "recd": recd}

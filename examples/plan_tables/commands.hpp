@@ -115,12 +115,14 @@ struct measure_options {
   std::vector<std::string> plans;
   std::string compute;        ///< a file of `measure` that has the steps, which then are not measured; empty: none
   bool no_exchanges = false;  ///< measure steps alone
+  bool whole_steps = false;   ///< run steps of `sharded_tables` on the ranks instead
   bool fastest = false;       ///< the fastest round counts: of each device's steps, and of all devices' exchanges together
   std::int64_t devices = 0, warm_up = 5, runs = 10, rounds = 1, time_limit = 3600;
   std::uint64_t seed = 0;
 };
 /// Measures plans of the same tables: their steps on this machine, one device after the other, and their exchanges between ranks. In each
-/// round the plans come one after the other, with the same ids; the medians of rounds count, or the fastest.
+/// round the plans come one after the other, with the same ids; the medians of rounds count, or the fastest. Whole steps are of all devices at
+/// once, each a rank.
 void measure(int threads, measure_options const& options);
 
 }  // namespace plan_tables

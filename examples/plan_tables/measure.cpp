@@ -4,6 +4,7 @@
 // Measures what plans cost on this machine, in turns.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +30,7 @@
 #include "commands.hpp"
 #include "measured.hpp"
 #include "rounds.hpp"
+#include "whole_steps.hpp"
 
 namespace plan_tables {
 
@@ -182,6 +184,32 @@ void measure_exchanges(tessera::any_communicator comm, planned const& of, std::v
   }
 }
 
+// Whole steps on the ranks of `comm`. All ranks call it and get all costs.
+std::vector<measured_costs> costs_of_whole_steps(tessera::any_communicator const& comm, planned const& of, measure_options const& o) {
+  std::vector<std::array<per_device, 3>> stages(of.files.size());
+  for (auto& one : stages) one.fill(per_device(static_cast<std::size_t>(o.devices)));
+  take_turns(o.rounds, of.files.size(), [&](std::size_t p) {
+    auto const costs =
+        measure_whole_steps(comm, of.tables, of.files[p].plan, {.warm_up = o.warm_up, .runs = o.runs}, tessera::random_seed{o.seed});
+    for (std::size_t d = 0; d < costs.compute.size(); ++d) {
+      stages[p][0][d].push_back(costs.compute[d]);
+      stages[p][1][d].push_back(costs.backward[d]);
+      stages[p][2][d].push_back(costs.forward[d]);
+    }
+  });
+  std::vector<measured_costs> all;
+  for (auto const& [compute, backward, forward] : stages) {
+    auto& costs = all.emplace_back(o.devices);
+    if (o.fastest) {
+      auto const round = fastest_round(compute, backward, forward);
+      costs.compute = of_round(compute, round), costs.backward = of_round(backward, round), costs.forward = of_round(forward, round);
+    } else {
+      costs.compute = medians(compute), costs.backward = medians(backward), costs.forward = medians(forward);
+    }
+  }
+  return all;
+}
+
 std::vector<measured_costs> costs_of_steps(int threads, planned const& of, measure_options const& o) {
   std::vector<measured_costs> costs(of.plans.size(), measured_costs(o.devices));
   if (!o.compute.empty()) {
@@ -224,14 +252,14 @@ void measure(int threads, measure_options const& o) {
   examples::rank_group ranks(o.ranks.empty() ? "threads:" + std::to_string(o.devices) : o.ranks, o.time_limit);
   std::vector<measured_costs> costs(of.plans.size(), measured_costs(o.devices));
   auto const prepare = [&](tessera::any_communicator const&) {
-    if (ranks.has_first()) costs = costs_of_steps(threads, of, o);
+    if (ranks.has_first() && !o.whole_steps) costs = costs_of_steps(threads, of, o);
   };
   ranks.run(prepare, [&](tessera::any_communicator const& comm) {
     if (comm.size() != o.devices)
       throw tessera::error(tessera::errc::incompatible, "option --devices: as many as ranks",
                            {{"devices", o.devices}, {"ranks", comm.size()}});
-    auto own = costs;
-    measure_exchanges(comm, of, own, o);
+    auto own = o.whole_steps ? costs_of_whole_steps(comm, of, o) : costs;
+    if (!o.whole_steps) measure_exchanges(comm, of, own, o);
     if (comm.rank() == 0) write(of, o, own);
   });
 }

@@ -35,16 +35,24 @@ inline std::vector<double> of_round(per_device const& values, std::size_t round)
   return result;
 }
 
-/// The round in which the slowest device, with its step and both exchanges, is fastest. `compute` (devices,) in ms.
-inline std::size_t fastest_round(std::vector<double> const& compute, per_device const& backward, per_device const& forward) {
+/// The round in which the slowest device, with its step and both exchanges, is fastest.
+inline std::size_t fastest_round(per_device const& compute, per_device const& backward, per_device const& forward) {
   std::size_t fastest = 0;
   auto fastest_ms = std::numeric_limits<double>::infinity();
   for (std::size_t round = 0; round < backward[0].size(); ++round) {
     double slowest = 0;
-    for (std::size_t d = 0; d < compute.size(); ++d) slowest = std::max(slowest, compute[d] + backward[d][round] + forward[d][round]);
+    for (std::size_t d = 0; d < compute.size(); ++d)
+      slowest = std::max(slowest, compute[d][round] + backward[d][round] + forward[d][round]);
     if (slowest < fastest_ms) fastest_ms = slowest, fastest = round;
   }
   return fastest;
+}
+
+/// The same of steps that were measured apart: `compute` (devices,) in ms, the same in all rounds.
+inline std::size_t fastest_round(std::vector<double> const& compute, per_device const& backward, per_device const& forward) {
+  per_device steps;
+  for (auto const ms : compute) steps.emplace_back(backward[0].size(), ms);
+  return fastest_round(steps, backward, forward);
 }
 
 }  // namespace plan_tables

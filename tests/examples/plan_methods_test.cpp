@@ -196,6 +196,20 @@ TEST_CASE("plan_tables measure: plans of the same tables take turns, and each is
   }
 #endif
 
+  // Whole steps, of tables without deduplication.
+  auto profiles = json::parse(contents(made().tables));
+  for (auto& one : profiles) one["distinct_bags"] = one["bags"];
+  auto const plain = folder.file("plain.json");
+  plan_tables_test::write_file(plain, profiles.dump());
+  auto whole = with(command, {"--whole-steps", "--out", all});
+  refused(whole, {"without deduplication", "distinct_bags"});
+  whole[1] = plain;
+  succeeds(whole);
+  for (auto const& fields : times_of(all))
+    for (std::size_t f = 2; f < 5; ++f) CHECK(std::stod(fields[f]) > 0);
+  succeeds(with(whole, {"--fastest"}));
+  refused(with(whole, {"--compute", steps}), {"--whole-steps", "--compute"}, true);
+
   refused({"measure", made().tables, dim, dim, "--devices", "2", "--no-exchanges", "--out", all}, {"each once", "dim.json"});
   refused(with(command, {"--no-exchanges", "--compute", steps}), {"--no-exchanges"}, true);
   refused(with(command, {"--compute", made().tables, "--out", all}), {"tables.json", "line 1"});

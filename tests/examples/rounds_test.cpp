@@ -20,6 +20,8 @@ TEST_CASE("plan_tables rounds: medians and least values of each device, and the 
   CHECK(plan_tables::fastest_round({0, 0}, backward, forward) == 0);
   CHECK(plan_tables::fastest_round({0, 1}, backward, forward) == 2);   // 12, 32, 11
   CHECK(plan_tables::fastest_round({40, 0}, backward, forward) == 1);  // 44, 42, 51
+  // Rounds have steps of their own.
+  CHECK(plan_tables::fastest_round(per_device{{0, 90, 0}, {80, 0, 90}}, backward, forward) == 0);
 }
 
 }  // namespace rounds_test
