@@ -172,21 +172,39 @@ def measured(page):
     page.say(table(["devices, dims up to", "tasks", "best heuristic, ms", *names, "paper"], rows))
 
 
+def gains_of_table_1(study, devices, model):
+    """[(predicted, measured)] of the tasks of Table 1: how much more the published search's plan costs than the library's."""
+    found = []
+    for d, dim, task, costs in measured_tasks(study):
+        told = [predicted_cost(study, stages.plan_file(d, dim, task, method, model)) for method in stages.SEARCHES]
+        real = [costs.get((method, model)) for method in stages.SEARCHES]
+        if d == devices and None not in told and None not in real:
+            found.append((told[0] / told[1] - 1, real[0] / real[1] - 1))
+    return found
+
+
+def gains_of_practice(study, devices):
+    """The same of the tasks that our networks practised on, where they searched before they had learned from them."""
+    found = []
+    for path in sorted((study.folder / "measured").glob(f"practice_1_{devices}x*[0-9].csv")):
+        costs = samples.measured(path)
+        plans = [f"practised/{path.stem}_{method}.json" for method in stages.SEARCHES]
+        told = [predicted_cost(study, plan) for plan in plans]
+        if None not in told and all(plan in costs for plan in plans):
+            real = [samples.slowest(costs[plan]) for plan in plans]
+            found.append((told[0] / told[1] - 1, real[0] / real[1] - 1))
+    return found
+
+
 def gain(page):
     """Whether what a better search gains on networks is there in measurements."""
     study, rows = page.study, []
     for devices in study.size["devices"]:
-        for model in stages.MODELS:
-            told, real = [], []
-            for d, dim, task, costs in measured_tasks(study):
-                if d != devices or ("published", model) not in costs or ("plan", model) not in costs:
-                    continue
-                both = [predicted_cost(study, stages.plan_file(d, dim, task, method, model)) for method in ("published", "plan")]
-                if None not in both:
-                    told.append(both[0] / both[1] - 1)
-                    real.append(costs["published", model] / costs["plan", model] - 1)
-            if told:
-                rows.append([f"{devices}, {model}", len(told), percent(mean(told)), percent(mean(real)), percent(statistics.median(real)),
+        for name, found in (*((model, gains_of_table_1(study, devices, model)) for model in stages.MODELS),
+                            ("ours, tasks of practice", gains_of_practice(study, devices))):
+            if found:
+                told, real = map(list, zip(*found))
+                rows.append([f"{devices}, {name}", len(told), percent(mean(told)), percent(mean(real)), percent(statistics.median(real)),
                              f"{sum(one > 0 for one in real)} of {len(real)}",
                              number(mean(real) / mean(told), 2) if mean(told) > 1e-6 else "-"])
     if not rows:

@@ -225,12 +225,10 @@ def plan_file(devices, dim, task, method, model):
 
 
 def chosen_tasks(study, devices, dim):
-    """The first tasks that the most of the methods found plans for, of all models."""
-    found = {}
-    for model in models_of(study, dim):
-        for task, methods in samples.compared(study.folder / f"simulated/{devices}x{dim}_{model}.csv").items():
-            name = task.rsplit("/", 1)[-1].removesuffix(".json")
-            found[name] = found.get(name, 0) + sum(cost is not None for cost, _ in methods.values())
+    """The first tasks that the most of the methods find plans for, by the published networks."""
+    tasks_of = samples.compared(study.folder / f"simulated/{devices}x{dim}_published.csv")
+    found = {task.rsplit("/", 1)[-1].removesuffix(".json"): sum(cost is not None for cost, _ in methods.values())
+             for task, methods in tasks_of.items()}
     return sorted(sorted(found), key=lambda name: -found[name])[:study.size["measured_tasks"]]
 
 
