@@ -46,8 +46,9 @@ def measured_methods(study, dim):
 
 
 def limits(study, devices):
-    return ["--devices", devices, "--bytes-per-device", study.size["device_bytes"], "--weights-alone", "--evaluations",
-            study.size["evaluations"], "--threads", study.threads]
+    evaluations = study.size["scale_evaluations" if devices == study.size["scale_devices"] else "evaluations"]
+    return ["--devices", devices, "--bytes-per-device", study.size["device_bytes"], "--weights-alone", "--evaluations", evaluations,
+            "--threads", study.threads]
 
 
 def model_words(model):
@@ -150,9 +151,9 @@ def tasks(study, devices, dim, count=None, name=None, seed=0, **other):
     size = study.size
     name = name or f"tasks/{devices}x{dim}"
     study.once(f"tasks {name}", "tasks", "--tables", "pool.json", "--out", name, "--tasks", count or size["tasks"], "--devices", devices,
-               *(["--seed", seed] if seed else []), "--most-dim", dim, "--least-tables", other.get("least", size["least_tables"].get(devices)), "--most-tables",
-               other.get("most", size["most_tables"].get(devices)), "--bytes-per-device", size["device_bytes"], "--slack-bytes",
-               size["slack_bytes"])
+               *(["--seed", seed] if seed else []), "--most-dim", dim, "--least-tables",
+               other.get("least", size["least_tables"].get(devices)), "--most-tables", other.get("most", size["most_tables"].get(devices)),
+               "--bytes-per-device", size["device_bytes"], "--slack-bytes", size["slack_bytes"])
     return name
 
 

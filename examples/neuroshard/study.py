@@ -45,7 +45,7 @@ REAL = {
     "held_out_runs": 5, "held_out_passes": 5, "practice_rounds": 1, "practice_tasks": 3, "practice_turns": 2,
     "step_tasks": 5, "step_runs": 20, "step_rounds": 3, "plan_runs": 2, "plan_rounds": 5, "runs": 5, "rounds": 5,
     "exchange_runs": 3, "exchange_rounds": 5, "exchange_warm_up": 1, "observed_tables": 6, "observed_subsets": 50, "observed_size": 10,
-    "observed_dim": 16, "scale_devices": 128, "scale_tables": 850, "scale_tasks": 5, "log_sessions": 4000,
+    "observed_dim": 16, "scale_devices": 128, "scale_tables": 850, "scale_tasks": 2, "scale_evaluations": 20_000, "log_sessions": 4000,
     "swept": {"candidates": [1, 2, 5, 10, 20], "beams": [1, 2, 3, 5], "steps": [0, 2, 5, 10, 20], "grid": [2, 3, 6, 11, 21]},
 }
 QUICK = {
@@ -57,7 +57,7 @@ QUICK = {
     "practice_turns": 1, "step_tasks": 1, "step_runs": 2, "step_rounds": 1, "plan_runs": 1, "plan_rounds": 1, "runs": 1, "rounds": 1,
     "exchange_runs": 1, "exchange_rounds": 1, "exchange_warm_up": 0,
     "observed_tables": 1, "observed_subsets": 2,
-    "observed_size": 3, "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "log_sessions": 20,
+    "observed_size": 3, "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "scale_evaluations": 100, "log_sessions": 20,
     "swept": {"candidates": [1, 2], "beams": [1], "steps": [0, 1], "grid": [2, 3]},
 }
 
