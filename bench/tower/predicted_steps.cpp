@@ -5,6 +5,7 @@
 //
 //   build/release/bench/predicted_steps         DLRM and DCN on 8 to 1,024 GPUs, as in the DMT paper: the tables of bench/results/dmt_scale.md
 //   build/release/bench/predicted_steps svg     bench/results/dmt_scale.svg
+//   build/release/bench/predicted_steps flops   MFLOPs of the nets of the DMT paper's Tables 4 and 5: that of bench/results/dmt.md
 //   build/release/bench/predicted_steps flat    flat exchanges of 8 to 1,024 ranks on emulated hosts: that of bench/results/comm.md
 
 #include <algorithm>
@@ -238,9 +239,49 @@ void print_flat() {
     }
 }
 
+/// A sample's operations in a training step, of the nets of the paper's Tables 4 and 5, and how much shorter towers make what is sent.
+void print_flops() {
+  auto const print = [](char const* table, char const* row, double paper, tessera::net_costs const& costs, double ratio) {
+    auto const found = 1e-6 * static_cast<double>(costs.training_flops());
+    std::printf("| %s | %s | %.3g | %.2f | %.2f | %+.2f %% |\n", table, row, ratio, paper, found, 100 * (found / paper - 1));
+  };
+  constexpr std::int64_t features = 26, dim = 128;
+  tessera::click_net_shape above_towers;
+  above_towers.top_hidden = {1024, 512, 256};
+  struct row {
+    char const *table, *name;
+    std::int64_t towers;
+    tessera::dlrm_tower_shape tower;
+    double paper;
+  };
+  std::printf("| table | row | CR | paper, MFLOPs | found | off |\n|---|---|---|---|---|---|\n");
+  print("4", "DLRM", 14.74, tessera::dlrm_costs({}), 1);
+  for (auto const& of : {row{"4", "DMT 2T, 4T, 8T, 26T-DLRM", 8, {1, 0, 64}, 8.95}, row{"4", "DMT 16T-DLRM", 16, {0, 1, 128}, 8.75},
+                         row{"5", "DMT 8T-DLRM, CR 2", 8, {1, 0, 64}, 8.95}, row{"5", "DMT 8T-DLRM, CR 4", 8, {1, 0, 32}, 7.93},
+                         row{"5", "DMT 8T-DLRM, CR 8", 8, {1, 0, 16}, 7.41}, row{"5", "DMT 8T-DLRM, CR 16", 8, {1, 0, 8}, 7.16}}) {
+    auto const costs = tessera::dlrm_costs(above_towers, tessera::even_towers(features, of.towers), of.tower);
+    print(of.table, of.name, of.paper, costs.total(), tessera::compression_ratio(features, dim, costs.outputs));
+  }
+  print("4", "DCN", 96.22, tessera::dcn_costs({}), 1);
+  struct dcn_row {
+    char const* name;
+    std::int64_t towers;
+    double paper;
+  };
+  for (auto const& of : {dcn_row{"DMT 2T-DCN", 2, 43.71}, dcn_row{"DMT 4T-DCN", 4, 50.01}, dcn_row{"DMT 8T-DCN", 8, 62.60},
+                         dcn_row{"DMT 16T-DCN", 16, 87.19}}) {
+    auto const costs = tessera::dcn_costs({}, tessera::even_towers(features, of.towers), tessera::dcn_tower_shape{});
+    print("4", of.name, of.paper, costs.total(), tessera::compression_ratio(features, dim, costs.outputs));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "flops") {
+    print_flops();
+    return 0;
+  }
   if (argc > 1 && std::string_view(argv[1]) == "flat") {
     print_flat();
     return 0;

@@ -185,6 +185,6 @@ def errors(report):
 def write(study, out):
     """Writes the report of what the folder holds."""
     page = Page(study, out)
-    for part in (head, observations, exchanges, errors, *report_plans.PARTS):
+    for part in (head, report_plans.in_short, observations, exchanges, errors, *report_plans.PARTS):
         part(page)
     page.write()

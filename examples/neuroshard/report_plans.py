@@ -142,34 +142,69 @@ def improvement(tasks, baselines, name):
     return sum(a for a, _ in pairs) / sum(b for _, b in pairs) - 1 if pairs else math.nan
 
 
+SEARCHED = [f"{method} on {model}" for model in ("published", stages.PRACTISED) for method in stages.SEARCHES]
+
+
+def measured_setting(study, devices, dim, found):
+    """The measured costs of each task of a setting, by what a report calls the plans, and "best", that of the best heuristic."""
+    named = []
+    for d, m, _, costs in found:
+        if (d, m) == (devices, dim):
+            of = {**{method: cost for (method, _), cost in costs.items() if method in stages.BASELINES},
+                  **{f"{method} on {model}": cost for (method, model), cost in costs.items()}}
+            of["best"] = min((of[name] for name in stages.BASELINES if name in of), default=None)
+            named.append(of)
+    return named
+
+
 def measured(page):
     """Table 1, measured."""
     study, rows, found = page.study, [], measured_tasks(page.study)
-    searches = [f"{method} on {model}" for model in ("published", stages.PRACTISED) for method in stages.SEARCHES]
     has_torchrec = any(("torchrec", "torchrec") in costs for _, _, _, costs in found)
-    columns = [*(["torchrec"] if has_torchrec else []), f"whole on {stages.PRACTISED}", *searches]
+    columns = [*(["torchrec"] if has_torchrec else []), f"whole on {stages.PRACTISED}", *SEARCHED]
     for devices, dim in stages.settings(study):
-        tasks = [costs for d, m, _, costs in found if (d, m) == (devices, dim)]
-        if not tasks:
+        named = measured_setting(study, devices, dim, found)
+        if not named:
             continue
-        named = [{**{method: cost for (method, _), cost in costs.items() if method in stages.BASELINES},
-                  **{f"{method} on {model}": cost for (method, model), cost in costs.items()}} for costs in tasks]
-        for of in named:
-            of["best"] = min((of[name] for name in stages.BASELINES if name in of), default=None)
         common = [of for of in named if all(of.get(name) is not None for name in ["best", *columns])]
         rows.append([f"{devices}, {dim}", f"{len(common)} of {len(named)}",
                      *(number(mean(of[name] for of in common)) for name in ["best", *columns]),
-                     *(percent(improvement(common, ["best"], name)) for name in searches),
+                     *(percent(improvement(common, ["best"], name)) for name in columns[has_torchrec:]),
                      percent(paper.TABLE_1.get((devices, dim), math.nan))])
     if not rows:
         page.missing("Table 1, measured", "measure")
         return
-    page.say("## Table 1, measured\n\nThe tasks that most methods solve. Plans of a task were measured in turns, with the same ids; "
-             "the fastest rounds count. *search on networks* names the search, then the networks that it searched on. Improvements are over the "
-             "best heuristic of each task, TorchRec's planner too where it was asked, where there is one.\n")
+    page.say("## Table 1, measured\n\nThe first tasks that heuristics and searches solve. Plans of a task were measured in turns, with the same "
+             "ids; the fastest rounds count. *search on networks* names the search, then the networks that it searched on. Improvements are over "
+             "the best heuristic of each task, TorchRec's planner too where it was asked.\n")
     say_settings(page, len(rows), len(stages.settings(study)))
-    names = [*columns, *(f"{name}: improvement" for name in searches)]
+    names = [*columns, *(f"{name}: improvement" for name in columns[has_torchrec:])]
     page.say(table(["devices, dims up to", "tasks", "best heuristic, ms", *names, "paper"], rows))
+
+
+def in_short(page):
+    """What the page says, in a few lines."""
+    study, found, lines = page.study, measured_tasks(page.study), []
+    for name in (f"whole on {stages.PRACTISED}", *SEARCHED):
+        of = {setting: improvement(named, ["best"], name) for setting in stages.settings(study)
+              if (named := measured_setting(study, *setting, found))}
+        if of:
+            hardest = [f"{devices} devices, {dim}: {percent(of[devices, dim])}" for devices, dim in stages.settings(study)
+                       if (devices, dim) in of and dim in most_of(study)]
+            lines.append(f"Measured, *{name}* over the best heuristic: {'; '.join(hardest)}. Mean of all {len(of)} settings "
+                         f"{percent(mean(of.values()))}, least {percent(min(of.values()))}.")
+    for devices in study.size["devices"]:
+        for model in stages.MODELS:
+            if both := gains_of_table_1(study, devices, model):
+                lines.append(f"The library's search over the published one, on {NAMES[model]} of {devices} devices: predicted "
+                             f"{percent(mean(told for told, _ in both))}, measured {percent(mean(real for _, real in both))} ({len(both)} tasks).")
+    if lines:
+        page.say("In short:\n\n" + "\n".join(f"- {line}" for line in lines))
+
+
+def most_of(study):
+    """The two largest dims."""
+    return stages.most_dims(study)[-2:]
 
 
 def gains_of_table_1(study, devices, model):
@@ -183,28 +218,14 @@ def gains_of_table_1(study, devices, model):
     return found
 
 
-def gains_of_practice(study, devices):
-    """The same of the tasks that our networks practised on, where they searched before they had learned from them."""
-    found = []
-    for path in sorted((study.folder / "measured").glob(f"practice_1_{devices}x*[0-9].csv")):
-        costs = samples.measured(path)
-        plans = [f"practised/{path.stem}_{method}.json" for method in stages.SEARCHES]
-        told = [predicted_cost(study, plan) for plan in plans]
-        if None not in told and all(plan in costs for plan in plans):
-            real = [samples.slowest(costs[plan]) for plan in plans]
-            found.append((told[0] / told[1] - 1, real[0] / real[1] - 1))
-    return found
-
-
 def gain(page):
     """Whether what a better search gains on networks is there in measurements."""
     study, rows = page.study, []
     for devices in study.size["devices"]:
-        for name, found in (*((model, gains_of_table_1(study, devices, model)) for model in stages.MODELS),
-                            ("ours, tasks of practice", gains_of_practice(study, devices))):
-            if found:
+        for model in stages.MODELS:
+            if found := gains_of_table_1(study, devices, model):
                 told, real = map(list, zip(*found))
-                rows.append([f"{devices}, {name}", len(told), percent(mean(told)), percent(mean(real)), percent(statistics.median(real)),
+                rows.append([f"{devices}, {model}", len(told), percent(mean(told)), percent(mean(real)), percent(statistics.median(real)),
                              f"{sum(one > 0 for one in real)} of {len(real)}",
                              number(mean(real) / mean(told), 2) if mean(told) > 1e-6 else "-"])
     if not rows:
