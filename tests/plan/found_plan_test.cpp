@@ -17,9 +17,10 @@ using tessera::table_shard;
 
 namespace {
 
-tessera::found_plan planned(std::vector<table_shard> shards, std::int64_t devices = 2, std::int64_t bytes = std::int64_t{1} << 30) {
+tessera::found_plan planned(std::vector<table_shard> shards, std::int64_t devices = 2, std::int64_t bytes = std::int64_t{1} << 30,
+                            std::int64_t dim = 8) {
   std::vector<tessera::table_profile> const tables{
-      {.name = "user", .rows = 100, .dim = 8, .pooling_factor = 1, .bags = 64, .distinct_bags = 64},
+      {.name = "user", .rows = 100, .dim = dim, .pooling_factor = 1, .bags = 64, .distinct_bags = 64},
       {.name = "item", .rows = 50, .dim = 4, .pooling_factor = 2, .bags = 64, .distinct_bags = 64}};
   return tessera::plan_of_shards(tables, tessera::roofline_cost({.memory_bytes_per_second = 1e10, .exchange_bytes_per_second = 1e9}),
                                  {devices, bytes, tessera::counted_memory::float_weights}, std::move(shards));
@@ -53,6 +54,25 @@ TEST_CASE("found_plan: the plan is for as many ranks as devices, and shards of r
   CHECK(found.plan(2).partial == std::vector<std::int64_t>{0});
   CHECK(found.plan(2).shards.front() == table_shard{0, 0, 0, 40, 0, 8});
   CHECK_THROWS_WITH_AS(found.plan(3), "found_plan: the plan is for another number of ranks (ranks 3, devices 2)", tessera::error);
+}
+
+TEST_CASE("found_plan: a rank has one shard of a table, as wide as all that it was given") {
+  table_shard const item{1, 1, 0, 50, 0, 4};
+  // Columns 0 to 4 and 8 to 16 on rank 1.
+  auto const columns = planned({{0, 1, 0, 100, 0, 4}, {0, 0, 0, 100, 4, 4}, {0, 1, 0, 100, 8, 8}, item}, 2, std::int64_t{1} << 30, 16);
+  CHECK(columns.shards.size() == 4);
+  CHECK(columns.plan(2).shards == std::vector<table_shard>{{0, 1, 0, 100, 0, 12}, {0, 0, 0, 100, 12, 4}, item});
+  CHECK(columns.plan(2).partial.empty());
+  auto const rows = planned({{0, 0, 0, 10, 0, 8}, {0, 1, 10, 30, 0, 8}, {0, 0, 40, 60, 0, 8}, item});
+  CHECK(rows.plan(2).shards == std::vector<table_shard>{{0, 0, 0, 70, 0, 8}, {0, 1, 70, 30, 0, 8}, item});
+  CHECK(rows.plan(2).partial == std::vector<std::int64_t>{0});
+  // All of it on one rank is a whole table.
+  auto const whole = planned({{0, 0, 0, 10, 0, 8}, {0, 0, 10, 90, 0, 8}, item});
+  CHECK(whole.plan(2).shards == std::vector<table_shard>{{0, 0, 0, 100, 0, 8}, item});
+  CHECK(whole.plan(2).partial.empty());
+  // Cut both ways, it stays as it is.
+  auto const both = planned({{0, 0, 0, 10, 0, 8}, {0, 0, 10, 90, 0, 4}, {0, 1, 10, 90, 4, 4}, item});
+  CHECK(both.plan(2).shards == both.shards);
 }
 
 }  // namespace found_plan_test

@@ -45,7 +45,9 @@ struct found_plan {
   std::int64_t evaluations = 0;      ///< how many plans the search compared
   bool stopped_by_deadline = false;  ///< whether another run, under the same options, may find another plan
 
-  /// The plan that sharded tables execute on so many ranks, of a device each; shards of rows return partial sums.
+  /// The plan that sharded tables execute on so many ranks, of a device each; shards of rows return partial sums. Shards of a table that are
+  /// on one rank are one there: its columns, or its rows, are dealt anew, as many to each rank as before. So first columns may differ from
+  /// those of `shards`. Only of a table that is cut both ways are they left as they are, and sharded tables refuse two on one rank.
   /// @throws tessera::error incompatible for another number of ranks than devices.
   sharding_plan plan(std::int64_t ranks) const;
   /// As above for the ranks of a topology.
@@ -99,6 +101,27 @@ void check_search(char const* call, vector_view<table_profile const> tables, M c
                 {{"bytes_per_device", limits.bytes_per_device}});
 }
 
+// Shards of one table, each rank's as one block of columns or of rows, in the order in which ranks come first.
+inline void join_shards_of_ranks(table_profile const& table, std::vector<table_shard>& shards) {
+  auto const all = [&](auto const& is) { return std::all_of(shards.begin(), shards.end(), is); };
+  bool const by_columns = all([&](auto const& s) { return s.rows == table.rows; });
+  if (!by_columns && !all([&](auto const& s) { return s.columns == table.dim; })) return;
+  auto const extent = by_columns ? &table_shard::columns : &table_shard::rows;
+  std::vector<table_shard> joined;
+  for (auto const& shard : shards) {
+    auto const there = std::find_if(joined.begin(), joined.end(), [&](auto const& one) { return one.rank == shard.rank; });
+    if (there == joined.end())
+      joined.push_back(shard);
+    else
+      (*there).*extent += shard.*extent;
+  }
+  for (std::int64_t first = 0; auto& shard : joined) {
+    shard.*(by_columns ? &table_shard::first_column : &table_shard::first_row) = first;
+    first += shard.*extent;
+  }
+  shards = std::move(joined);
+}
+
 inline bool is_cut(found_plan const& found, table_shard const& shard) {
   auto const& table = found.tables[static_cast<std::size_t>(shard.table)];
   return shard.columns != table.dim || shard.rows != table.rows;
@@ -109,8 +132,15 @@ inline bool is_cut(found_plan const& found, table_shard const& shard) {
 inline sharding_plan found_plan::plan(std::int64_t ranks) const {
   if (ranks != limits.devices)
     throw error(errc::incompatible, "found_plan: the plan is for another number of ranks", {{"ranks", ranks}, {"devices", limits.devices}});
-  sharding_plan plan{shards};
-  for (auto const& shard : shards)
+  sharding_plan plan;
+  for (auto first = shards.begin(); first != shards.end();) {
+    auto const last = std::find_if(first, shards.end(), [&](auto const& shard) { return shard.table != first->table; });
+    std::vector<table_shard> of_table(first, last);
+    detail::join_shards_of_ranks(tables[static_cast<std::size_t>(first->table)], of_table);
+    plan.shards.insert(plan.shards.end(), of_table.begin(), of_table.end());
+    first = last;
+  }
+  for (auto const& shard : plan.shards)
     if (shard.rows != tables[static_cast<std::size_t>(shard.table)].rows && (plan.partial.empty() || plan.partial.back() != shard.table))
       plan.partial.push_back(shard.table);
   return plan;
