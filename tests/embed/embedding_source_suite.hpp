@@ -106,8 +106,8 @@ std::vector<tessera::shared_gradients> sums_of() {
 }
 
 /// Keys [0, 4) often repeat the row of an earlier sample, all of a group together.
-inline source_rows draw_source_rows(std::mt19937_64& random, std::size_t samples) {
-  source_rows rows(7, std::vector<std::vector<std::int64_t>>(samples));
+inline source_rows draw_rows_of_keys(std::mt19937_64& random, std::size_t samples, std::size_t keys) {
+  source_rows rows(keys, std::vector<std::vector<std::int64_t>>(samples));
   for (std::size_t i = 0; i < samples; ++i) {
     std::size_t const earlier[] = {i == 0 ? 0 : random() % i, i == 0 ? 0 : random() % i};
     bool const repeats[] = {i > 0 && random() % 2 == 0, i > 0 && random() % 2 == 0};
@@ -119,6 +119,8 @@ inline source_rows draw_source_rows(std::mt19937_64& random, std::size_t samples
   }
   return rows;
 }
+/// Of the usual problem's keys.
+inline source_rows draw_source_rows(std::mt19937_64& random, std::size_t samples) { return draw_rows_of_keys(random, samples, 7); }
 
 /// Numbers of the host where an execution has its memory.
 template <class T, class Exec>

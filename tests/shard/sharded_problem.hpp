@@ -160,19 +160,19 @@ struct roundings {
   double vectors = 0, rows = 0;
 };
 
-// Checks that ranks with parts of random batches get what one process has of the whole ones, and have its rows afterwards, bit for bit or
-// within `most`. `draw_rows(random, samples)`. `make(exec, comm)` makes the source of a rank.
+// Checks that ranks with parts of so many random batches get what one process has of the whole ones, and have its rows afterwards, bit for
+// bit or within `most`. `draw_rows(random, samples)`. `make(exec, comm)` makes the source of a rank.
 template <class DrawRows, class Make>
 void check_source_as_one_process(source_problem const& problem, std::vector<tessera::table_spec> const& specs, int ranks, bool weighted,
                                  tessera::out_of_range_ids out_of_range, std::mt19937_64& random, DrawRows const& draw_rows,
-                                 Make const& make, roundings const& most = {}) {
+                                 Make const& make, roundings const& most = {}, int batches = 4) {
   // Batches, and where each rank's samples begin; ranks without samples among them.
   struct step_batch {
     source_rows rows;
     std::vector<std::int64_t> first;
   };
   std::vector<step_batch> steps;
-  for (int step = 0; step < 4; ++step) {
+  for (int step = 0; step < batches; ++step) {
     auto& one = steps.emplace_back();
     one.first.push_back(0);
     for (int r = 0; r < ranks; ++r)

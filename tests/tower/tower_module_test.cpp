@@ -258,6 +258,7 @@ TEST_CASE("tower recipes: options and widths that do not go together are refused
   refused(dlrm_tower{.dim = 4, .p = 0, .c = 0}, {4}, "p", "0");
   refused(dlrm_tower{.dim = 4, .c = std::int64_t{1} << 40}, {4}, "c", std::to_string(std::int64_t{1} << 40));
   refused(dlrm_tower{.dim = 4, .p = 1, .c = 1}, {4, 4, 5}, "feature", "2");
+  refused(dcn_tower{.dim = 0}, {4}, "dim", "0");
   refused(dcn_tower{.dim = -1}, {4}, "dim", "-1");
   refused(dcn_tower{.vectors = -1}, {4}, "vectors", "-1");
   refused(dcn_tower{.layers = -1}, {4}, "layers", "-1");
