@@ -43,7 +43,7 @@ REAL = {
     "most_tables": {2: 29, 4: 59, 8: 119}, "least_placed": 10, "most_placed": 120, "counts": [100, 1000, 10_000], "epochs": 1000, "starts": 3,
     "fit_batch": 512, "tasks": 100, "evaluations": 200_000, "measured_tasks": 3, "swept_tasks": 20, "collect_runs": 3,
     "held_out_runs": 5, "held_out_passes": 5, "practice_rounds": 1, "practice_tasks": 3, "practice_turns": 2,
-    "step_tasks": 5, "step_runs": 20, "step_rounds": 3, "plan_runs": 2, "plan_rounds": 5, "runs": 5, "rounds": 5,
+    "step_tasks": 3, "step_runs": 20, "step_rounds": 3, "plan_runs": 2, "plan_rounds": 5, "runs": 5, "rounds": 5,
     "exchange_runs": 3, "exchange_rounds": 5, "exchange_warm_up": 1, "observed_tables": 6, "observed_subsets": 50, "observed_size": 10,
     "observed_dim": 16, "scale_devices": 128, "scale_tables": 850, "scale_tasks": 2, "scale_evaluations": 20_000, "log_sessions": 4000,
     "swept": {"candidates": [1, 2, 5, 10, 20], "beams": [1, 2, 3, 5], "steps": [0, 2, 5, 10, 20], "grid": [2, 3, 6, 11, 21]},
