@@ -37,7 +37,8 @@ std::int64_t samples_of(std::vector<tessera::table_profile> const& tables) {
 }
 
 tessera::table_spec spec_of(tessera::table_profile const& table, std::int64_t number) {
-  tessera::table_options const options{.id = tessera::table_id{number}, .dim = table.dim, .rows = table.rows, .init_bound = 0};
+  tessera::table_options const options{
+      .id = tessera::table_id{number}, .dim = table.dim, .rows = table.rows};  // random rows: each page is there
   if (table.optimizer == "sgd") return tessera::spec_of<tessera::dense_table<>>(options, tessera::sgd{});
   return tessera::spec_of<tessera::dense_table<>>(options, tessera::rowwise_adagrad{});
 }
