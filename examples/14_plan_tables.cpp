@@ -188,6 +188,7 @@ void declare_model(CLI::App& app, model_options& o) {
   app.add_flag("--any-machine", o.any_machine, "Learned costs may be of another machine");
   app.add_option("--caution", o.caution,
                  "Add so many standard deviations over the networks of learned costs: what they disagree about costs more")
+      ->excludes("--roofline")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
 }

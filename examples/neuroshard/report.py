@@ -162,7 +162,8 @@ def errors(report):
                "parentheses the paper's, of other costs. Then the root of it over the mean cost, and Kendall's tau of measured and "
                f"predicted. Steps were measured in {study.size['held_out_passes']} passes, of which the median counts. The last line compares "
                f"the first two passes, and two of the exchanges of {study.size['devices'][0]} devices: what a measurement is worth. *practised*: "
-               "ours, having learned from plans of its own too (stage `practise`).\n")
+               f"ours, having learned from plans of its own too (stage `practise`), which were measured in {study.size['practice_turns']} rounds, of "
+               f"{len(stages.PRACTISED_METHODS)} plans each. The first plan of a round is slow; where rounds are fewer than plans, not all are as often.\n")
     parts = [f"{part}: {what}" for part in ("step", "forward", "backward") for what in ("MSE (paper)", "relative", "tau")]
     report.say(table(["networks", *parts], [*rows, again]))
     trained = study.size["devices"]

@@ -175,12 +175,9 @@ void measure_exchanges(tessera::any_communicator comm, planned const& of, std::v
     }
   });
   for (std::size_t p = 0; p < costs.size(); ++p) {
-    if (o.fastest) {
-      auto const round = fastest_round(costs[p].compute, backward[p], forward[p]);
-      costs[p].backward = of_round(backward[p], round), costs[p].forward = of_round(forward[p], round);
-    } else {
-      costs[p].backward = medians(backward[p]), costs[p].forward = medians(forward[p]);
-    }
+    per_device steps;  // the same in all rounds
+    for (auto const ms : costs[p].compute) steps.emplace_back(static_cast<std::size_t>(o.rounds), ms);
+    costs[p] = costs_of_rounds(steps, backward[p], forward[p], o.fastest);
   }
 }
 
@@ -198,15 +195,7 @@ std::vector<measured_costs> costs_of_whole_steps(tessera::any_communicator const
     }
   });
   std::vector<measured_costs> all;
-  for (auto const& [compute, backward, forward] : stages) {
-    auto& costs = all.emplace_back(o.devices);
-    if (o.fastest) {
-      auto const round = fastest_round(compute, backward, forward);
-      costs.compute = of_round(compute, round), costs.backward = of_round(backward, round), costs.forward = of_round(forward, round);
-    } else {
-      costs.compute = medians(compute), costs.backward = medians(backward), costs.forward = medians(forward);
-    }
-  }
+  for (auto const& [compute, backward, forward] : stages) all.push_back(costs_of_rounds(compute, backward, forward, o.fastest));
   return all;
 }
 

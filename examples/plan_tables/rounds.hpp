@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
 #include <tessera/plan/measuring_clock.hpp>
+
+#include "measured.hpp"
 
 namespace plan_tables {
 
@@ -48,11 +51,16 @@ inline std::size_t fastest_round(per_device const& compute, per_device const& ba
   return fastest;
 }
 
-/// The same of steps that were measured apart: `compute` (devices,) in ms, the same in all rounds.
-inline std::size_t fastest_round(std::vector<double> const& compute, per_device const& backward, per_device const& forward) {
-  per_device steps;
-  for (auto const ms : compute) steps.emplace_back(backward[0].size(), ms);
-  return fastest_round(steps, backward, forward);
+/// What counts of rounds: of all stages the fastest round, or each stage's medians.
+inline measured_costs costs_of_rounds(per_device const& compute, per_device const& backward, per_device const& forward, bool fastest) {
+  measured_costs costs(static_cast<std::int64_t>(compute.size()));
+  if (fastest) {
+    auto const round = fastest_round(compute, backward, forward);
+    costs.compute = of_round(compute, round), costs.backward = of_round(backward, round), costs.forward = of_round(forward, round);
+  } else {
+    costs.compute = medians(compute), costs.backward = medians(backward), costs.forward = medians(forward);
+  }
+  return costs;
 }
 
 }  // namespace plan_tables

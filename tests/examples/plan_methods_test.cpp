@@ -342,6 +342,7 @@ TEST_CASE("plan_tables search --caution: what networks disagree about costs more
   CHECK(some < more);
   refused(made().search({"--model", made().published, "--bytes-per-device", "1MiB", "--caution", "1"}), {"--caution", "published"});
   refused(made().search({"--model", made().learned, "--bytes-per-device", "1MiB", "--caution", "-1"}), {"--caution"}, true);
+  refused(made().search({"--roofline", "--bytes-per-device", "1MiB", "--caution", "1"}), {"--caution", "--roofline"}, true);
 }
 
 }  // namespace plan_methods_test
