@@ -81,8 +81,10 @@ void check_towers(CLI::App& app, settings const& s) {
   if (!s.learns_towers() && given("--tower-probe")) refuse("--tower-probe", "of --towers learn alone");
   if (s.learns_towers() && s.progressive)
     refuse("--towers", s.towers + ": from samples that --progressive tests before they are trained on: name T or a file");
+  if (s.plan == "cut" && s.exchange != "sptt") refuse("--plan", "cut: with --exchange sptt alone; --exchange is " + s.exchange);
   if (s.exchange != "sptt") return;
-  if (s.plan == "round-robin") refuse("--plan", "round-robin: tables of a tower lie on its hosts: bytes, or a file, with --exchange sptt");
+  if (s.plan == "round-robin")
+    refuse("--plan", "round-robin: tables of a tower lie on its hosts: bytes, cut, or a file, with --exchange sptt");
   if (s.dedup_sums == "expanded") refuse("--dedup-sums", "expanded: with --exchange flat and two-hop alone");
 }
 

@@ -80,7 +80,7 @@ def all_stages(make_study):
         assert "Missing" not in text, text
         assert "| torchrec |" in text
         for devices, dim in stages.settings(study):
-            tasks = samples.compared(folder / f"simulated/{devices}x{dim}_{stages.PRACTISED}_torchrec.csv")
+            tasks = samples.compared(folder / f"simulated/{devices}x{dim}_published_torchrec.csv")
             assert len(tasks) == study.size["tasks"] and sum(of["torchrec"][0] is None for of in tasks.values()) >= 1
         assert any(("torchrec", "torchrec") in costs for _, _, _, costs in report_plans.measured_tasks(study))
         drawn = [line.split("](")[1].rstrip(")") for line in text.splitlines() if line.startswith("![")]
@@ -95,7 +95,8 @@ def all_stages(make_study):
         costs = [report_plans.of_compare(folder / f"ablated/{devices}_{name}.csv")[0] for name in ("full", "without_kept_sums")]
         assert costs[0] == costs[1], costs
         for part, stage in (("measured", "measure"), ("simulated", "simulate"), ("predicted", "fit"), ("observed", "observe"),
-                            ("scale", "scale"), ("steps_of_ranks", "step")):
+                            ("scale", "scale"), ("starts", "starts"),
+                            ("steps_of_ranks", "step")):
             shutil.move(folder / part, folder / "aside")
             report.write(study, out)
             assert f"study.py {stage}` has not done" in out.read_text(), part

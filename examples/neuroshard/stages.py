@@ -12,12 +12,11 @@ PEER = pathlib.Path(__file__).resolve().parents[2] / "bench/peers/torchrec_plan.
 HEURISTICS = ["greedy-size", "greedy-dim", "greedy-lookup", "greedy-size-lookup"]
 BASELINES = [*HEURISTICS, "torchrec"]
 WHOLE = ["whole-even-compute", "whole"]  # the best that AutoShard's and DreamShard's learned policies could find
-LEARNED = ["published", "ours"]
-# Ours, which has learned from plans of its own too.
-PRACTISED = "practised"
-MODELS = [*LEARNED, PRACTISED]
+MODELS = ["published", "ours"]
 SEARCHES = ["published", "plan"]
-PRACTISED_METHODS = [*SEARCHES, "whole"]
+# Of our networks, measured beside them: the best whole tables, and what a search finds that adds a deviation to what networks disagree about.
+OF_OURS = ["whole", "cautious"]
+CAUTION = 1
 
 
 def most_dims(study):
@@ -34,15 +33,15 @@ def wanted_settings(study):
     return [one for one in settings(study) if not study.settings or one in study.settings]
 
 
-def models_of(study, dim):
-    """The models that search in settings of this largest dim: our networks that have not practised in the hardest ones alone."""
+def simulating_models(study, dim):
+    """The models that search all tasks of settings of this largest dim: our networks, which take longer, in the hardest ones alone."""
     return [one for one in MODELS if one != "ours" or dim == most_dims(study)[-1]]
 
 
-def measured_methods(study, dim):
+def measured_methods():
     """The plans that are measured: method, and the model that it searches on. The heuristics ask none."""
-    return [*((method, "published") for method in HEURISTICS), ("whole", PRACTISED),
-            *((method, model) for model in models_of(study, dim) for method in SEARCHES)]
+    return [*((method, "published") for method in HEURISTICS), *((method, "ours") for method in OF_OURS),
+            *((method, model) for model in MODELS for method in SEARCHES)]
 
 
 def limits(study, devices):
@@ -139,11 +138,22 @@ def fit(study):
         ending = f"_{count}" if some else ""
         study.once(f"fit published{ending}", "fit", *training(study), *some, "--published", f"models/published{ending}")
         study.once(f"fit ours{ending}", "fit", *training(study), *some, "--starts", size["starts"], "--out", f"models/ours{ending}")
-        for model in LEARNED:
+        for model in MODELS:
             predict(study, model + ending)
     for folder in (*passes(study)[1:], "again_exchanges"):
         study.once(f"predict {folder} ours", "predict", folder, *model_words("ours"), "--threads", study.threads, "--out",
                    f"predicted/{folder}_ours.csv")
+
+
+def starts_of_exchanges(study):
+    """Exchange networks of both kinds from several starts, each alone: whether a start matters. Steps are few, since nobody asks for them."""
+    size, few = study.size, ["--samples", study.size["counts"][0]]
+    study.mkdir("starts")
+    for seed in range(size["compared_starts"]):
+        for model, words in (("published", ["--published"]), ("ours", ["--starts", 1, "--out"])):
+            study.once(f"fit start {model} {seed}", "fit", *training(study), *few, "--seed", seed, *words, f"starts/{model}_{seed}")
+            study.once(f"predict start {model} {seed}", "predict", "test_exchanges", "--model", f"starts/{model}_{seed}", "--threads",
+                       study.threads, "--out", f"starts/{model}_{seed}.csv")
 
 
 def tasks(study, devices, dim, count=None, name=None, seed=0, **other):
@@ -157,29 +167,6 @@ def tasks(study, devices, dim, count=None, name=None, seed=0, **other):
     return name
 
 
-def practise(study):
-    """Our networks, learned again from what plans took that were searched on them: of tasks that nothing else is measured on. Each round
-    searches on the networks of the one before."""
-    size, model, samples_of = study.size, "ours", []
-    study.mkdir("practised")
-    for number in range(1, size["practice_rounds"] + 1):
-        for devices, dim in settings(study):
-            folder = tasks(study, devices, dim, size["practice_tasks"], f"tasks/practice_{number}_{devices}x{dim}", seed=number)
-            for task in sorted((study.folder / folder).glob("task_*.json")):
-                task_file, name = f"{folder}/{task.name}", f"practice_{number}_{devices}x{dim}_{task.stem}"
-                both = [(method, f"practised/{name}_{method}.json") for method in PRACTISED_METHODS]
-                plans = [plan for method, plan in both if search(study, devices, task_file, plan, method, model)]
-                if plans:
-                    csv = f"practised/{name}.csv"
-                    if not study.done(f"measure exchanges {name}"):
-                        (study.folder / csv).unlink(missing_ok=True)  # lines are added to it
-                    measure_plans(study, name, devices, task_file, plans, size["practice_turns"], ["--samples", csv])
-                    samples_of.append(f"{task_file}={csv}")
-        model = PRACTISED if number == size["practice_rounds"] else f"{PRACTISED}_{number}"
-        study.once(f"fit {model}", "fit", *training(study), "--starts", size["starts"], "--out", f"models/{model}", "--plans", *samples_of)
-    predict(study, PRACTISED)
-
-
 def torchrec(study, name, devices, files, *where):
     """Plans of TorchRec's planner (bench/peers/torchrec_plan.py)."""
     study.once(name, *files, "--devices", devices, "--bytes-per-device", study.size["device_bytes"], "--weights-alone", "--least-columns",
@@ -190,7 +177,7 @@ def simulate_torchrec(study, devices, dim, folder):
     """What TorchRec's plans of a folder of tasks cost by the models, as `compare` writes it."""
     files, out = sorted((study.folder / folder).glob("task_*.json")), f"torchrec/{devices}x{dim}"
     torchrec(study, f"torchrec {devices}x{dim}", devices, files, "--out-dir", out)
-    for model in models_of(study, dim):
+    for model in simulating_models(study, dim):
         csv = f"simulated/{devices}x{dim}_{model}_torchrec.csv"
         if not (study.folder / csv).exists():
             both = [(f"{folder}/{file.name}", f"{out}/{file.name}") for file in files]
@@ -214,7 +201,7 @@ def simulate(study):
     study.mkdir("simulated")
     for devices, dim in wanted_settings(study):
         folder = tasks(study, devices, dim)
-        for model in models_of(study, dim):
+        for model in simulating_models(study, dim):
             study.once(f"simulate {devices}x{dim} {model}", "compare", folder, *limits(study, devices), *model_words(model), "--csv",
                        f"simulated/{devices}x{dim}_{model}.csv")
         if study.torchrec:
@@ -240,21 +227,22 @@ NO_PLAN = ("no plan", "no device has room", "would hold more than it may", "is t
 
 def search(study, devices, task_file, plan, method, model):
     """Finds a plan and its report beside it. Returns whether there was one."""
-    known = study.once(f"search {plan}", "search", task_file, *limits(study, devices), *model_words(model), "--method", method, "--out", plan,
-                       "--report", plan.replace(".json", ".report.json"), may_fail=NO_PLAN)
+    words = ["--method", "plan", "--caution", CAUTION] if method == "cautious" else ["--method", method]
+    known = study.once(f"search {plan}", "search", task_file, *limits(study, devices), *model_words(model), *words, "--out", plan, "--report",
+                       plan.replace(".json", ".report.json"), may_fail=NO_PLAN)
     return not known["failed"]
 
 
-def measure_plans(study, name, devices, task_file, plans, rounds=None, of_exchanges=()):
-    """Measures plans in turns: steps in one process, then exchanges between ranks, so many rounds of each, or as many as Table 1's."""
+def measure_plans(study, name, devices, task_file, plans):
+    """Measures plans in turns: steps in one process, then exchanges between ranks."""
     size = study.size
     study.mkdir("measured")
     steps, out = f"measured/{name}.steps.csv", f"measured/{name}.csv"
     words = ["measure", task_file, *plans, "--devices", devices, "--threads", study.threads, "--fastest"]
     study.once(f"measure steps {name}", *words, "--warm-up", 0, "--runs", size["plan_runs"], "--rounds",
-               rounds or size["plan_rounds"], "--no-exchanges", "--out", steps)
+               size["plan_rounds"], "--no-exchanges", "--out", steps)
     study.once(f"measure exchanges {name}", *words, "--warm-up", size["exchange_warm_up"], "--runs", size["exchange_runs"], "--rounds",
-               rounds or size["exchange_rounds"], "--compute", steps, "--out", out, *of_exchanges, *study.rank_words(devices, False),
+               size["exchange_rounds"], "--compute", steps, "--out", out, *study.rank_words(devices, False),
                hosts=devices)
 
 
@@ -266,7 +254,7 @@ def measure(study):
         hardest = dim == most_dims(study)[-1] and devices == study.size["devices"][0]
         for task in chosen_tasks(study, devices, dim):
             task_file = f"tasks/{devices}x{dim}/{task}.json"
-            wanted = measured_methods(study, dim) + ([("random", "published"), *few] if hardest else [])
+            wanted = measured_methods() + ([("random", "published"), *few] if hardest else [])
             plans = []
             for method, model in wanted:
                 plan = plan_file(devices, dim, task, method, model)
@@ -277,12 +265,12 @@ def measure(study):
                 torchrec(study, f"search {plan}", devices, [task_file], "--out", plan)
                 plans += [plan] if (study.folder / plan).exists() else []
             # A plan beside its own copy: how far measurements of the same differ.
-            own, again = (plan_file(devices, dim, task, method, PRACTISED) for method in ("plan", "again"))
+            own, again = (plan_file(devices, dim, task, method, "ours") for method in ("plan", "again"))
             if own in plans:
                 study.write(again, (study.folder / own).read_text())
                 plans.append(again)
             # What the heuristics' plans cost by the other models.
-            for model in models_of(study, dim)[1:]:
+            for model in MODELS[1:]:
                 for method in (*HEURISTICS, *(["random"] if hardest else [])):
                     search(study, devices, task_file, plan_file(devices, dim, task, method, model), method, model)
             measure_plans(study, f"{devices}x{dim}_{task}", devices, task_file, plans)
@@ -294,7 +282,7 @@ STEP_METHODS = ["greedy-lookup", *SEARCHES]
 
 def step(study):
     """Whole steps of ranks that have a processor each, beside the same plans measured apart."""
-    size, dim, model = study.size, most_dims(study)[-1], PRACTISED
+    size, dim, model = study.size, most_dims(study)[-1], "ours"
     study.mkdir("steps_of_ranks")
     folder = tasks(study, STEP_DEVICES, dim, size["step_tasks"], f"tasks/steps_{STEP_DEVICES}x{dim}")
     for task in sorted((study.folder / folder).glob("task_*.json")):
@@ -338,19 +326,19 @@ def scale(study):
     for task in sorted((study.folder / folder).glob("task_*.json")):
         plan = f"scale/{task.stem}.json"
         study.mkdir(f"scale/{task.stem}")
-        if not search(study, devices, f"{folder}/{task.name}", plan, "plan", PRACTISED):
+        if not search(study, devices, f"{folder}/{task.name}", plan, "plan", "ours"):
             continue
-        search(study, devices, f"{folder}/{task.name}", f"scale/{task.stem}_published.json", "published", PRACTISED)
+        search(study, devices, f"{folder}/{task.name}", f"scale/{task.stem}_published.json", "published", "ours")
         whole = json.loads(task.read_text())
         shards = [{**whole[s["table"]], "name": f"{whole[s['table']]['name']}/{s['first_column']}", "dim": s["columns"]}
                   for s in json.loads((study.folder / plan).read_text())["shards"]]
         study.write(f"scale/{task.stem}/shards.json", json.dumps(shards))
-        study.once(f"scale {task.stem}", "compare", f"scale/{task.stem}", *limits(study, devices), *model_words(PRACTISED), "--methods",
+        study.once(f"scale {task.stem}", "compare", f"scale/{task.stem}", *limits(study, devices), *model_words("ours"), "--methods",
                    ",".join(["random", *HEURISTICS, *WHOLE]), "--csv", f"scale/{task.stem}.csv")
         if study.torchrec:
             of, plan = f"{folder}/{task.name}", f"scale/{task.stem}_torchrec.json"
             torchrec(study, f"search {plan}", devices, [of], "--out", plan)
-            cost = shown_cost(study, devices, of, plan, PRACTISED)
+            cost = shown_cost(study, devices, of, plan, "ours")
             write_torchrec(study, f"scale/{task.stem}_torchrec.csv", {f"scale/{task.stem}/shards.json": cost})
 
 
@@ -440,5 +428,5 @@ def recd(study):
     measure_plans(study, "recd", devices, "recd/with.json", plans)
 
 
-STAGES = {"collect": collect, "fit": fit, "practise": practise, "simulate": simulate, "measure": measure, "step": step, "ablate": ablate,
+STAGES = {"collect": collect, "fit": fit, "starts": starts_of_exchanges, "simulate": simulate, "measure": measure, "step": step, "ablate": ablate,
           "observe": observe, "scale": scale, "recd": recd}

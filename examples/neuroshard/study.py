@@ -40,24 +40,20 @@ GIB = 1 << 30
 REAL = {
     "batch": 2048, "devices": [4, 8], "untrained": [2, 3, 6], "pool": None, "samples": 10_000, "exchanges": 2000, "held_out": 500,
     "held_out_exchanges": 100, "dims": [4, 8, 16, 32, 64, 128], "device_bytes": 4 * GIB, "slack_bytes": GIB, "least_tables": {2: 5, 4: 10, 8: 20},
-    "most_tables": {2: 29, 4: 59, 8: 119}, "least_placed": 10, "most_placed": 120, "counts": [100, 1000, 10_000], "epochs": 1000, "starts": 3,
-    "fit_batch": 512, "tasks": 100, "evaluations": 200_000, "measured_tasks": 3, "swept_tasks": 20, "collect_runs": 3,
-    "held_out_runs": 5, "held_out_passes": 5, "practice_rounds": 1, "practice_tasks": 3, "practice_turns": 2,
-    "step_tasks": 3, "step_runs": 20, "step_rounds": 3, "plan_runs": 2, "plan_rounds": 5, "runs": 5, "rounds": 5,
-    "exchange_runs": 3, "exchange_rounds": 5, "exchange_warm_up": 1, "observed_tables": 6, "observed_subsets": 50, "observed_size": 10,
+    "most_tables": {2: 29, 4: 59, 8: 119}, "least_placed": 10, "most_placed": 120, "counts": [100, 1000, 10_000], "epochs": 1000, "starts": 8,
+    "compared_starts": 5, "fit_batch": 512, "tasks": 100, "evaluations": 200_000, "measured_tasks": 3, "swept_tasks": 20, "collect_runs": 3,
+    "held_out_runs": 5, "held_out_passes": 5, "step_tasks": 3, "step_runs": 20, "step_rounds": 3, "plan_runs": 2, "plan_rounds": 5,
+    "runs": 5, "rounds": 5, "exchange_runs": 3, "exchange_rounds": 5, "exchange_warm_up": 1, "observed_tables": 6, "observed_subsets": 50, "observed_size": 10,
     "observed_dim": 16, "scale_devices": 128, "scale_tables": 850, "scale_tasks": 2, "scale_evaluations": 20_000, "log_sessions": 4000,
     "swept": {"candidates": [1, 2, 5, 10, 20], "beams": [1, 2, 3, 5], "steps": [0, 2, 5, 10, 20], "grid": [2, 3, 6, 11, 21]},
 }
 QUICK = {
     "batch": 64, "devices": [2, 3], "untrained": [4], "pool": 24, "samples": 24, "exchanges": 24, "held_out": 12, "held_out_exchanges": 8,
     "dims": [4, 8], "device_bytes": 400_000, "slack_bytes": 40_000, "least_tables": {2: 4, 3: 5}, "most_tables": {2: 8, 3: 8},
-    "least_placed": 4, "most_placed": 12, "counts": [12, 24], "epochs": 5, "starts": 1, "fit_batch": 16, "tasks": 3, "evaluations": 100,
-    "measured_tasks": 1,
-    "swept_tasks": 2, "collect_runs": 1, "held_out_runs": 1, "held_out_passes": 2, "practice_rounds": 2, "practice_tasks": 1,
-    "practice_turns": 1, "step_tasks": 1, "step_runs": 2, "step_rounds": 1, "plan_runs": 1, "plan_rounds": 1, "runs": 1, "rounds": 1,
-    "exchange_runs": 1, "exchange_rounds": 1, "exchange_warm_up": 0,
-    "observed_tables": 1, "observed_subsets": 2,
-    "observed_size": 3, "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "scale_evaluations": 100, "log_sessions": 20,
+    "least_placed": 4, "most_placed": 12, "counts": [12, 24], "epochs": 5, "starts": 2, "compared_starts": 2, "fit_batch": 16,
+    "tasks": 3, "evaluations": 100, "measured_tasks": 1, "swept_tasks": 2, "collect_runs": 1, "held_out_runs": 1, "held_out_passes": 2,
+    "step_tasks": 1, "step_runs": 2, "step_rounds": 1, "plan_runs": 1, "plan_rounds": 1, "runs": 1, "rounds": 1, "exchange_runs": 1,
+    "exchange_rounds": 1, "exchange_warm_up": 0, "observed_tables": 1, "observed_subsets": 2, "observed_size": 3, "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "scale_evaluations": 100, "log_sessions": 20,
     "swept": {"candidates": [1, 2], "beams": [1], "steps": [0, 1], "grid": [2, 3]},
 }
 

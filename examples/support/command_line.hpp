@@ -261,9 +261,10 @@ inline void declare_ranks(CLI::App& app, settings& s) {
       ->capture_default_str();
   app.add_option(
          "--plan", s.plan,
-         "Which rank holds which table: bytes, the largest first to who has the fewest bytes; round-robin; or a file as docs/ranks.md "
-         "has it, which may cut tables by rows and columns, and calls them by number or name")
-      ->type_name("bytes|round-robin|FILE.json")
+         "Which rank holds which table: bytes, the largest first to who has the fewest bytes; cut, with --exchange sptt, the same, but "
+         "tables larger than a rank's share of their tower are cut by columns or by rows, whichever moves fewer bytes; round-robin; or a "
+         "file as docs/ranks.md has it, which may cut tables by rows and columns, and calls them by number or name")
+      ->type_name("bytes|cut|round-robin|FILE.json")
       ->capture_default_str();
   app.add_option(
          "--plan-samples", s.plan_samples,

@@ -149,6 +149,7 @@ class training_job : public any_job {
   std::vector<tessera::table_spec> all_specs() const { return split_ ? split_->specs : make_specs(); }
   tessera::preprocessing make_preprocessing() const;
   tessera::predicted_plan said_plan(std::vector<tessera::table_spec> const& specs) const;
+  tessera::sharding_plan tower_plan(std::vector<tessera::table_spec> const& specs) const;
   std::optional<tessera::predicted_plan> kept_plan(std::vector<tessera::table_spec> const& specs) const;
   /// Of a dense table; 0: of a hashed one, for ids without a bound. @throws tessera::error naming a column that has neither.
   std::int64_t table_rows(std::string const& column) const;

@@ -248,18 +248,31 @@ std::optional<tessera::predicted_plan> training_job::kept_plan(std::vector<tesse
 }
 
 tessera::predicted_plan training_job::said_plan(std::vector<tessera::table_spec> const& specs) const {
-  bool const in_towers = s.exchange == "sptt";
-  if (s.plan == "bytes" && in_towers)
-    return {for_option("--towers",
-                       [&] { return tessera::plan_towers(specs, split_ ? split_->features : table_features(), where(), *towers_); }),
-            {}};
+  if (s.exchange == "sptt" && (s.plan == "bytes" || s.plan == "cut")) return {tower_plan(specs), {}};
   if (s.plan == "bytes") return {tessera::plan_by_bytes(specs, comm.size()), {}};
   if (s.plan == "round-robin") return {tessera::plan_round_robin(tessera::options_of(specs), comm.size()), {}};
   if (split_)
-    detail::refuse_option("--plan", "bytes or round-robin, where there are more towers than features",
+    detail::refuse_option("--plan", "bytes, cut or round-robin, where there are more towers than features",
                           {{"--plan", s.plan}, {"towers", towers_->towers.size()}, {"features", features_.size()}});
-  return of_file("--plan", "neither bytes nor round-robin, nor a file",
+  return of_file("--plan", "neither bytes, cut nor round-robin, nor a file",
                  [&] { return tessera::read_predicted_plan(s.plan, tessera::options_of(specs), comm.size(), tables_); });
+}
+
+// Each tower's tables on its ranks. `cut` says of each table that is larger than a rank's share what was done, and what the other ways move.
+tessera::sharding_plan training_job::tower_plan(std::vector<tessera::table_spec> const& specs) const {
+  tessera::plan_towers_options options{.cuts_tables = s.plan == "cut", .samples = tessera::divide_up(s.batch_size, comm.size())};
+  // Blocks of columns would have states of rows of their own.
+  for (auto const& name : tables_) options.by_columns &= !s.of_table(name).embedding_optimizer.starts_with("rowwise-");
+  auto const made = for_option("--towers", [&] {
+    return tessera::choose_tower_plan(specs, split_ ? split_->features : table_features(), where(), *towers_, options);
+  });
+  if (!options.cuts_tables) return made.plan;
+  std::vector<tessera::tower_table> large;
+  for (auto const& table : made.tables)
+    if (table.bytes > table.share && comm.size() > 1) large.push_back(table);
+  say("plan: %zu of %zu tables are larger than the share of a rank of their tower\n%s", large.size(), specs.size(),
+      tessera::text_of(large, specs).c_str());
+  return made.plan;
 }
 
 std::vector<tessera::table_feature> training_job::table_features() const {

@@ -239,7 +239,7 @@ TEST_CASE("what ranks cannot do is refused by name, once") {
   refused({"--ranks", "some"}, {"--ranks", "neither auto, mpi, 1 nor threads:1 to threads:1024: some"});
   refused({"--ranks", "threads:0"}, {"--ranks", "threads:0"});
   refused({"--codec", "fp12"}, {"--codec", "fp12"});
-  refused({"--ranks", "threads:2", "--plan", plan}, {plan, "--plan", "neither bytes nor round-robin, nor a file"});
+  refused({"--ranks", "threads:2", "--plan", plan}, {plan, "--plan", "neither bytes, cut nor round-robin, nor a file"});
   write_file(plan, R"({"shards": [{"table": 0, "rank": 0}]})");
   refused({"--ranks", "threads:2", "--plan", plan}, {"a table is not covered", "table 1"});
   write_file(plan, R"({"shards": [{"table": 0, "rank": 2}]})");

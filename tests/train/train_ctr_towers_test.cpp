@@ -162,6 +162,28 @@ TEST_CASE("more towers than features: tables are cut by columns, to the bits of 
                 {"option --plan", "features 13", "towers 14"});
 }
 
+TEST_CASE("a plan that cuts says why, and learns what whole tables do") {
+  towers_data const data;
+  arguments const adagrad{"--epochs", "1", "--embedding-optimizer", "adagrad"}, towers{"--towers", "2"}, cut{"--plan", "cut"};
+  auto const on_hosts = with(on("8", "2", "sptt"), towers);
+  auto const alone = data.predicted(adagrad);
+  auto const by_columns = data.trained(with(with(adagrad, on_hosts), cut));
+  CHECK(data.predictions() == alone);
+  CHECK(by_columns.says(" tables are larger than the share of a rank of their tower"));
+  CHECK(by_columns.says(" by columns over "));
+  CHECK(by_columns.says(" bytes a step inside its tower; whole "));
+  CHECK(!data.trained(with(adagrad, on_hosts)).says("larger than the share"));
+  // A state of a whole row: by rows.
+  arguments const rowwise{"--epochs", "1", "--embedding-optimizer", "rowwise-adagrad"};
+  auto const whole = data.predicted(rowwise);
+  auto const by_rows = data.trained(with(with(rowwise, on_hosts), cut));
+  CHECK(by_rows.says(" by rows over "));
+  CHECK(by_rows.says("; by columns cannot be"));
+  CHECK(!by_rows.says(" by columns over "));
+  CHECK(data.predictions() == whole);  // a bag has one id: the other blocks add zeros
+  check_refused(data.run(with(on("2", "2", "flat"), cut)), {"--plan", "cut: with --exchange sptt alone"});
+}
+
 TEST_CASE("towers are learned, the same ones on any ranks, and are kept beside checkpoints") {
   towers_data const data;
   auto const runs = data.folder.file("runs"), others = data.folder.file("others");
