@@ -164,7 +164,8 @@ TEST_CASE("more towers than features: tables are cut by columns, to the bits of 
 
 TEST_CASE("a plan that cuts says why, and learns what whole tables do") {
   towers_data const data;
-  arguments const adagrad{"--epochs", "1", "--embedding-optimizer", "adagrad"}, towers{"--towers", "2"}, cut{"--plan", "cut"};
+  arguments const adagrad{"--epochs", "1", "--embedding-optimizer", "adagrad", "--embedding-dim", "64"}, towers{"--towers", "2"},
+      cut{"--plan", "cut"};
   auto const on_hosts = with(on("8", "2", "sptt"), towers);
   auto const alone = data.predicted(adagrad);
   auto const by_columns = data.trained(with(with(adagrad, on_hosts), cut));
