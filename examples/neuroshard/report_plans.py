@@ -262,12 +262,14 @@ def whole_steps(page):
     """Steps of ranks that run at once."""
     study, rows, apart_ms, whole_ms = page.study, [], [], []
     for path in sorted((study.folder / "steps_of_ranks").glob("task_*[0-9].csv")):
-        apart, whole = (samples.measured(one) for one in (study.folder / f"measured/step_{path.stem}.csv", path))
+        apart, beside, whole = (samples.measured(one) for one in (study.folder / f"measured/step_{path.stem}.csv",
+                                                                  path.with_name(f"{path.stem}_beside.csv"), path))
         for plan in whole:
-            if plan in apart:
+            if plan in apart and plan in beside:
                 costs = [predicted_cost(study, plan), samples.slowest(apart[plan]), samples.slowest(whole[plan])]
+                compute = [max(one[0] for one in of[plan]) for of in (apart, beside, whole)]
                 rows.append([path.stem, plan.removesuffix(".json").removeprefix(f"steps_of_ranks/{path.stem}_"), *map(number, costs),
-                             number(costs[2] / costs[1], 3)])
+                             number(costs[2] / costs[1], 3), *map(number, compute)])
                 apart_ms.append(costs[1])
                 whole_ms.append(costs[2])
     if not rows:
@@ -278,7 +280,8 @@ def whole_steps(page):
              "each rank on a processor of its own, with other ids in each step. Milliseconds of the slower rank, lookups, updates, vectors and "
              f"gradients. Measured apart and whole: tau {number(samples.kendall_tau(apart_ms, whole_ms), 3)}, correlation "
              f"{number(samples.pearson(apart_ms, whole_ms), 3)}.\n")
-    page.say(table(["task", "plan", "predicted", "measured apart", "whole steps", "whole over apart"], rows))
+    page.say(table(["task", "plan", "predicted", "measured apart", "whole steps", "whole over apart", "compute: apart",
+                    "beside another process that computes", "in whole steps"], rows))
 
 
 def of_compare(path, name="published"):

@@ -233,17 +233,20 @@ def search(study, devices, task_file, plan, method, model):
     return not known["failed"]
 
 
+def words_of_steps(study, devices, task_file, plans, rounds, out):
+    return ["measure", task_file, *plans, "--devices", devices, "--threads", study.threads, "--warm-up", 0, "--runs",
+            study.size["plan_runs"], "--rounds", rounds, "--no-exchanges", "--out", out]
+
+
 def measure_plans(study, name, devices, task_file, plans):
     """Measures plans in turns: steps in one process, then exchanges between ranks."""
     size = study.size
     study.mkdir("measured")
     steps, out = f"measured/{name}.steps.csv", f"measured/{name}.csv"
-    words = ["measure", task_file, *plans, "--devices", devices, "--threads", study.threads, "--fastest"]
-    study.once(f"measure steps {name}", *words, "--warm-up", 0, "--runs", size["plan_runs"], "--rounds",
-               size["plan_rounds"], "--no-exchanges", "--out", steps)
-    study.once(f"measure exchanges {name}", *words, "--warm-up", size["exchange_warm_up"], "--runs", size["exchange_runs"], "--rounds",
-               size["exchange_rounds"], "--compute", steps, "--out", out, *study.rank_words(devices, False),
-               hosts=devices)
+    study.once(f"measure steps {name}", *words_of_steps(study, devices, task_file, plans, size["plan_rounds"], steps), "--fastest")
+    study.once(f"measure exchanges {name}", "measure", task_file, *plans, "--devices", devices, "--threads", study.threads, "--fastest", 
+               "--warm-up", size["exchange_warm_up"], "--runs", size["exchange_runs"], "--rounds", size["exchange_rounds"], "--compute", steps,
+               "--out", out, *study.rank_words(devices, False), hosts=devices)
 
 
 def measure(study):
@@ -292,6 +295,11 @@ def step(study):
         if not plans:
             continue
         measure_plans(study, f"step_{task.stem}", STEP_DEVICES, task_file, plans)
+        # The same steps while another process does them too, as ranks do: processors share caches, memory and more. Medians count, since the
+        # fastest rounds would be those when the other did something else.
+        of_rounds = lambda rounds, out: words_of_steps(study, STEP_DEVICES, task_file, plans, rounds, f"{name}_{out}.csv")
+        with study.beside(*of_rounds(10_000, "other")):
+            study.once(f"measure beside {task.stem}", *of_rounds(size["plan_rounds"], "beside"))
         study.once(f"measure whole {task.stem}", "measure", task_file, *plans, "--devices", STEP_DEVICES, "--whole-steps", "--fastest",
                    "--warm-up", 2, "--runs", size["step_runs"], "--rounds", size["step_rounds"], "--out", f"{name}.csv",
                    *study.rank_words(STEP_DEVICES, False), hosts=STEP_DEVICES)

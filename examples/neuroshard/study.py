@@ -43,8 +43,9 @@ REAL = {
     "most_tables": {2: 29, 4: 59, 8: 119}, "least_placed": 10, "most_placed": 120, "counts": [100, 1000, 10_000], "epochs": 1000, "starts": 8,
     "compared_starts": 5, "fit_batch": 512, "tasks": 100, "evaluations": 200_000, "measured_tasks": 3, "swept_tasks": 20, "collect_runs": 3,
     "held_out_runs": 5, "held_out_passes": 5, "step_tasks": 3, "step_runs": 20, "step_rounds": 3, "plan_runs": 2, "plan_rounds": 5,
-    "runs": 5, "rounds": 5, "exchange_runs": 3, "exchange_rounds": 5, "exchange_warm_up": 1, "observed_tables": 6, "observed_subsets": 50, "observed_size": 10,
-    "observed_dim": 16, "scale_devices": 128, "scale_tables": 850, "scale_tasks": 2, "scale_evaluations": 20_000, "log_sessions": 4000,
+    "runs": 5, "rounds": 5, "exchange_runs": 3, "exchange_rounds": 5, "exchange_warm_up": 1, "observed_tables": 6, "observed_subsets": 50,
+    "observed_size": 10, "observed_dim": 16, "scale_devices": 128, "scale_tables": 850, "scale_tasks": 2, "scale_evaluations": 20_000,
+    "log_sessions": 4000,
     "swept": {"candidates": [1, 2, 5, 10, 20], "beams": [1, 2, 3, 5], "steps": [0, 2, 5, 10, 20], "grid": [2, 3, 6, 11, 21]},
 }
 QUICK = {
@@ -53,7 +54,8 @@ QUICK = {
     "least_placed": 4, "most_placed": 12, "counts": [12, 24], "epochs": 5, "starts": 2, "compared_starts": 2, "fit_batch": 16,
     "tasks": 3, "evaluations": 100, "measured_tasks": 1, "swept_tasks": 2, "collect_runs": 1, "held_out_runs": 1, "held_out_passes": 2,
     "step_tasks": 1, "step_runs": 2, "step_rounds": 1, "plan_runs": 1, "plan_rounds": 1, "runs": 1, "rounds": 1, "exchange_runs": 1,
-    "exchange_rounds": 1, "exchange_warm_up": 0, "observed_tables": 1, "observed_subsets": 2, "observed_size": 3, "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "scale_evaluations": 100, "log_sessions": 20,
+    "exchange_rounds": 1, "exchange_warm_up": 0, "observed_tables": 1, "observed_subsets": 2, "observed_size": 3,
+    "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "scale_evaluations": 100, "log_sessions": 20,
     "swept": {"candidates": [1, 2], "beams": [1], "steps": [0, 1], "grid": [2, 3]},
 }
 
@@ -105,6 +107,16 @@ class Study:
                  "output": output, "error": result.stderr, "commit": commit()}
         self.write(f"done/{name.replace('/', '_')}.json", json.dumps(known, indent=1))
         return known
+
+    @contextlib.contextmanager
+    def beside(self, *words):
+        """Runs plan_tables until the block ends, whatever it writes."""
+        other = subprocess.Popen([str(self.program), *map(str, words)], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            other.kill()
+            other.wait()
 
     def output(self, *words):
         """What plan_tables prints; None where it fails."""
