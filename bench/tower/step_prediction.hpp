@@ -149,7 +149,7 @@ inline double exchange_seconds(gpu const& on, calibration const& c, tessera::exc
   };
   bool const is_flat = shape.route == tessera::exchange_route::flat;
   auto const inside = seconds(sum.inside_host, 0, 1);
-  auto const between = seconds(sum.between_hosts, 1, c.efficiency(is_flat ? shape.grid.ranks : shape.grid.towers()));
+  auto const between = seconds(sum.between_hosts, 1, c.efficiency(is_flat ? shape.grid.ranks : shape.grid.groups()));
   return is_flat ? std::max(inside, between) : inside + between;
 }
 

@@ -309,7 +309,7 @@ inline void declare_towers(CLI::App& app, settings& s) {
   app.add_option(
          "--exchange", s.exchange,
          "How ids and vectors travel: flat, from rank to rank; two-hop, one message from host to host; sptt, by towers, whose tables "
-         "lie on one host or a few. Changes no result where sums are fixed")
+         "lie on one host or a few. Changes no result where sums are fixed and ranks are numbered host by host")
       ->check(CLI::IsMember({"flat", "two-hop", "sptt"}))
       ->capture_default_str();
   app.add_option(

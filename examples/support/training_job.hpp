@@ -92,7 +92,7 @@ class training_job : public any_job {
   /// What --plan says, or said to the run whose plan is kept.
   std::string const& plan_name() const noexcept { return plan_name_; }
   /// Whether a file says what the plan is, so that a checkpoint keeps it.
-  bool is_planned_by_file() const noexcept { return plan_name_ != "bytes" && plan_name_ != "round-robin"; }
+  bool is_planned_by_file() const noexcept { return plan_name_ != "bytes" && plan_name_ != "cut" && plan_name_ != "round-robin"; }
   /// All ranks call it.
   template <class Model>
   Model make_model() const {
@@ -150,6 +150,7 @@ class training_job : public any_job {
   tessera::preprocessing make_preprocessing() const;
   tessera::predicted_plan said_plan(std::vector<tessera::table_spec> const& specs) const;
   tessera::sharding_plan tower_plan(std::vector<tessera::table_spec> const& specs) const;
+  std::vector<std::int64_t> ids_a_sample() const;
   std::optional<tessera::predicted_plan> kept_plan(std::vector<tessera::table_spec> const& specs) const;
   /// Of a dense table; 0: of a hashed one, for ids without a bound. @throws tessera::error naming a column that has neither.
   std::int64_t table_rows(std::string const& column) const;

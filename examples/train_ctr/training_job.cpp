@@ -261,6 +261,7 @@ tessera::predicted_plan training_job::said_plan(std::vector<tessera::table_spec>
 // Each tower's tables on its ranks. `cut` says of each table that is larger than a rank's share what was done, and what the other ways move.
 tessera::sharding_plan training_job::tower_plan(std::vector<tessera::table_spec> const& specs) const {
   tessera::plan_towers_options options{.cuts_tables = s.plan == "cut", .samples = tessera::divide_up(s.batch_size, comm.size())};
+  if (options.cuts_tables && !split_) options.ids_a_sample = ids_a_sample();
   // Blocks of columns would have states of rows of their own.
   for (auto const& name : tables_) options.by_columns &= !s.of_table(name).embedding_optimizer.starts_with("rowwise-");
   auto const made = for_option("--towers", [&] {
@@ -273,6 +274,19 @@ tessera::sharding_plan training_job::tower_plan(std::vector<tessera::table_spec>
   say("plan: %zu of %zu tables are larger than the share of a rank of their tower\n%s", large.size(), specs.size(),
       tessera::text_of(large, specs).c_str());
   return made.plan;
+}
+
+// Of each feature, in the mean of some samples to test with.
+std::vector<std::int64_t> training_job::ids_a_sample() const {
+  auto const block = some_samples(*test_);
+  auto const samples = block.view();
+  auto const& names = test_->schema().sparse;
+  std::vector<std::int64_t> ids;
+  for (auto const& name : features_) {
+    auto const column = std::find(names.begin(), names.end(), name) - names.begin();
+    ids.push_back(tessera::divide_up(samples.sparse[column].size(), std::max<std::int64_t>(samples.size(), 1)));
+  }
+  return ids;
 }
 
 std::vector<tessera::table_feature> training_job::table_features() const {

@@ -57,7 +57,7 @@ struct naive {
   explicit naive(exchange_shape const& shape)
       : shape_(shape), where_(tessera::topology::of_hosts(shape.grid.hosts, shape.grid.ranks / shape.grid.hosts)) {
     auto const host_ranks = shape.grid.ranks / shape.grid.hosts;
-    auto const size = shape.grid.towers_of_host > 1 ? host_ranks / shape.grid.towers_of_host : host_ranks * shape.grid.hosts_of_tower;
+    auto const size = host_ranks * shape.grid.hosts_of_tower;
     std::vector<std::vector<std::int64_t>> domains;
     for (std::int64_t rank = 0; rank < shape.grid.ranks; ++rank) {
       if (rank % size == 0) domains.emplace_back();
@@ -172,11 +172,7 @@ exchange_shape random_shape(std::mt19937_64& random) {
   exchange_shape shape;
   auto const host_ranks = draw(1, 4), hosts_of_tower = draw(1, 3);
   auto const hosts = hosts_of_tower * draw(1, 6 / hosts_of_tower);
-  shape.grid = {host_ranks * hosts, hosts, hosts_of_tower, 1};
-  if (hosts_of_tower == 1) {
-    do shape.grid.towers_of_host = draw(1, host_ranks);
-    while (host_ranks % shape.grid.towers_of_host != 0);
-  }
+  shape.grid = {host_ranks * hosts, hosts, hosts_of_tower};
   shape.route = draw(0, 1) == 0 ? exchange_route::flat : exchange_route::towers;
   auto const features = draw(shape.grid.ranks, shape.grid.ranks + 7);
   for (std::int64_t f = 0; f < features; ++f)
@@ -222,7 +218,6 @@ TEST_CASE("exchange_costs: messages and bytes are those of a loop over ranks, sa
     CAPTURE(shape.grid.ranks);
     CAPTURE(shape.grid.hosts);
     CAPTURE(shape.grid.hosts_of_tower);
-    CAPTURE(shape.grid.towers_of_host);
     CAPTURE(shape.samples);
     naive const expected(shape);
     auto const ids = tessera::id_exchange_costs(shape), vectors = tessera::vector_exchange_costs(shape);
@@ -293,15 +288,11 @@ TEST_CASE("exchange_costs: by hand, 4 hosts of 2 ranks") {
   CHECK(tessera::id_exchange_costs(shape)[3].sent.between_hosts == tessera::link_traffic{3, 3 * (16 + 2 * (64 + 128) + 32 + 32 + 40)});
 }
 
-TEST_CASE("exchange_costs: towers of parts of a host, and of all hosts") {
+TEST_CASE("exchange_costs: a tower of all hosts") {
   auto shape = even_shape(exchange_route::towers, 2, 4, 8);
-  shape.grid.towers_of_host = 2;
-  CHECK(shape.grid.towers() == 4);
-  CHECK(shape.grid.tower_ranks() == 2);
-  auto const parts = tessera::vector_exchange_costs(shape)[5].sent;
-  CHECK(parts.inside_host.messages == 2);  // the other of the tower, and the peer in the host's other tower
-  CHECK(parts.between_hosts.messages == 2);
-  shape.grid = {8, 2, 2, 1};
+  CHECK(shape.grid.groups() == 2);
+  CHECK(shape.grid.group_ranks() == 4);
+  shape.grid.hosts_of_tower = 2;
   auto const flat = tessera::vector_exchange_costs(even_shape(exchange_route::flat, 2, 4, 8))[5].sent;
   CHECK(tessera::vector_exchange_costs(shape)[5].sent == flat);  // one tower
   CHECK(tessera::vector_exchange_costs(even_shape(exchange_route::towers, 1, 1, 8))[0] == rank_exchange_costs{});
@@ -409,8 +400,6 @@ TEST_CASE("exchange_costs: refuses what cannot be") {
   CHECK(refused([](auto& shape) { shape.grid.ranks = 5; }).value("ranks") == "5");
   CHECK(refused([](auto& shape) { shape.grid.hosts = 0; }).value("hosts") == "0");
   CHECK(refused([](auto& shape) { shape.grid.hosts_of_tower = 3; }).value("hosts of a tower") == "3");
-  CHECK(refused([](auto& shape) { shape.grid.towers_of_host = 3; }).value("towers of a host") == "3");
-  CHECK(refused([](auto& shape) { shape.grid.hosts_of_tower = shape.grid.towers_of_host = 2; }).value("towers of a host") == "2");
   CHECK(refused([](auto& shape) { shape.features[2].rank = 4; }).value("rank") == "4");
   CHECK(refused([](auto& shape) { shape.features[2].rank = -1; }).value("rank") == "-1");
   CHECK(refused([](auto& shape) { shape.features[1].dim = 0; }).value("dim") == "0");

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <latch>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -174,6 +176,38 @@ TEST_CASE("sptt_tables: where a rank fails in a tower's collective, all other ra
           "out of power", true);
     });
   }
+}
+
+TEST_CASE("sptt_tables: where a rank never comes, all others throw when the time is up") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto const problem = usual_problem();
+  auto const where = topology::of_hosts(3, 2);
+  auto const ranks = static_cast<int>(where.ranks());
+  auto const specs = specs_of(problem, hashed_tables(problem.tables.size(), false));
+  auto const towers = tower_tests::draw_towers(problem, 3, random);
+  auto const plan = tessera::plan_towers(specs, problem.features, where, towers);
+  auto const rows = draw_source_rows(random, 60);
+  std::vector<tessera_tests::serial_host> hosts(static_cast<std::size_t>(ranks));
+  std::latch others(ranks - 1);
+  auto const run = [&](tessera::thread_communicator& comm) {
+    auto const rank = comm.rank();
+    auto const here = hosts[static_cast<std::size_t>(rank)].exec();
+    source_batch const batch(here, problem, part_of(rows, 10 * rank, 10 * rank + 10), false);
+    tessera::sptt_tables<> source(here, comm, where, specs, problem.features, plan, towers);
+    tessera::sptt_saved<tessera::pass_through> saved;
+    if (rank == 3) return others.wait();
+    std::optional<tessera::errc> code;
+    try {
+      forward(here, source, batch, saved);
+    } catch (tessera::error const& e) {
+      code = e.code();
+    }
+    others.count_down();
+    CHECK((code == tessera::errc::timed_out || code == tessera::errc::rank_failed));  // another gave up first, and says so
+  };
+  tessera::run_thread_ranks(ranks, run, {.timeout_ms = 3000});
 }
 
 }  // namespace sptt_failures_test

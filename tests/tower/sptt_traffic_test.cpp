@@ -90,7 +90,7 @@ problem draw_problem(layout const& of, tessera::topology const& where, std::mt19
     }
   }
   made.shape.route = tessera::exchange_route::towers;
-  made.shape.grid = {where.ranks(), of.hosts, of.towers < of.hosts ? of.hosts / of.towers : 1, 1};
+  made.shape.grid = {where.ranks(), of.hosts, of.towers < of.hosts ? of.hosts / of.towers : 1};
   made.shape.samples = rows * draw(1, 2) / 2;
   made.shape.codecs = {tessera::all_codecs[draw(0, 5)], tessera::all_codecs[draw(0, 5)]};
   return made;

@@ -71,8 +71,8 @@ class device_sptt_saved {
 ///     auto const plan = plan_towers(specs_of_host, features, where, towers);
 ///     device_sptt_tables<nccl_communicator> tables(host, hosts, exec, comm, where, specs, features, plan, towers);
 ///
-/// A rank's ids of a tower go to its peer there (`tower_ranks`), in one message a tower, and the peer's vectors come back. Between the two
-/// the tower's ranks look them up as `device_sharded_tables`, whose limits are those here. Outputs and rows have the bits of `sptt_tables`
+/// A rank's ids of the towers of a group of ranks (`tower_ranks`) go to its peer there, in one message, and its vectors come back. Between
+/// the two the group's ranks look them up as `device_sharded_tables`, whose limits are those here. Outputs and rows have the bits of `sptt_tables`
 /// on hosts. Tower modules are of the host alone.
 ///
 /// `begin` and `predict` wait for the device as those of `device_sharded_tables`, `finish` as `finish` and `begin` there. Where a batch is

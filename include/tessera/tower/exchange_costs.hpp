@@ -56,24 +56,23 @@ struct rank_exchange_costs {
   friend constexpr bool operator==(rank_exchange_costs const&, rank_exchange_costs const&) = default;
 };
 
-/// Ranks on hosts, as `topology::of_hosts` numbers them, and their towers: several hosts each, or a part of one. Rank g is in tower
-/// g / tower_ranks(), at place g % tower_ranks(); its peers have the same place in the other towers.
+/// Ranks on hosts, as `topology::of_hosts` numbers them, in groups of one host or several. Towers of one host share its group. Rank g is in
+/// group g / group_ranks(), at place g % group_ranks(); its peers have the same place in the other groups.
 struct tower_grid {
   std::int64_t ranks = 1;           ///< a multiple of the hosts
   std::int64_t hosts = 1;           ///< a multiple of the hosts of a tower
   std::int64_t hosts_of_tower = 1;  ///< the paper's K
-  std::int64_t towers_of_host = 1;  ///< they divide the ranks of a host; 1 where a tower has several hosts
 
   constexpr std::int64_t host_ranks() const noexcept { return ranks / hosts; }
-  constexpr std::int64_t tower_ranks() const noexcept { return host_ranks() * hosts_of_tower / towers_of_host; }
-  constexpr std::int64_t towers() const noexcept { return ranks / tower_ranks(); }
+  constexpr std::int64_t group_ranks() const noexcept { return host_ranks() * hosts_of_tower; }
+  constexpr std::int64_t groups() const noexcept { return ranks / group_ranks(); }
 
   friend constexpr bool operator==(tower_grid const&, tower_grid const&) = default;
 };
 
 /// Refuses a grid that cannot be.
-/// @throws tessera::error invalid_argument, naming two sizes, for a size below 1 and for towers of several hosts that are parts of one. Also
-/// where one does not divide the other: hosts the ranks, hosts of a tower the hosts, towers of a host its ranks.
+/// @throws tessera::error invalid_argument, naming two sizes, for a size below 1, and where one does not divide the other: hosts the ranks,
+/// hosts of a tower the hosts.
 inline void check_tower_grid(tower_grid const& grid);
 
 /// Which way ids and vectors go.
@@ -159,7 +158,7 @@ inline void check_exchange_shape(exchange_shape const& shape) {
     throw error(errc::invalid_argument, std::string("exchange_shape: ") + what, std::move(values));
   };
   check_tower_grid(shape.grid);
-  auto const towers = shape.grid.towers();
+  auto const towers = shape.grid.groups();
   for (auto const& feature : shape.features) {
     if (feature.rank < 0 || feature.rank >= shape.grid.ranks)
       refuse("a feature is on a rank that is none", {{"rank", feature.rank}, {"ranks", shape.grid.ranks}});
@@ -179,7 +178,7 @@ inline void check_exchange_shape(exchange_shape const& shape) {
   if (shape.route == exchange_route::towers) {
     std::map<std::int64_t, std::int64_t> tower_of;
     for (auto const& feature : shape.features) {
-      auto const tower = feature.rank / shape.grid.tower_ranks();
+      auto const tower = feature.rank / shape.grid.group_ranks();
       has_features[static_cast<std::size_t>(tower)] = true;
       if (!feature.is_sequence) has_pooled[static_cast<std::size_t>(tower)] = true;
       if (feature.feature < 0) continue;
@@ -208,7 +207,7 @@ inline void check_exchange_shape(exchange_shape const& shape) {
 /// The sizes of all messages of an exchange, which are the same for many pairs of ranks.
 class exchange_sizes {
  public:
-  explicit exchange_sizes(exchange_shape const& shape) : shape_(shape), group_(shape.grid.tower_ranks()) {}
+  explicit exchange_sizes(exchange_shape const& shape) : shape_(shape), group_(shape.grid.group_ranks()) {}
 
   std::vector<rank_exchange_costs> ids() const {
     if (shape_.route != exchange_route::towers) {
@@ -421,10 +420,6 @@ class exchange_sizes {
 inline void check_tower_grid(tower_grid const& grid) {
   detail::check_divides("ranks", grid.ranks, "hosts", grid.hosts);
   detail::check_divides("hosts", grid.hosts, "hosts of a tower", grid.hosts_of_tower);
-  detail::check_divides("ranks of a host", grid.host_ranks(), "towers of a host", grid.towers_of_host);
-  if (grid.hosts_of_tower > 1 && grid.towers_of_host > 1)
-    throw error(errc::invalid_argument, "tower_grid: a tower of several hosts is no part of one",
-                {{"hosts of a tower", grid.hosts_of_tower}, {"towers of a host", grid.towers_of_host}});
 }
 
 inline std::vector<rank_exchange_costs> id_exchange_costs(exchange_shape const& shape) {

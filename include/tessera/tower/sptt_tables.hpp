@@ -63,11 +63,11 @@ inline namespace TESSERA_ABI {
 ///     sptt_tables tables(exec, comm, where, specs, features, plan, towers, dlrm_tower{.dim = 64, .c = 1},
 ///                        {.modules = {.policy = eigen_gemm{}}});
 ///
-/// A rank's ids of a tower go to its peer there (`tower_ranks`), in one message a tower. The tower's ranks look up the ids of all samples
-/// that their peers brought, as `sharded_tables` inside the tower. Its module turns each sample's vectors into fewer or shorter ones, and these
-/// go back to the peer. Gradients go the same way. So between hosts a rank sends one message a tower, in place of one a rank, and modules
-/// make those smaller. Without modules (`pass_through`) vectors, gradients and rows have the bits of `sharded_tables`, where ranks count from
-/// host to host.
+/// The ranks of a tower's hosts are a group of ranks (`tower_ranks`), which makes all towers there. A rank's ids of them go to its peer in the
+/// group, in one message. The group looks up the ids of all samples that the peers brought, as `sharded_tables` inside it. A tower's module
+/// turns each sample's vectors into fewer or shorter ones, and these go back to the peer. Gradients go the same way. So a rank sends one
+/// message a group of ranks, in place of one a rank, and modules make those smaller. Without modules (`pass_through`) vectors, gradients and
+/// rows have the bits of `sharded_tables`, where ranks count from host to host.
 ///
 /// Outputs are as those of `tower_source`, and without modules as those of `sharded_tables`. Ranks of a tower hold the same module: its
 /// parameters are of the group `replication::tower`. Their gradients are sums over the tower's ranks, which are final when `finish_backward` or
