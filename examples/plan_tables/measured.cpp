@@ -44,6 +44,9 @@ measured_costs read_measured(std::string const& path, std::string const& plan, s
   if (lines.empty() || lines[0] != header)
     throw tessera::error(tessera::errc::parse_error, "measured costs: another first line",
                          {{"file", path}, {"line", 1}, {"expected", header}, {"found", lines.empty() ? "" : lines[0]}});
+  if (!lines.back().empty())
+    throw tessera::error(tessera::errc::parse_error, "measured costs: the last line has no end, as where a file is cut off",
+                         {{"file", path}, {"line", lines.size()}, {"found", lines.back()}});
   measured_costs result(devices);
   bool has_plan = false;
   for (std::size_t l = 1; l < lines.size(); ++l) {

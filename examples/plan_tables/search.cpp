@@ -21,6 +21,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/stopwatch.hpp>
 #include <tessera/files/json.hpp>
+#include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/found_plan_file.hpp>
 #include <tessera/plan/plan_prediction.hpp>
 #include <tessera/plan/table_profile_file.hpp>
@@ -87,9 +88,14 @@ void search(tessera::host_exec const& exec, search_options const& o) {
   auto const found = method.find(exec, tables, model.cost, o);
   auto const seconds = watch.lap();
   std::cout << found;
-  if (!o.out.empty())
-    tessera::write_predicted_plan(
-        o.out, {found.plan(o.devices), tessera::prediction_of(found, model.digest, model.machine, model.relative_error)});
+  if (!o.out.empty()) {
+    auto plan = found.plan(o.devices);
+    // What is predicted of the file is of its shards: a device's shards of a table are one there.
+    auto const joined =
+        plan.shards.size() == found.shards.size() ? found : tessera::plan_of_shards(tables, model.cost, found.limits, plan.shards);
+    auto prediction = tessera::prediction_of(joined, model.digest, model.machine, model.relative_error);
+    tessera::write_predicted_plan(o.out, {std::move(plan), std::move(prediction)});
+  }
   if (!o.report.empty()) tessera::write_json(o.report, report_of(found, o, seconds));
 }
 

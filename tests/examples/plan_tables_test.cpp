@@ -382,6 +382,7 @@ TEST_CASE("plan_tables: tables, plans, models and measurements that cannot be ar
   bad_csv(head + line("0,1,2,3") + line("0,1,2,3"), {"line 3", "rank"});
   bad_csv(head + line("0,1,2,3") + line("2,1,2,3"), {"line 3", "rank", "2"});
   bad_csv(head + line("0,1,2,3"), {"device 1"});
+  bad_csv(head + line("0,1,2,3") + plan + ",1,1,2,3.", {"line 3", "cut off", ",1,1,2,3."});
   bad_csv(head + line("0,1,,") + line("1,1,,"), {"without exchanges"});
   bad_csv(head + "other.json,0,1,2,3\n", {"no line of this plan", "plan.json"});
 }

@@ -183,7 +183,7 @@ exchange_shape random_shape(std::mt19937_64& random) {
   shape.codecs = {any_codec(), any_codec()};
   shape.inside = {any_codec(), any_codec()};
   if (shape.route == exchange_route::towers && draw(0, 1) == 0)
-    for (std::int64_t t = 0, each = draw(1, 2); t < each * shape.grid.towers(); ++t) shape.outputs.push_back(draw(1, 30));
+    for (std::int64_t t = 0, each = draw(1, 2); t < each * shape.grid.groups(); ++t) shape.outputs.push_back(draw(1, 30));
   return shape;
 }
 
