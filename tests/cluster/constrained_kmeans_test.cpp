@@ -308,6 +308,7 @@ TEST_CASE("constrained_kmeans: few units, against all placements") {
     check_bounds(points, result, options);
     check_together(result.labels, units);
     CHECK(result.inertia >= least_inertia(points, options, units) * (1 - 1e-12));
+    CHECK(result.inertia <= least_inertia(points, options, units) * 1.5);
   }
 }
 
