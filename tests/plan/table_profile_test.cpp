@@ -131,6 +131,8 @@ TEST_CASE("table_profile: what no table has is refused by table, field and value
   refused([](auto& p) { p.access[2] = -0.25; }, "bin_2", "-0.25");
   refused([](auto& p) { p.access[2] = 0.5; }, "bin_0 to bin_16", "1.5");
   refused([](auto& p) { p.bags = -1; }, "bags", "-1");
+  refused([](auto& p) { p.bags = 1e300; }, "bags", "1e+300");
+  refused([](auto& p) { p.pooling_factor = 1e300; }, "pooling_factor", "1e+300");
   refused([](auto& p) { p.distinct_bags = 65537; }, "distinct_bags", "65537");
   refused([](auto& p) { p.group = -2; }, "group", "-2");
   refused([](auto& p) { p.tower = -2; }, "tower", "-2");

@@ -63,7 +63,9 @@ found_plan published_search(host_exec const& exec, vector_view<table_profile con
   auto const evaluations = search.run(
       std::numeric_limits<std::int64_t>::max(), [] { return false; },
       [&](std::vector<detail::placed_shard> shards) { best = std::move(shards); });
-  if (best.empty()) throw error(errc::out_of_memory, "published_search: no plan was found", {{"evaluations", evaluations}});
+  if (best.empty())
+    throw error(errc::out_of_memory, "published_search: no plan was found",
+                {{"evaluations", evaluations}, {"devices", options.devices}, {"bytes_per_device", options.bytes_per_device}});
   auto found = plan_of_shards(tables, model, limits, detail::table_shards_of(kinds, best));
   found.evaluations = evaluations;
   return found;

@@ -45,8 +45,8 @@ inline constexpr std::int64_t most_address_space_bytes = std::int64_t{1} << 57;
 
 /// Refuses a profile that no table can have.
 /// @throws tessera::error invalid_argument naming table, field and value. It does so for a number that is negative or NaN, for less than
-/// one row or element, and for more rows than an address space holds. It does so for shares of `access` whose sum is neither 0 nor 1, to
-/// 0.001, and for more distinct bags than bags.
+/// one row or element, and for more rows, or more vectors or ids of a batch, than an address space holds. It does so for shares of `access`
+/// whose sum is neither 0 nor 1, to 0.001, and for more distinct bags than bags.
 inline void check_table_profile(table_profile const& profile);
 /// As above for each table. @throws tessera::error invalid_argument also for no tables.
 inline void check_table_profiles(vector_view<table_profile const> tables);
@@ -133,6 +133,11 @@ inline void check_table_profile(table_profile const& profile) {
     detail::refuse_profile(profile, "bin_0 to bin_16", shares, "the shares of bins sum to 1, or all are 0");
   amount("bags", profile.bags);
   amount("distinct_bags", profile.distinct_bags);
+  constexpr double most_of_a_batch = static_cast<double>(most_address_space_bytes) / 8;  // ids, or floats of vectors and gradients
+  if (profile.bags * static_cast<double>(profile.dim) > most_of_a_batch)
+    detail::refuse_profile(profile, "bags", profile.bags, "more vectors in a batch than an address space holds");
+  if (profile.bags * profile.pooling_factor > most_of_a_batch)
+    detail::refuse_profile(profile, "pooling_factor", profile.pooling_factor, "more ids in a batch than an address space holds");
   if (profile.distinct_bags > profile.bags)
     detail::refuse_profile(profile, "distinct_bags", profile.distinct_bags, "more distinct bags than bags");
   if (profile.group < -1)
