@@ -244,7 +244,7 @@ def measure_plans(study, name, devices, task_file, plans):
     study.mkdir("measured")
     steps, out = f"measured/{name}.steps.csv", f"measured/{name}.csv"
     study.once(f"measure steps {name}", *words_of_steps(study, devices, task_file, plans, size["plan_rounds"], steps), "--fastest")
-    study.once(f"measure exchanges {name}", "measure", task_file, *plans, "--devices", devices, "--threads", study.threads, "--fastest", 
+    study.once(f"measure exchanges {name}", "measure", task_file, *plans, "--devices", devices, "--threads", study.threads, "--fastest",
                "--warm-up", size["exchange_warm_up"], "--runs", size["exchange_runs"], "--rounds", size["exchange_rounds"], "--compute", steps,
                "--out", out, *study.rank_words(devices, False), hosts=devices)
 

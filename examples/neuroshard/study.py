@@ -110,10 +110,12 @@ class Study:
 
     @contextlib.contextmanager
     def beside(self, *words):
-        """Runs plan_tables until the block ends, whatever it writes."""
+        """Runs plan_tables until the block ends, which it must not do before."""
         other = subprocess.Popen([str(self.program), *map(str, words)], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             yield
+            if other.poll() is not None:
+                sys.exit(f"plan_tables {' '.join(map(str, words))}: ended with {other.returncode} before what ran beside it")
         finally:
             other.kill()
             other.wait()

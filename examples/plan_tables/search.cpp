@@ -89,12 +89,13 @@ void search(tessera::host_exec const& exec, search_options const& o) {
   auto const seconds = watch.lap();
   std::cout << found;
   if (!o.out.empty()) {
+    // What the file says is what the model predicts of its shards: those of a table on one device are one there, and caution is no prediction.
+    auto plain = o.model;
+    plain.caution = 0;
+    auto const by = load_model(exec, plain, tables, o.devices);
     auto plan = found.plan(o.devices);
-    // What is predicted of the file is of its shards: a device's shards of a table are one there.
-    auto const joined =
-        plan.shards.size() == found.shards.size() ? found : tessera::plan_of_shards(tables, model.cost, found.limits, plan.shards);
-    auto prediction = tessera::prediction_of(joined, model.digest, model.machine, model.relative_error);
-    tessera::write_predicted_plan(o.out, {std::move(plan), std::move(prediction)});
+    auto const predicted = tessera::plan_of_shards(tables, by.cost, found.limits, plan.shards);
+    tessera::write_predicted_plan(o.out, {std::move(plan), tessera::prediction_of(predicted, by.digest, by.machine, by.relative_error)});
   }
   if (!o.report.empty()) tessera::write_json(o.report, report_of(found, o, seconds));
 }

@@ -270,7 +270,7 @@ tessera::sharding_plan training_job::tower_plan(std::vector<tessera::table_spec>
   if (!options.cuts_tables) return made.plan;
   std::vector<tessera::tower_table> large;
   for (auto const& table : made.tables)
-    if (table.bytes > table.share && comm.size() > 1) large.push_back(table);
+    if (table.bytes > table.share) large.push_back(table);
   say("plan: %zu of %zu tables are larger than the share of a rank of their tower\n%s", large.size(), specs.size(),
       tessera::text_of(large, specs).c_str());
   return made.plan;

@@ -91,6 +91,9 @@ TEST_CASE("plan_tables search: each method that compare knows writes the plan th
     auto const report = planned(name, plan);
     CHECK(report["search"] == name);
     CHECK(report["cost_ms"].get<double>() == doctest::Approx(costs.at(name)).epsilon(1e-6));
+    // The file's prediction is of the shards that it has.
+    auto const shown = plan_tables_test::run({"show", made().tables, plan, "--devices", "2", "--roofline"});
+    CHECK(json::parse(contents(plan))["found"]["cost_ms"].get<double>() == doctest::Approx(std::stod(shown.output)).epsilon(1e-4));
     auto const shards = tessera::read_plan(plan, options, 2).shards;
     bool const is_cut = std::any_of(shards.begin(), shards.end(),
                                     [&](auto const& s) { return s.columns != options[static_cast<std::size_t>(s.table)].dim; });
@@ -331,13 +334,19 @@ TEST_CASE("plan_tables measure --samples, fit --plans: a model learns from what 
 
 TEST_CASE("plan_tables search --caution: what networks disagree about costs more") {
   tessera_tests::temporary_folder folder;
-  auto const report = folder.file("report.json");
+  auto const report = folder.file("report.json"), plan = folder.file("plan.json");
+  std::string found;  // what the plan's file says
   auto const cost = [&](std::string const& caution) {
-    succeeds(made().search(
-        {"--model", made().learned, "--bytes-per-device", "1MiB", "--method", "greedy-dim", "--caution", caution, "--report", report}));
+    succeeds(made().search({"--model", made().learned, "--bytes-per-device", "1MiB", "--method", "greedy-dim", "--caution", caution,
+                            "--report", report, "--out", plan}));
+    found = contents(plan);
     return json::parse(contents(report))["cost_ms"].get<double>();
   };
-  auto const none = cost("0"), some = cost("1"), more = cost("2");
+  auto const none = cost("0");
+  auto const predicted = found;
+  auto const some = cost("1");
+  CHECK(found == predicted);  // the same plan, and caution is no prediction
+  auto const more = cost("2");
   CHECK(none < some);
   CHECK(some < more);
   refused(made().search({"--model", made().published, "--bytes-per-device", "1MiB", "--caution", "1"}), {"--caution", "published"});

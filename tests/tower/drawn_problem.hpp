@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -194,5 +196,22 @@ class stepped_source {
   typename Source::saved_type saved_;
   tessera::row_gradients sum_;
 };
+
+// Takes a rank's steps by one hop, two hops and towers: all give and learn the same bits. The seed is even on all ranks, or odd on all.
+inline void check_steps_alike(host_exec const& here, any_communicator const& comm, drawn_problem const& drawn, bool weighted,
+                              std::vector<source_rows> const& rows_of_steps, std::uint64_t seed) {
+  stepped_source flat(here, drawn.flat(here, comm)), two_hop(here, drawn.two_hop(here, comm));
+  stepped_source towered(here, drawn.towered(here, comm));
+  for (auto const& rows : rows_of_steps) {
+    auto const step = [&](auto& source) { return source.step(drawn, rows, weighted, seed); };
+    auto const expected = step(flat);
+    CHECK(same_bits(step(two_hop), expected));
+    CHECK(same_bits(step(towered), expected));
+    ++seed;
+  }
+  auto const expected = flat.rows(drawn.problem);
+  CHECK(same_bits(two_hop.rows(drawn.problem), expected));
+  CHECK(same_bits(towered.rows(drawn.problem), expected));
+}
 
 }  // namespace tower_tests

@@ -38,25 +38,15 @@ TEST_CASE("sptt_tables of processes: steps give and learn the bits of sharded_ta
   tessera::mpi_communicator const world(tessera_tests::world());
   auto const rank = static_cast<std::uint64_t>(world.rank());
   tessera_tests::serial_host host;
-  auto const here = host.exec();
   for (auto const& layout : layouts(world.size()))
     for (bool const weighted : {false, true}) {
       CAPTURE(layout.towers);
       CAPTURE(weighted);
       auto const drawn = draw_on_hosts(layout, weighted, true, random);
       std::mt19937_64 own(random() + rank);  // other batches on each
-      stepped_source flat(here, drawn.flat(here, world)), two_hop(here, drawn.two_hop(here, world));
-      stepped_source towered(here, drawn.towered(here, world));
-      for (std::uint64_t s = 0; s < 4; ++s) {
-        auto const rows = drawn.draw_rows()(own, static_cast<std::size_t>(draw_number(own, 0, 20)));
-        auto const step = [&](auto& source) { return source.step(drawn, rows, weighted, seed + 100 * rank + s); };
-        auto const expected = step(flat);
-        CHECK(same_bits(step(two_hop), expected));
-        CHECK(same_bits(step(towered), expected));
-      }
-      auto const expected = flat.rows(drawn.problem);
-      CHECK(same_bits(two_hop.rows(drawn.problem), expected));
-      CHECK(same_bits(towered.rows(drawn.problem), expected));
+      std::vector<source_rows> rows;
+      for (int step = 0; step < 4; ++step) rows.push_back(drawn.draw_rows()(own, static_cast<std::size_t>(draw_number(own, 0, 20))));
+      check_steps_alike(host.exec(), world, drawn, weighted, rows, seed + 100 * rank);
     }
 }
 

@@ -61,6 +61,29 @@ std::vector<tessera::error> refusals(int ranks, topology const& where, bool is_p
 
 tower_partition const two{{{0, 3, 2}, {1, 4, 5, 6}}};
 
+// A tower on each of three hosts of two ranks, and a batch of ten samples a rank.
+struct towered_problem {
+  static constexpr int ranks = 6;
+  source_problem problem = usual_problem();
+  topology where = topology::of_hosts(3, 2);
+  std::vector<tessera::table_spec> specs = specs_of(problem, hashed_tables(problem.tables.size(), false));
+  tower_partition towers;
+  tessera::sharding_plan plan;
+  source_rows rows;
+
+  explicit towered_problem(std::mt19937_64& random)
+      : towers(tower_tests::draw_towers(problem, 3, random)),
+        plan(tessera::plan_towers(specs, problem.features, where, towers)),
+        rows(draw_source_rows(random, 60)) {}
+
+  source_batch<host_exec> batch(host_exec const& here, int rank) const {
+    return {here, problem, part_of(rows, 10 * rank, 10 * rank + 10), false};
+  }
+  tessera::sptt_tables<> source(host_exec const& here, tessera::thread_communicator& comm) const {
+    return {here, comm, where, specs, problem.features, plan, towers};
+  }
+};
+
 }  // namespace
 
 TEST_CASE("sptt_tables and plan_towers: hosts with other numbers of ranks are refused, and named") {
@@ -111,20 +134,14 @@ TEST_CASE("sptt_tables: where a rank fails in a tower's collective, all other ra
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  auto const problem = usual_problem();
-  auto const where = topology::of_hosts(3, 2);
-  auto const ranks = static_cast<int>(where.ranks());
-  auto const specs = specs_of(problem, hashed_tables(problem.tables.size(), false));
-  auto const towers = tower_tests::draw_towers(problem, 3, random);
-  auto const plan = tessera::plan_towers(specs, problem.features, where, towers);
-  auto const rows = draw_source_rows(random, 60);
-  for (int failing = 0; failing < ranks; ++failing) {
-    std::vector<tessera_tests::serial_host> hosts(static_cast<std::size_t>(ranks));
-    tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+  towered_problem const of(random);
+  for (int failing = 0; failing < of.ranks; ++failing) {
+    std::vector<tessera_tests::serial_host> hosts(of.ranks);
+    tessera::run_thread_ranks(of.ranks, [&](tessera::thread_communicator& comm) {
       auto const rank = comm.rank();
       auto const here = hosts[static_cast<std::size_t>(rank)].exec();
-      source_batch const batch(here, problem, part_of(rows, 10 * rank, 10 * rank + 10), false);
-      tessera::sptt_tables<> source(here, comm, where, specs, problem.features, plan, towers);
+      auto const batch = of.batch(here, rank);
+      auto source = of.source(here, comm);
       tessera::sptt_saved<tessera::pass_through> saved;
       bool const fails = rank == failing;
       // Its text names the rank, whoever told of it; its value the rank that told. Not where a rank has left: who waited for it then leaves
@@ -150,7 +167,7 @@ TEST_CASE("sptt_tables: where a rank fails in a tower's collective, all other ra
       auto code = is_told([&] { source.finish(here, saved, out); }, "sptt_tables::finish: one block an output");
       CHECK((!fails || code == tessera::errc::shape_mismatch));
       forward(here, source, batch, saved);  // they go on
-      naive_source before(problem);
+      naive_source before(of.problem);
       CHECK(before.gives(batch));
       auto gradients = batch.gradients_of(source);
       if (fails) gradients.pop_back();
@@ -182,20 +199,14 @@ TEST_CASE("sptt_tables: where a rank never comes, all others throw when the time
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  auto const problem = usual_problem();
-  auto const where = topology::of_hosts(3, 2);
-  auto const ranks = static_cast<int>(where.ranks());
-  auto const specs = specs_of(problem, hashed_tables(problem.tables.size(), false));
-  auto const towers = tower_tests::draw_towers(problem, 3, random);
-  auto const plan = tessera::plan_towers(specs, problem.features, where, towers);
-  auto const rows = draw_source_rows(random, 60);
-  std::vector<tessera_tests::serial_host> hosts(static_cast<std::size_t>(ranks));
-  std::latch others(ranks - 1);
+  towered_problem const of(random);
+  std::vector<tessera_tests::serial_host> hosts(of.ranks);
+  std::latch others(of.ranks - 1);
   auto const run = [&](tessera::thread_communicator& comm) {
     auto const rank = comm.rank();
     auto const here = hosts[static_cast<std::size_t>(rank)].exec();
-    source_batch const batch(here, problem, part_of(rows, 10 * rank, 10 * rank + 10), false);
-    tessera::sptt_tables<> source(here, comm, where, specs, problem.features, plan, towers);
+    auto const batch = of.batch(here, rank);
+    auto source = of.source(here, comm);
     tessera::sptt_saved<tessera::pass_through> saved;
     if (rank == 3) return others.wait();
     std::optional<tessera::errc> code;
@@ -207,7 +218,7 @@ TEST_CASE("sptt_tables: where a rank never comes, all others throw when the time
     others.count_down();
     CHECK((code == tessera::errc::timed_out || code == tessera::errc::rank_failed));  // another gave up first, and says so
   };
-  tessera::run_thread_ranks(ranks, run, {.timeout_ms = 3000});
+  tessera::run_thread_ranks(of.ranks, run, {.timeout_ms = 3000});
 }
 
 }  // namespace sptt_failures_test

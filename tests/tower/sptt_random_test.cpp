@@ -68,18 +68,7 @@ TEST_CASE("sptt_tables on drawn hosts: batches with groups give and learn the bi
     std::vector<tessera_tests::serial_host> hosts(ranks);
     tessera::run_thread_ranks(drawn.ranks(), [&](tessera::thread_communicator& comm) {
       auto const rank = static_cast<std::size_t>(comm.rank());
-      auto const here = hosts[rank].exec();
-      stepped_source flat(here, drawn.flat(here, comm)), two_hop(here, drawn.two_hop(here, comm));
-      stepped_source towered(here, drawn.towered(here, comm));
-      for (std::size_t s = 0; s < steps; ++s) {
-        auto const step = [&](auto& source) { return source.step(drawn, rows[rank][s], weighted, seed + 2 * steps * rank + s); };
-        auto const expected = step(flat);
-        CHECK(same_bits(step(two_hop), expected));
-        CHECK(same_bits(step(towered), expected));
-      }
-      auto const expected = flat.rows(drawn.problem);
-      CHECK(same_bits(two_hop.rows(drawn.problem), expected));
-      CHECK(same_bits(towered.rows(drawn.problem), expected));
+      check_steps_alike(hosts[rank].exec(), comm, drawn, weighted, rows[rank], seed + 2 * steps * rank);
     });
   });
 }
