@@ -21,7 +21,8 @@
 
 namespace tessera_bench {
 
-/// How exchanges run, and how long they took: seconds by operation, with "inside " before it among ranks of one host.
+/// How exchanges run, and how long they took: seconds by operation, with "inside " before it among ranks of one host. Where they run one by one, of the
+/// exchange alone on all links; else what the rank spent in `begin` and `finish`, which no other work of its own hid.
 struct exchange_stages {
   bool one_by_one = false;
   std::map<std::string, double, std::less<>> seconds;
@@ -38,9 +39,10 @@ class staged_communicator {
     tessera::received_messages received;
     std::exception_ptr failure;
     bool is_done = false;
+    double* seconds = nullptr;  // in the stages, of this operation
   };
 
-  /// `host_of` (ranks,). `stages` outlives this and what it splits off.
+  /// `host_of` (ranks,). `stages` outlives this and what it splits off, and its map stays whole while an exchange is pending.
   staged_communicator(tessera::any_communicator below, MPI_Comm world, std::vector<std::int64_t> host_of, exchange_stages& stages)
       : below_(std::move(below)), world_(world), host_of_(std::move(host_of)), stages_(&stages) {}
 
@@ -49,8 +51,14 @@ class staged_communicator {
   void begin(tessera::host_exec const& exec, tessera::exchange_messages const& messages, pending_type& pending,
              std::exception_ptr failure = nullptr) {
     pending.is_done = stages_->one_by_one;
-    if (!pending.is_done) return below_.begin(exec, messages, pending.below, std::move(failure));
+    bool const inside = std::all_of(host_of_.begin(), host_of_.end(), [&](auto host) { return host == host_of_[0]; });
+    pending.seconds = &stages_->seconds[(inside ? "inside " : "") + std::string(messages.operation)];
     tessera::stopwatch watch;
+    if (!pending.is_done) {
+      below_.begin(exec, messages, pending.below, std::move(failure));
+      *pending.seconds += watch.lap();
+      return;
+    }
     MPI_Barrier(world_);
     stages_->waiting += watch.lap();
     pending.failure = nullptr;
@@ -61,11 +69,15 @@ class staged_communicator {
       pending.failure = std::current_exception();
     }
     MPI_Barrier(world_);
-    bool const inside = std::all_of(host_of_.begin(), host_of_.end(), [&](auto host) { return host == host_of_[0]; });
-    stages_->seconds[(inside ? "inside " : "") + std::string(messages.operation)] += watch.lap();
+    *pending.seconds += watch.lap();
   }
   tessera::received_messages finish(tessera::host_exec const& exec, pending_type& pending) {
-    if (!pending.is_done) return below_.finish(exec, pending.below);
+    if (!pending.is_done) {
+      tessera::stopwatch watch;
+      auto const received = below_.finish(exec, pending.below);
+      *pending.seconds += watch.lap();
+      return received;
+    }
     if (pending.failure) std::rethrow_exception(std::exchange(pending.failure, nullptr));
     return pending.received;
   }

@@ -3,8 +3,8 @@
 // bench-target: tessera::mpi
 
 // Training steps of a DLRM by ranks on hosts, 26 tables of dim 64: vectors travel flat, by two hops, by towers without modules, and by towers whose
-// modules send fewer bytes. Ids travel ahead, the same plan serves all. Steps are measured in alternated rounds. Then steps whose exchanges are
-// kept apart, each alone on all links, tell the stages, and these the step that modules could reach.
+// modules send fewer bytes. Ids travel ahead, the same plan serves all. Steps are measured in alternated rounds, and what of their exchanges no work of
+// the same rank hides. Then steps whose exchanges are kept apart, each alone on all links, tell the stages, and these the step that modules could reach.
 //
 //   sudo bench/testbed/hosts.sh up 4 400mbit
 //   sudo bench/testbed/hosts.sh run 4 2 build/release/bench/tower_tower_step_bench [SAMPLES A RANK [ROUNDS [RANKS_OF_A_HOST [fp16|fp32]]]]
@@ -18,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -90,6 +91,8 @@ struct contender {
   std::unique_ptr<dlrm_steps> rank;
   std::vector<double> times;
 
+  // Of a step as it is, means of ranks: in exchanges of ids and embeddings, and of what the trainer sums.
+  double exposed = 0, exposed_sums = 0;
   double apart = 0;  // a step whose exchanges are kept apart
   double ids = 0, vectors = 0, gradients = 0, inside = 0, sums = 0, waiting = 0;
   tessera::message_count between;     // ids, vectors and gradients of a step, by all ranks, to other hosts
@@ -137,6 +140,26 @@ void make_rank(contender& one, tower_ranks_of_mpi const& ranks, MPI_Comm world, 
         });
 }
 
+double total(exchange_stages const& stages) {
+  double sum = 0;
+  for (auto const& of : stages.seconds) sum += of.second;
+  return sum;
+}
+
+/// Steps as they are, in turns.
+void measure_steps(std::vector<contender>& all, MPI_Comm world, int rounds, int steps) {
+  for (int round = -1; round < rounds; ++round)  // in the first all memory is new
+    for (auto& one : all) {
+      if (round == 0) one.stages = one.dense = {};
+      auto const seconds = slowest_seconds(world, [&] { one.rank->steps_with_ids_ahead(steps); });
+      if (round >= 0) one.times.push_back(seconds / steps);
+    }
+  for (auto& one : all) {
+    one.exposed = mean_of_ranks(world, total(one.stages)) / (rounds * steps);
+    one.exposed_sums = mean_of_ranks(world, total(one.dense)) / (rounds * steps);
+  }
+}
+
 /// Steps one exchange after the other.
 void measure_stages(contender& one, tower_ranks_of_mpi const& ranks, MPI_Comm world, int steps) {
   one.stages.one_by_one = one.dense.one_by_one = true;
@@ -176,6 +199,12 @@ void print(std::vector<contender> const& all, std::int64_t samples, int ranks, i
                 1e3 * median(one.times), 1e3 * one.apart, 1e3 * one.compute(), 1e3 * one.ids, 1e3 * one.vectors, 1e3 * one.gradients,
                 1e3 * one.inside, 1e3 * one.modules, 1e3 * one.sums, 1e3 * one.waiting,
                 1e-6 * static_cast<double>(one.between.bytes) / hosts, static_cast<long long>(one.between.messages));
+  std::printf("%-16s %9s | %9s %9s %9s\n", "ms of a step", "mean", "exposed", "sums", "rest");
+  for (auto const& one : all) {
+    auto const mean = std::accumulate(one.times.begin(), one.times.end(), 0.0) / static_cast<double>(one.times.size());
+    std::printf("%-16s %9.1f | %9.1f %9.1f %9.1f\n", one.name.c_str(), 1e3 * mean, 1e3 * one.exposed, 1e3 * one.exposed_sums,
+                1e3 * (mean - one.exposed - one.exposed_sums));
+  }
   for (auto const& one : all) {
     auto const& flat = *std::find_if(all.begin(), all.end(), [&](auto const& other) { return other.with == one.with; });
     if (&flat == &one) continue;
@@ -210,20 +239,16 @@ int main(int argc, char** argv) {
     all.push_back(made("flat", way::flat));
     all.push_back(made("two hops", way::two_hops));
     all.push_back(made("SPTT", way::towers));
-    for (std::int64_t const compression : {2, 4, 16})
+    for (std::int64_t const compression : {2, 4, 8, 16})
       all.push_back(made("DMT CR " + std::to_string(compression), way::modules, codec::fp16, compression));
   }
   if (only != "fp16") {
     all.push_back(made("flat fp32", way::flat, codec::fp32));
-    for (std::int64_t const compression : {2, 4, 16})
+    for (std::int64_t const compression : {2, 4, 8, 16})
       all.push_back(made("DMT CR " + std::to_string(compression) + " fp32", way::modules, codec::fp32, compression));
   }
   for (auto& one : all) make_rank(one, ranks, mpi.world(), samples, rows);
-  for (int round = -1; round < rounds; ++round)  // in the first all memory is new
-    for (auto& one : all) {
-      auto const seconds = slowest_seconds(mpi.world(), [&] { one.rank->steps_with_ids_ahead(steps); });
-      if (round >= 0) one.times.push_back(seconds / steps);
-    }
+  measure_steps(all, mpi.world(), rounds, steps);
   for (auto& one : all) measure_stages(one, ranks, mpi.world(), 2 * steps);
   if (ranks.comm.rank() != 0) return 0;
   std::printf("%d ranks on %d hosts, %lld samples a rank, medians of %d rounds of %d steps\n", ranks.comm.size(),
