@@ -7,11 +7,12 @@
 // the same rank hides. Then steps whose exchanges are kept apart, each alone on all links, tell the stages, and these the step that modules could reach.
 //
 //   sudo bench/testbed/hosts.sh up 4 400mbit
-//   sudo bench/testbed/hosts.sh run 4 2 build/release/bench/tower_tower_step_bench [SAMPLES A RANK [ROUNDS [RANKS_OF_A_HOST [fp16|fp32]]]]
+//   sudo bench/testbed/hosts.sh run 4 2 build/release/bench/tower_tower_step_bench [SAMPLES A RANK [ROUNDS [RANKS_OF_A_HOST [fp16|fp32
+//        [COMPRESSION...]]]]]
 //   sudo bench/testbed/hosts.sh down 4
 //
-// With RANKS_OF_A_HOST, hosts are neighbouring ranks, as many as that; 0: as they say themselves. A codec leaves out steps with the other: all
-// ways of 16 ranks together take more than 24 GiB. Without a launcher there is one rank, which sends nothing.
+// With RANKS_OF_A_HOST, hosts are neighbouring ranks, as many as that; 0: as they say themselves. A codec leaves out steps with the other, and
+// compressions those with others than these: all ways together take more than 24 GiB, of 8 ranks and of 16. Without a launcher there is one rank, which sends nothing.
 
 #include <algorithm>
 #include <cstdint>
@@ -234,17 +235,20 @@ int main(int argc, char** argv) {
   tower_ranks_of_mpi const ranks(exec, mpi.world(), argc > 3 ? std::atoi(argv[3]) : 0, rows);
   using tessera::codec;
   std::string_view const only = argc > 4 ? argv[4] : "";
+  std::vector<std::int64_t> compressions{2, 4, 8, 16};
+  if (argc > 5) compressions.clear();
+  for (int a = 5; a < argc; ++a) compressions.push_back(std::clamp<std::int64_t>(std::atoll(argv[a]), 1, tessera_bench::dlrm_dim));
   std::vector<contender> all;
   if (only != "fp32") {
     all.push_back(made("flat", way::flat));
     all.push_back(made("two hops", way::two_hops));
     all.push_back(made("SPTT", way::towers));
-    for (std::int64_t const compression : {2, 4, 8, 16})
+    for (auto const compression : compressions)
       all.push_back(made("DMT CR " + std::to_string(compression), way::modules, codec::fp16, compression));
   }
   if (only != "fp16") {
     all.push_back(made("flat fp32", way::flat, codec::fp32));
-    for (std::int64_t const compression : {2, 4, 8, 16})
+    for (auto const compression : compressions)
       all.push_back(made("DMT CR " + std::to_string(compression) + " fp32", way::modules, codec::fp32, compression));
   }
   for (auto& one : all) make_rank(one, ranks, mpi.world(), samples, rows);
