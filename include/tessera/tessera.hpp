@@ -212,6 +212,7 @@
 #include <tessera/plan/draw_accesses.hpp>
 #include <tessera/plan/exchange_features.hpp>
 #include <tessera/plan/exhaustive_search.hpp>
+#include <tessera/plan/feasible_shards.hpp>
 #include <tessera/plan/fit_cost_network.hpp>
 #include <tessera/plan/fit_published_cost.hpp>
 #include <tessera/plan/found_plan.hpp>

@@ -43,15 +43,16 @@
 /// find wrong is told when it is waited for; none pools by maximum there.
 namespace embed_tests {
 
+inline constexpr std::int64_t source_ids = 40;
+
 /// Tables and what is made of a batch's keys.
 struct source_problem {
   std::vector<tessera::table_options> tables;
   std::vector<float> rates;
   std::vector<tessera::table_feature> features;
   tessera::shared_gradients sums = tessera::shared_gradients::merged;
+  std::int64_t ids = source_ids;  ///< whose rows `all_rows` reads
 };
-
-inline constexpr std::int64_t source_ids = 40;
 
 /// Calls f with an execution to test sources of: a header for a device adds its own.
 template <class Exec>
@@ -422,9 +423,9 @@ class naive_source {
 /// All rows of all tables, as a source predicts them: a batch of single ids, one sample an id.
 template <class Exec, class Source>
 std::vector<float> all_rows(Exec const& exec, source_problem const& problem, Source const& source) {
-  source_rows rows(problem.features.size(), std::vector<std::vector<std::int64_t>>(source_ids));
+  source_rows rows(problem.features.size(), std::vector<std::vector<std::int64_t>>(static_cast<std::size_t>(problem.ids)));
   for (auto& key : rows)
-    for (std::int64_t id = 0; id < source_ids; ++id) key[static_cast<std::size_t>(id)] = {id};
+    for (std::int64_t id = 0; id < problem.ids; ++id) key[static_cast<std::size_t>(id)] = {id};
   source_batch const probe(exec, problem, rows, false);
   source.predict(exec, probe.view(), probe.out_of(source));
   std::vector<float> all;

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-weight: 2
+// ctest-cost: 10
 #include <tessera/plan/exhaustive_search.hpp>
 
 #include <doctest/doctest.h>
@@ -17,12 +19,16 @@
 #include <vector>
 
 #include <tessera/core/execution.hpp>
+#include <tessera/nn/gemm_eigen.hpp>
+#include <tessera/plan/learned_cost.hpp>
 #include <tessera/plan/plan_search.hpp>
 #include <tessera/plan/roofline_cost.hpp>
 
 #include "hosts.hpp"
+#include "learned_cost_support.hpp"
 #include "random.hpp"
 #include "random_models.hpp"
+#include "sanitizers.hpp"
 #include "temporary_folder.hpp"
 
 namespace exhaustive_search_test {
@@ -82,6 +88,24 @@ std::vector<table_profile> random_tables(std::mt19937_64& random, std::size_t co
   std::vector<table_profile> tables;
   while (tables.size() < count) tables.push_back(tessera_tests::random_profile(random, 1'000'000, most_dim));
   return tables;
+}
+
+// Small networks that were soon fitted to planted costs, which are no sums over tables, of combinations of a pool.
+tessera::learned_cost learned_model(std::mt19937_64& random, tessera::host_exec const& exec, std::vector<table_profile> const& pool) {
+  using namespace learned_cost_support;
+  tessera::eigen_gemm const gemm{};
+  auto const fit = [&] {
+    return tessera::fit_options{
+        .epochs = 20, .batch_samples = 32, .learning_rate = 0.01F, .last_learning_rate = 0.001F, .seed = tessera::random_seed{random()}};
+  };
+  auto const exchange = [&](tessera::exchange_way way) {
+    tessera::exchange_fit_options const options{.hidden_of_rows = {8}, .representation = 4, .hidden_of_head = {8}, .fit = fit()};
+    return tessera::fit_learned_exchange(exec, gemm, way, planted_exchanges(random, 300, {4}), options).model;
+  };
+  tessera::compute_fit_options const options{.hidden_of_rows = {16}, .representation = 8, .hidden_of_head = {16}, .fit = fit()};
+  auto compute = tessera::fit_learned_compute(exec, gemm, planted_compute(random, pool, 600, 0.05, random()), options).model;
+  auto forward = exchange(tessera::exchange_way::forward), backward = exchange(tessera::exchange_way::backward);
+  return {{}, "sgd", 8192, std::move(compute), std::move(forward), std::move(backward)};
 }
 
 }  // namespace
@@ -177,6 +201,54 @@ TEST_CASE("exhaustive_search: plan_search finds the best plan of few tables with
       ++tasks;
     }
   CHECK(optimal >= tasks * 19 / 20);
+}
+
+TEST_CASE("exhaustive_search: plan_search finds the best plan of up to 12 tables under a learned cost, or one that is little above") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera_tests::serial_host host;
+  auto const exec = host.exec();
+  auto const pool = learned_cost_support::random_pool(random, 60);
+  auto const by = learned_model(random, exec, pool);
+  int optimal = 0, tasks = 0;
+  auto const compare = [&](std::size_t count, bool cut) {
+    CAPTURE(count);
+    CAPTURE(cut);
+    std::vector<table_profile> tables;
+    std::int64_t largest = 0;
+    while (tables.size() < count) {
+      tables.push_back(pool[random() % pool.size()]);
+      tables.back().dim = std::int64_t{4} << random() % (cut ? 2 : 6);  // cut tables have no more than two halves
+      largest = std::max(largest, bytes_of({tables.back()}));
+    }
+    // Any order of placing finds room, but not for every plan.
+    auto const limit = bytes_of(tables) / 4 + largest + 1;
+    auto const best = tessera::exhaustive_search(tables, by,
+                                                 {.devices = 4,
+                                                  .bytes_per_device = limit,
+                                                  .counted = counted,
+                                                  .devices_alike = true,
+                                                  .cut_columns = cut,
+                                                  .most_shards = static_cast<std::int64_t>(2 * count)});
+    auto const found = tessera::plan_search(exec, tables, by,
+                                            {.devices = 4,
+                                             .bytes_per_device = limit,
+                                             .counted = counted,
+                                             .evaluations = 50'000,
+                                             .cut_columns = cut,
+                                             .seed = tessera::random_seed{random()}});
+    REQUIRE(best.cost_ms > 0);
+    CHECK(found.cost_ms >= best.cost_ms * (1 - 1e-6F));
+    CHECK(found.cost_ms <= best.cost_ms * 1.005F);
+    optimal += found.cost_ms <= best.cost_ms * (1 + 1e-6F);
+    ++tasks;
+  };
+  for (std::size_t const count : {2, 4, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 11, 12})
+    if (count < 10 || !tessera_tests::under_asan) compare(count, false);
+  for (std::size_t const count : {2, 3, 4, 4, 5, 5}) compare(count, true);
+  MESSAGE(optimal << " of " << tasks << " are optimal");
+  CHECK(optimal * 20 >= tasks * 19);
 }
 
 TEST_CASE("exhaustive_search: the slowest stage, by hand") {

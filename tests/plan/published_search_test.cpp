@@ -165,13 +165,25 @@ class plain_search {
   published_search_options const& options_;
 };
 
+// Whether a table's smallest shard fits nowhere, or all tables together do not.
+bool is_hopeless(std::vector<table_profile> const& tables, published_search_options const& options) {
+  std::int64_t all = 0, largest = 0;
+  for (auto const& table : tables) {
+    auto dim = table.dim;
+    while (dim % 8 == 0) dim /= 2;
+    largest = std::max(largest, table.rows * dim * 4);
+    all += table.rows * table.dim * 4;
+  }
+  return largest > options.bytes_per_device || all > options.devices * options.bytes_per_device;
+}
+
 // Compares both; returns whether there was a plan.
 bool agrees(published_cost const& model, std::vector<table_profile> const& tables, published_search_options const& options) {
   auto const [expected, pieces] = plain_search(model, options).search(tables);
   if (expected.cost == plain_search::infinity) {
     auto const e = error_of([&] { published_search(tables, model, options); });
     CHECK(e.code() == errc::out_of_memory);
-    CHECK(!e.value("evaluations").empty());
+    CHECK(e.value("evaluations").empty() == is_hopeless(tables, options));
     return false;
   }
   auto const found = published_search(tables, model, options);
@@ -213,9 +225,12 @@ TEST_CASE("published_search: a plain implementation, all networks from the begin
     }
     options.bytes_per_device =
         static_cast<std::int64_t>(static_cast<double>(all / options.devices + 1) * std::uniform_real_distribution<double>(0.95, 2)(random));
-    with_plan += agrees(model, tables, options);
+    bool const has_plan = agrees(model, tables, options);
+    if (options.devices == 1) CHECK(has_plan == (options.bytes_per_device >= all));  // there it cannot miss one
+    with_plan += has_plan;
   }
-  CHECK(with_plan > 0);
+  MESSAGE("with plan " << with_plan);
+  CHECK(with_plan >= 50);
 }
 
 TEST_CASE("published_search: networks of the published widths too") {
@@ -255,6 +270,33 @@ TEST_CASE("published_search: a plan says what it is, and becomes a plan of ranks
   std::ostringstream text;
   text << found;
   CHECK(text.str().find("table large: rows 0 to 1000, columns 32 to 64 on device") != std::string::npos);
+}
+
+TEST_CASE("published_search: what no plan can fit is proven, by table or by all bytes; else it says how many plans it compared") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  auto const model = tessera_tests::random_published_cost(random, 2, true);
+  auto const refused = [&](std::int64_t dim, std::size_t count, std::int64_t limit) {
+    std::vector<table_profile> tables(count + 1, tessera_tests::random_profile(random, 100, 64));
+    for (auto& table : tables) table.name = "t", table.rows = 1'000'000, table.dim = dim;
+    tables.front() = {.name = "first", .rows = 1, .dim = 4};
+    auto e = error_of([&] { published_search(tables, model, {.devices = 2, .bytes_per_device = limit}); });
+    CHECK(e.code() == errc::out_of_memory);
+    CHECK(std::string(e.what()).find("published_search: ") == 0);
+    CHECK(e.value("bytes_per_device") == std::to_string(limit));
+    return e;
+  };
+  // 24 columns have halves of 12, which are cut no further.
+  auto const wide = refused(24, 1, 40'000'000);
+  CHECK(wide.value("table") == "t");
+  CHECK(wide.value("bytes of the smallest shard") == "48000000");
+  CHECK(std::string(wide.what()).find("cut_rows") == std::string::npos);
+  CHECK(refused(8, 2, 31'000'000).value("bytes") == "64000016");
+  // A device has room for one of three.
+  auto const three = refused(4, 3, 25'000'000);
+  CHECK(!three.value("evaluations").empty());
+  CHECK(three.value("table").empty());
 }
 
 TEST_CASE("published_search: bad options are refused by name") {

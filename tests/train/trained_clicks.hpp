@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -46,21 +47,25 @@ inline std::vector<tessera::table_feature> features() {
 // Batches as vectors, of which each rank takes a part; the last one is small.
 struct click_data {
   struct batch {
+    std::vector<std::string> names;                           // of keys
     std::vector<std::vector<std::vector<std::int64_t>>> ids;  // [key][sample]
     std::vector<float> dense, labels, weights;
     std::int64_t samples() const { return static_cast<std::int64_t>(labels.size()); }
   };
   std::vector<batch> all;
 
-  click_data(std::mt19937_64& random, int count) {
+  // `rows`: of each key's table.
+  click_data(std::mt19937_64& random, int count, std::vector<tessera::table_feature> const& keys = features(),
+             std::vector<std::int64_t> const& rows = {table_rows, table_rows, table_rows}) {
     for (int b = 0; b < count; ++b) {
       auto& one = all.emplace_back();
+      for (auto const& key : keys) one.names.push_back(key.name);
       auto const samples = b + 1 == count ? std::size_t{5} : 60 + random() % 80;
       one.dense = tessera_tests::random_floats(random, samples * numbers);
-      one.ids.resize(features().size());
-      for (auto& key : one.ids)
+      one.ids.resize(keys.size());
+      for (std::size_t key = 0; key < keys.size(); ++key)
         for (std::size_t s = 0; s < samples; ++s)
-          key.push_back(tessera_tests::random_integers<std::int64_t>(random, random() % 4, 0, table_rows - 1));
+          one.ids[key].push_back(tessera_tests::random_integers<std::int64_t>(random, random() % 4, 0, rows[key] - 1));
       for (std::size_t s = 0; s < samples; ++s) {
         one.labels.push_back(random() % 3 == 0 ? 1.0F : 0.0F);
         one.weights.push_back(static_cast<float>(1 + random() % 4) / 3);
@@ -75,9 +80,8 @@ struct click_part {
 
   click_part(tessera::host_exec const& exec, click_data::batch const& all, std::int64_t first, std::int64_t last) {
     std::vector<tessera::feature_rows<>> rows;
-    auto const of = features();
-    for (std::size_t key = 0; key < of.size(); ++key)
-      rows.emplace_back(of[key].name, std::vector<std::vector<std::int64_t>>(all.ids[key].begin() + first, all.ids[key].begin() + last));
+    for (std::size_t key = 0; key < all.ids.size(); ++key)
+      rows.emplace_back(all.names[key], std::vector<std::vector<std::int64_t>>(all.ids[key].begin() + first, all.ids[key].begin() + last));
     ids = tessera::keyed_jagged<>::from_rows(exec, rows);
     view.dense = {all.dense.data() + first * numbers, last - first, numbers};
     view.labels = {all.labels.data() + first, last - first};

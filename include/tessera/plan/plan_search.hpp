@@ -17,6 +17,7 @@
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/plan/cost_model.hpp>
+#include <tessera/plan/feasible_shards.hpp>
 #include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/halving_search.hpp>
 #include <tessera/plan/placement.hpp>
@@ -61,48 +62,6 @@ template <cost_model M>
 found_plan plan_search(host_exec const& exec, vector_view<table_profile const> tables, M const& model, plan_search_options const& options);
 
 namespace detail {
-
-// Proves that no plan fits, or says nothing. `device_bytes`: for shards.
-inline void check_feasible(shard_kinds const& kinds, std::int64_t device_bytes, plan_search_options const& options) {
-  double all = 0;
-  std::vector<double> from_device(static_cast<std::size_t>(options.devices));  // of tables that lie on a tower's devices, by the first one
-  for (std::int64_t t = 0; t < kinds.tables(); ++t) {
-    all += static_cast<double>(kinds[kinds.whole(t)].bytes);
-    if (auto const within = kinds.devices_of(kinds.whole(t), from_device.size()); within.count < options.devices)
-      from_device[static_cast<std::size_t>(within.first)] += static_cast<double>(kinds[kinds.whole(t)].bytes);
-    auto smallest = kinds.whole(t);
-    while (kinds[smallest].half_columns >= 0) smallest = kinds[smallest].half_columns;
-    while (kinds[smallest].half_rows >= 0) smallest = kinds[smallest].half_rows;
-    if (kinds[smallest].bytes <= device_bytes) continue;
-    auto const& table = kinds.table(t);
-    throw error(errc::out_of_memory,
-                options.cut_rows
-                    ? "plan_search: the smallest shard of a table is too large for a device"
-                    : "plan_search: a table is too large for a device, and its columns are cut no further; cut_rows cuts its rows",
-                {{"table", table.name},
-                 {"rows", table.rows},
-                 {"dim", table.dim},
-                 {"bytes of the smallest shard", kinds[smallest].bytes},
-                 {"bytes_per_device", options.bytes_per_device},
-                 {"bytes for shards", device_bytes}});
-  }
-  for (std::int64_t t = 0; t < kinds.tables(); ++t) {
-    auto const within = kinds.devices_of(kinds.whole(t), from_device.size());
-    auto const bytes = from_device[static_cast<std::size_t>(within.first)];
-    if (within.count < options.devices && bytes > static_cast<double>(device_bytes) * static_cast<double>(within.count))
-      throw error(errc::out_of_memory, "plan_search: the devices of a tower together are too small",
-                  {{"tower", kinds.table(t).tower},
-                   {"first device", within.first},
-                   {"devices", within.count},
-                   {"bytes", bytes},
-                   {"bytes_per_device", options.bytes_per_device},
-                   {"bytes for shards", device_bytes}});
-  }
-  if (all > static_cast<double>(device_bytes) * static_cast<double>(options.devices))
-    throw error(
-        errc::out_of_memory, "plan_search: all devices together are too small",
-        {{"bytes", all}, {"devices", options.devices}, {"bytes_per_device", options.bytes_per_device}, {"bytes for shards", device_bytes}});
-}
 
 // The best plan so far. Plans are judged by sums that are added up in the order of `plan_of_shards`, so that scores have the bits of costs.
 template <cost_model M>
@@ -289,7 +248,9 @@ found_plan plan_search(host_exec const& exec, vector_view<table_profile const> t
                                   options.towers > 0 ? devices_of_tables(tables, options.devices, options.devices_of_host, options.towers)
                                                      : std::vector<device_range>{});
   auto const device_bytes = options.bytes_per_device - received_bytes(tables, options.devices, options.counted);
-  detail::check_feasible(kinds, device_bytes, options);
+  detail::check_feasible("plan_search", kinds, limits, device_bytes,
+                         options.cut_rows ? "the smallest shard of a table is too large for a device"
+                                          : "a table is too large for a device, and its columns are cut no further; cut_rows cuts its rows");
   detail::plan_searcher<M> searcher(exec, kinds, model, device_bytes, options);
   auto const placed = searcher.run();
   if (searcher.best().overflow > 0)

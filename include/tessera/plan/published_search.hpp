@@ -13,6 +13,7 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/plan/cost_model.hpp>
+#include <tessera/plan/feasible_shards.hpp>
 #include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/halving_search.hpp>
 #include <tessera/plan/placement.hpp>
@@ -41,8 +42,9 @@ struct published_search_options {
 /// that costs least before it comes, of equal ones to that with fewer bytes. Tables that are not placed make a plan infinite. Sums of
 /// representations are kept, and what limits or beams have in common is placed once. Any number of threads finds the same plan.
 /// Source: "Pre-train and Search: Efficient Embedding Table Sharding with Pre-trained Neural Cost Models", Algorithms 1 and 2.
-/// @throws tessera::error invalid_argument as `plan_of_shards`, and for an option that is too small, naming it; out_of_memory, naming how
-/// many plans were compared, where no plan was found. There may be one all the same.
+/// @throws tessera::error invalid_argument as `plan_of_shards`, and for an option that is too small, naming it. out_of_memory where no plan
+/// can be: it names the table whose smallest shard is too large, its bytes and the limit, or all bytes and the limit of all devices.
+/// out_of_memory too where none was found, naming how many plans were compared. There may be one all the same.
 template <cost_model M>
 found_plan published_search(host_exec const& exec, vector_view<table_profile const> tables, M const& model,
                             published_search_options const& options);
@@ -56,8 +58,10 @@ found_plan published_search(host_exec const& exec, vector_view<table_profile con
                                            std::tuple("steps", options.steps, 0), std::tuple("grid", options.grid, 0)})
     if (value < least) throw error(errc::invalid_argument, "published_search: an option is too small", {{name, value}, {"least", least}});
   detail::shard_kinds const kinds(tables, model, options.counted, true, false);
-  detail::halving_search<M> search(exec, kinds, model, options.devices,
-                                   options.bytes_per_device - received_bytes(tables, options.devices, options.counted),
+  auto const device_bytes = options.bytes_per_device - received_bytes(tables, options.devices, options.counted);
+  detail::check_feasible("published_search", kinds, limits, device_bytes,
+                         "a table is too large for a device, and its columns are cut no further");
+  detail::halving_search<M> search(exec, kinds, model, options.devices, device_bytes,
                                    {options.candidates, options.beams, options.steps, options.grid, options.keep_sums});
   std::vector<detail::placed_shard> best;
   auto const evaluations = search.run(
