@@ -138,7 +138,7 @@ std::vector<std::vector<double>> measure_steps(tessera::host_exec const& exec, p
   device_tables const on(of, o);
   std::int64_t bytes = 0;
   for (std::size_t p = 0; p < of.plans.size(); ++p)
-    for (auto const& tables : on[p]) bytes = std::max(bytes, tessera::compute_bench::bytes_for(tables, optimizer));
+    for (auto const& tables : on[p]) bytes = std::max(bytes, tessera::compute_bench<>::bytes_for(tables, optimizer));
   tessera::compute_bench bench(exec, bytes);
   tessera::machine_clock clock;
   std::vector<per_device> ms(of.plans.size(), per_device(static_cast<std::size_t>(o.devices)));
