@@ -47,12 +47,6 @@ struct planned {
     for (auto const& s : plans[plan]) sums[static_cast<std::size_t>(s.rank)] += s.columns;
     return sums;
   }
-  // A table that several columns read has more bags than the batch has samples.
-  std::int64_t samples() const {
-    auto fewest = tables[0].bags;
-    for (auto const& one : tables) fewest = std::min(fewest, one.bags);
-    return std::llround(fewest);
-  }
 };
 
 planned read_plans(measure_options const& o) {
@@ -162,7 +156,7 @@ void measure_exchanges(tessera::any_communicator comm, planned const& of, std::v
   auto const devices = static_cast<std::size_t>(o.devices);
   std::vector<per_device> backward(costs.size(), per_device(devices)), forward(backward);
   take_turns(o.rounds, costs.size(), [&](std::size_t p) {
-    tessera::exchange_case exchange{of.columns(p, o.devices), std::vector<double>(devices), of.samples()};
+    tessera::exchange_case exchange{of.columns(p, o.devices), std::vector<double>(devices), tessera::batch_samples_of(of.tables)};
     auto const together = tessera::measure_exchange(exec, comm, clock, exchange, repeat);
     // A device sends vectors when it is done with the gradients of the batch before.
     for (std::size_t d = 0; d < devices; ++d) exchange.start_ms[d] = costs[p].compute[d] + together.backward_ms[d];

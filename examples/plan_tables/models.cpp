@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -35,12 +33,11 @@ std::string devices_in(std::string const& folder) {
 
 loaded_model load_model(tessera::host_exec const& exec, model_options const& o, std::vector<tessera::table_profile> const& tables,
                         std::int64_t devices) {
-  auto bags = tables[0].bags;  // a table that several columns read has more
-  for (auto const& one : tables) bags = std::min(bags, one.bags);
+  auto const samples = tessera::batch_samples_of(tables);
   if (o.roofline)
     return {tessera::any_cost_model(tessera::roofline_cost({.memory_bytes_per_second = o.memory_gb_per_second * 1e9,
                                                             .exchange_bytes_per_second = o.exchange_gb_per_second * 1e9,
-                                                            .bags = bags})),
+                                                            .bags = static_cast<double>(samples)})),
             "roofline", ""};
   if (o.folder.empty()) throw tessera::error(tessera::errc::invalid_argument, "option --model: a folder of costs, or --roofline", {});
   std::error_code ignored;
@@ -63,7 +60,7 @@ loaded_model load_model(tessera::host_exec const& exec, model_options const& o, 
     here.threads = cost.machine.threads;
     tessera::detail::told_of_file(o.folder, [&] { tessera::check_machine(cost.machine, here); });
   }
-  cost.batch_samples = std::llround(bags);
+  cost.batch_samples = samples;
   auto machine = cost.machine.processor + ", " + std::to_string(cost.machine.threads) + " threads";
   auto const error = tessera::stated_error(cost);
   auto digest = tessera::learned_cost_digest(o.folder);

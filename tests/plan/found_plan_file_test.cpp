@@ -100,6 +100,13 @@ TEST_CASE("prediction_of: what networks say below 0 is written as 0") {
   CHECK(told.cost_ms() == 7);
 }
 
+TEST_CASE("prediction_of: a table that several columns read has more bags than the batch has samples") {
+  tessera::found_plan found;
+  found.tables.resize(3);
+  found.tables[0].bags = 192, found.tables[1].bags = 64, found.tables[2].bags = 128;
+  CHECK(tessera::prediction_of(found, "0123456789abcdef").batch_samples == 64);
+}
+
 TEST_CASE("predicted plans are read as they were written, and plans without predictions too") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
@@ -328,10 +335,34 @@ TEST_CASE("plan samples are what models learn from: profiles of each rank's shar
   check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::out_of_range, {"without a profile", "run 0"});
   tables = of.tables;
   tables[0].bags = 4097;
-  check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::incompatible, {"other batches", "table 0", "bags 4097"});
+  check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::incompatible,
+                {"other batches", "run 0", "table 0", "bags 4097", "samples of the batch 4096"});
+  tables[0].bags = 0;
+  check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::incompatible, {"other batches", "table 0", "bags 0"});
   tables = of.tables;
   tables[0].rows = 0;
   check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::out_of_range, {"past its table", "table 0"});
+}
+
+TEST_CASE("samples_of_steps: profiles of tables that several columns read have a multiple of the batch's samples as bags") {
+  std::vector<tessera::table_profile> tables(2, {.name = "t", .rows = 10, .dim = 8, .pooling_factor = 1});
+  tables[0].bags = 3 * 64, tables[1].bags = 64;
+  plan_sample run;
+  run.shards = {{0, 0, 0, 10, 0, 8}, {1, 1, 0, 10, 0, 8}};
+  run.batch_samples = 64;
+  run.measured = {{1, 2, 3}, {4, 5, 6}};
+  std::vector<plan_sample> const runs{run};
+  auto const steps = tessera::samples_of_steps(runs, tables);
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[0].shards[0].bags == 192);
+  CHECK(steps[1].shards[0].bags == 64);
+  tables[0].bags = 3 * 64 - 1;
+  check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::incompatible, {"other batches", "table 0", "bags 191"});
+  tables[0].bags = 32;
+  check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::incompatible, {"other batches", "table 0", "bags 32"});
+  tables[0].bags = 3 * 64, tables[1].bags = 2 * 64;  // batches twice as large
+  check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::incompatible,
+                {"larger batches", "run 0", "fewest bags of a table 128", "samples of the batch 64"});
 }
 
 }  // namespace found_plan_file_test

@@ -62,6 +62,22 @@ TEST_CASE("table_profile: shares of rows by how often a batch reads them") {
   CHECK(tessera::access_of_reads({}) == std::array<double, table_profile::bins>{});
 }
 
+TEST_CASE("batch_samples_of: the fewest bags of a table that has any") {
+  std::vector<table_profile> tables(3, good());
+  CHECK(tessera::batch_samples_of(tables) == 65536);
+  tables[0].bags = 300;  // three columns read it
+  tables[1].bags = 0;    // none does
+  tables[2].bags = 100;
+  CHECK(tessera::batch_samples_of(tables) == 100);
+  tables[2].bags = 99.6;  // a part of a batch, rounded
+  CHECK(tessera::batch_samples_of(tables) == 100);
+  tables.resize(2);
+  CHECK(tessera::batch_samples_of(tables) == 300);
+  tables[0].bags = 0;
+  CHECK(tessera::batch_samples_of(tables) == 0);
+  CHECK(tessera::batch_samples_of({}) == 0);
+}
+
 TEST_CASE("table_profile: ids and distinct rows of a batch") {
   auto p = good();
   CHECK(tessera::ids_of_batch(p) == 65536 * 2.5);

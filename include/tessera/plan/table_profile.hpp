@@ -60,6 +60,15 @@ constexpr double mean_reads(std::int64_t bin) noexcept {
   return n / (0.69314718055994530942 - 1 / (4 * n) + 1 / (16 * n * n) - 1 / (128 * n * n * n * n));
 }
 
+/// The samples of a batch that these tables are read by: the fewest bags of a table that has any, rounded. A table that several columns read
+/// has a bag of each column in a sample, so that its bags are more. 0 where no table has a bag.
+inline std::int64_t batch_samples_of(vector_view<table_profile const> tables) noexcept {
+  double fewest = 0;
+  for (auto const& table : tables)
+    if (table.bags > 0 && (fewest == 0 || table.bags < fewest)) fewest = table.bags;
+  return std::llround(fewest);
+}
+
 /// The ids of a batch.
 constexpr double ids_of_batch(table_profile const& profile) noexcept { return profile.bags * profile.pooling_factor; }
 /// The ids of a batch after deduplication: those of its distinct bags.
