@@ -20,6 +20,7 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/optimizers.hpp>
 #include <tessera/plan/found_plan_file.hpp>
+#include <tessera/plan/learned_cost.hpp>
 #include <tessera/plan/measure_compute.hpp>
 #include <tessera/plan/measure_exchange.hpp>
 #include <tessera/plan/plan_samples_file.hpp>
@@ -63,6 +64,8 @@ planned read_plans(measure_options const& o) {
     if (!o.samples.empty() && !of.files.back().found)
       throw tessera::error(tessera::errc::invalid_argument, "option --samples: of plans that say what was predicted of them",
                            {{"file", file}});
+    if (auto const& found = of.files.back().found; found && !o.samples.empty())
+      tessera::detail::told_of_file(file, [&] { tessera::check_row_kinds(of.tables, found->optimizer, found->row_format); });
     for (auto const& s : of.plans.back())
       if (s.rank == tessera::table_shard::all_ranks)
         throw tessera::error(tessera::errc::invalid_argument, "a table on all ranks is not measured", {{"file", file}, {"table", s.table}});
@@ -72,6 +75,7 @@ planned read_plans(measure_options const& o) {
     if (one.optimizer != optimizer || (optimizer != "sgd" && optimizer != "rowwise_adagrad"))
       throw tessera::error(tessera::errc::incompatible, "steps are measured with sgd or rowwise_adagrad, the same for all tables",
                            {{"file", o.tables}, {"table", one.name}, {"field", "optimizer"}, {"value", one.optimizer}});
+  tessera::detail::told_of_file(o.tables, [&] { tessera::check_row_kinds(of.tables, optimizer, tessera::measured_row_format); });
   return of;
 }
 

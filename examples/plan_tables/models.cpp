@@ -31,6 +31,11 @@ std::string devices_in(std::string const& folder) {
 
 }  // namespace
 
+void loaded_model::check(std::string const& folder, std::vector<tessera::table_profile> const& tables) const {
+  if (!optimizer.empty())
+    tessera::detail::told_of_file(folder, [&] { tessera::check_row_kinds(tables, optimizer, tessera::measured_row_format); });
+}
+
 loaded_model load_model(tessera::host_exec const& exec, model_options const& o, std::vector<tessera::table_profile> const& tables,
                         std::int64_t devices) {
   auto const samples = tessera::batch_samples_of(tables);
@@ -64,10 +69,12 @@ loaded_model load_model(tessera::host_exec const& exec, model_options const& o, 
   auto machine = cost.machine.processor + ", " + std::to_string(cost.machine.threads) + " threads";
   auto const error = tessera::stated_error(cost);
   auto digest = tessera::learned_cost_digest(o.folder);
-  if (o.caution == 0) return {tessera::any_cost_model(std::move(cost)), std::move(digest), std::move(machine), error};
+  tessera::detail::told_of_file(o.folder, [&] { tessera::check_measured_tables(cost, tables); });
+  auto optimizer = cost.optimizer;
+  if (o.caution == 0) return {tessera::any_cost_model(std::move(cost)), std::move(digest), std::move(machine), error, std::move(optimizer)};
   auto learned = std::make_shared<tessera::learned_cost const>(std::move(cost));
   tessera::any_cost_model cautious(tessera::cautious_cost(*learned, o.caution));
-  return {std::move(cautious), std::move(digest), std::move(machine), error, std::move(learned)};
+  return {std::move(cautious), std::move(digest), std::move(machine), error, std::move(optimizer), std::move(learned)};
 }
 
 }  // namespace plan_tables

@@ -111,7 +111,8 @@ void compare(tessera::host_exec const& exec, compare_options const& o) {
   auto const files = examples::named_files("DIR", {o.folder});
   std::vector<profiles> tasks;
   for (auto const& file : files) tasks.push_back(tessera::read_table_profiles(file));
-  auto const cost = load_model(exec, o.search.model, tasks[0], o.search.devices).cost;
+  auto const model = load_model(exec, o.search.model, tasks[0], o.search.devices);
+  for (auto const& tables : tasks) model.check(o.search.model.folder, tables);
   constexpr auto none = std::numeric_limits<double>::infinity();
   std::vector<double> best;
   for (std::size_t task = 0; task < files.size(); ++task) {
@@ -121,7 +122,7 @@ void compare(tessera::host_exec const& exec, compare_options const& o) {
       if (one.method->name == "random") own.seed += task;
       tessera::stopwatch watch;
       try {
-        one.cost_ms.push_back(static_cast<double>(one.method->find(exec, tasks[task], cost, own).cost_ms));
+        one.cost_ms.push_back(static_cast<double>(one.method->find(exec, tasks[task], model.cost, own).cost_ms));
       } catch (tessera::error const& e) {
         if (e.code() != tessera::errc::out_of_memory) throw;
         one.cost_ms.push_back(none);

@@ -286,6 +286,11 @@ TEST_CASE("plan_tables predict: what was measured beside what is predicted; fewe
   both[3] = folder.file("of_both");
   succeeds(with(both, {"--exchanges-of", made().samples, "--again", made().samples}));
   refused(with(both, {"--exchanges-of", made().samples, "--again", folder.file("none")}), {"none/collected.json"});
+  auto otherwise = made().collecting;
+  otherwise[1] = folder.file("otherwise"), otherwise[7] = "0";
+  succeeds(with(otherwise, {"--pool", made().tables, "--optimizer", "rowwise_adagrad"}));
+  refused(with(both, {"--exchanges-of", made().samples, "--again", otherwise[1]}),
+          {"otherwise", "--again", "field optimizer", "expected sgd", "found rowwise_adagrad"});
   for (auto const& model : {apart, made().published})
     succeeds({"predict", steps_alone, "--model", model, "--out", csv, "--threads", "1"}, {"10 steps and 0 exchanges"});
   refused({"predict", folder.file("none"), "--model", few, "--out", csv}, {"none/collected.json"});
@@ -321,6 +326,14 @@ TEST_CASE("plan_tables measure --samples, fit --plans: a model learns from what 
   refused(with(fit, {p.tables}), {"--plans", p.tables});
   refused(with(fit, {p.tables + "=" + folder.file("none.csv")}), {"--plans", "none.csv"});
   refused(with(fit, {p.tables + "=" + one}), {"one.json"});
+  auto others = json::parse(contents(p.tables));
+  for (auto& table : others) table["optimizer"] = "rowwise_adagrad";
+  auto const other_tables = folder.file("others.json");
+  tessera_tests::write_file(other_tables, others.dump());
+  refused(with(fit, {other_tables + "=" + csv}), {"others.json", "field optimizer", "expected sgd", "found rowwise_adagrad"});
+  auto measure_others = measure;
+  measure_others[1] = other_tables;
+  refused(measure_others, {"one.json", "field optimizer", "expected sgd", "found rowwise_adagrad"});
   auto fewer = json::parse(contents(p.tables));
   fewer.erase(3);
   tessera_tests::write_file(folder.file("fewer.json"), fewer.dump());

@@ -50,6 +50,7 @@ namespace {
 void plan_for_ranks(tessera::host_exec const& exec, tessera::topology const& topology) {
   auto const tables = tessera::read_table_profiles("tables.json");
   auto const cost = tessera::load_learned_cost(exec, "models/this_machine");
+  tessera::check_measured_tables(cost, tables);
   auto const found = tessera::plan_search(
       exec, tables, cost, {.devices = 8, .bytes_per_device = std::int64_t{4} << 30, .evaluations = 20'000, .deadline_ms = 1000});
   std::cout << found;
@@ -329,6 +330,19 @@ TEST_CASE("plan_tables: tables, plans, models and measurements that cannot be ar
   bad_model([](auto& m) { m.version = 2; }, {"manifest.json", "version", "2"});
   bad_model([](auto& m) { m.state["machine"]["processor"] = "abacus"; }, {"another machine", "processor", "abacus"});
   succeeds(p.search(with(by_model, {"--any-machine"})));
+  bad_model([](auto& m) { m.state["optimizer"] = "rowwise_adagrad"; },
+            {"model", "table", "field optimizer", "expected rowwise_adagrad", "found sgd"});
+  refused({"predict", p.samples, "--model", model, "--out", folder.file("predicted.csv"), "--threads", "1"},
+          {"model", "field optimizer", "expected rowwise_adagrad", "found sgd"});
+  write_file(file, changed("row_format", "float16").dump());
+  refused({"search", file, "--devices", "2", "--threads", "1", "--model", p.learned, "--bytes-per-device", "1MiB"},
+          {p.learned, "table " + name, "field row_format", "expected float", "found float16"});
+  auto const tasks = folder.file("tasks");
+  std::filesystem::create_directory(tasks);
+  write_file(tasks + "/a.json", good.dump());
+  write_file(tasks + "/b.json", changed("optimizer", "adam").dump());
+  refused({"compare", tasks, "--devices", "2", "--threads", "1", "--model", p.learned, "--bytes-per-device", "1MiB"},
+          {p.learned, "table " + name, "field optimizer", "expected sgd", "found adam"});
   write_file(model + "/manifest.json", contents(p.learned + "/manifest.json").substr(0, 700));
   refused(p.search(by_model), {"manifest.json"});
   std::filesystem::copy(p.learned + "/manifest.json", model + "/manifest.json", std::filesystem::copy_options::overwrite_existing);

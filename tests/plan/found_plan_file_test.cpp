@@ -57,6 +57,8 @@ struct problem {
     CHECK(planned.found->cost_ms() == doctest::Approx(static_cast<double>(found.cost_ms)).epsilon(1e-6));
     CHECK(planned.found->bytes == found.bytes);
     CHECK(planned.found->batch_samples == 4096);
+    CHECK(planned.found->optimizer == "sgd");
+    CHECK(planned.found->row_format == "float");
     for (std::size_t d = 0; d < planned.found->devices.size(); ++d) {
       CHECK(planned.found->devices[d].compute_ms == static_cast<double>(found.costs.compute[d]));
       CHECK(planned.found->devices[d].backward_ms == static_cast<double>(found.costs.backward[d]));
@@ -107,6 +109,17 @@ TEST_CASE("prediction_of: a table that several columns read has more bags than t
   CHECK(tessera::prediction_of(found, "0123456789abcdef").batch_samples == 64);
 }
 
+TEST_CASE("prediction_of: it says how rows are stored and updated where all tables are alike") {
+  tessera::found_plan found;
+  found.tables.resize(2);
+  for (auto& table : found.tables) table.optimizer = "adam", table.row_format = "float16";
+  CHECK(tessera::prediction_of(found, "0123456789abcdef").optimizer == "adam");
+  CHECK(tessera::prediction_of(found, "0123456789abcdef").row_format == "float16");
+  found.tables[1].optimizer = "sgd";
+  CHECK(tessera::prediction_of(found, "0123456789abcdef").optimizer.empty());
+  CHECK(tessera::prediction_of(found, "0123456789abcdef").row_format == "float16");
+}
+
 TEST_CASE("predicted plans are read as they were written, and plans without predictions too") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
@@ -121,8 +134,10 @@ TEST_CASE("predicted plans are read as they were written, and plans without pred
     auto without = of.planned;
     without.found->machine.clear();
     without.found->relative_error = 0;
+    without.found->optimizer.clear();
+    without.found->row_format.clear();
     auto json = tessera::predicted_plan_json(without);
-    CHECK(!json["found"].contains("machine"));
+    for (char const* const field : {"machine", "optimizer", "row_format"}) CHECK(!json["found"].contains(field));
     json["found"].erase("relative_error");
     CHECK(tessera::predicted_plan_of_json(json, of.options, of.ranks, "P") == without);
     tessera::write_plan(file, of.planned.plan);
@@ -168,7 +183,8 @@ TEST_CASE("what a plan was found with: what is missing, wrong or of another plan
   refused(with("model", "a,b"), errc::invalid_argument, {"not a digest", "field model", "value a,b"});
   refused(with("model", ""), errc::invalid_argument, {"not a digest", "field model"});
   refused(with("model", std::string(65, 'a')), errc::invalid_argument, {"not a digest"});
-  refused(with("machine", 3), errc::parse_error, {"field machine"});
+  for (char const* const field : {"machine", "optimizer", "row_format"})
+    refused(with(field, 3), errc::parse_error, {std::string("field ") + field});
   refused(with("batch_samples", 0), errc::invalid_argument, {"field batch_samples", "value 0"});
   refused(with("relative_error", -0.5), errc::invalid_argument, {"field relative_error", "value -0.5"});
   refused(with("cost_ms", 2 * of.planned.found->cost_ms() + 1), errc::corrupt_file, {"field cost_ms", "largest total"});

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tessera/core/config.hpp>
@@ -50,6 +51,10 @@ inline constexpr std::int64_t most_address_space_bytes = std::int64_t{1} << 57;
 inline void check_table_profile(table_profile const& profile);
 /// As above for each table. @throws tessera::error invalid_argument also for no tables.
 inline void check_table_profiles(vector_view<table_profile const> tables);
+
+/// Refuses tables whose rows are stored or updated otherwise than those that costs are of. An empty name stands for any.
+/// @throws tessera::error incompatible naming the table, the field, optimizer or row_format, and both names.
+inline void check_row_kinds(vector_view<table_profile const> tables, std::string_view optimizer, std::string_view row_format);
 
 /// The mean number of reads of the rows of a bin. Numbers of reads follow the law 1 / count within a bin. The last bin has no upper end,
 /// and counts as if it had twice its lower end. @pre 0 <= bin < table_profile::bins
@@ -153,6 +158,18 @@ inline void check_table_profile(table_profile const& profile) {
     detail::refuse_profile(profile, "group", static_cast<double>(profile.group), "a group is a number from 0, or -1 for none");
   if (profile.tower < -1)
     detail::refuse_profile(profile, "tower", static_cast<double>(profile.tower), "a tower is a number from 0, or -1 for none");
+}
+
+inline void check_row_kinds(vector_view<table_profile const> tables, std::string_view optimizer, std::string_view row_format) {
+  auto const compare = [](table_profile const& table, char const* field, std::string_view expected, std::string const& found) {
+    if (!expected.empty() && found != expected)
+      throw error(errc::incompatible, "costs of tables whose rows are stored or updated otherwise",
+                  {{"table", table.name}, {"field", field}, {"expected", std::string(expected)}, {"found", found}});
+  };
+  for (auto const& table : tables) {
+    compare(table, "optimizer", optimizer, table.optimizer);
+    compare(table, "row_format", row_format, table.row_format);
+  }
 }
 
 inline void check_table_profiles(vector_view<table_profile const> tables) {
