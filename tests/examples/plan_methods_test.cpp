@@ -153,11 +153,11 @@ TEST_CASE("plan_tables measure: plans of the same tables take turns, and each is
   auto const times_of = [&](std::string const& csv) {
     auto const lines = lines_of(csv);
     REQUIRE(lines.size() == 7);
-    CHECK(lines[0] == "plan,rank,compute_ms,backward_ms,forward_ms");
+    CHECK(lines[0] == "plan,rank,compute_ms,backward_ms,forward_ms,crc32");
     std::vector<std::vector<std::string>> times;
     for (std::size_t l = 1; l < lines.size(); ++l) {
       auto fields = fields_of(lines[l]);
-      REQUIRE(fields.size() == 5);
+      REQUIRE(fields.size() == 6);
       CHECK(fields[0] == plans[(l - 1) / 2]);
       CHECK(fields[1] == std::to_string((l - 1) % 2));
       times.push_back(std::move(fields));
@@ -216,6 +216,10 @@ TEST_CASE("plan_tables measure: plans of the same tables take turns, and each is
   refused({"measure", made().tables, dim, dim, "--devices", "2", "--no-exchanges", "--out", all}, {"each once", "dim.json"});
   refused(with(command, {"--no-exchanges", "--compute", steps}), {"--no-exchanges"}, true);
   refused(with(command, {"--compute", made().tables, "--out", all}), {"tables.json", "line 1"});
+  auto altered = contents(steps);
+  altered[altered.find(random + ",1,") + random.size() + 1] = '0';
+  plan_tables_test::write_file(folder.file("altered.csv"), altered);
+  refused(with(command, {"--compute", folder.file("altered.csv"), "--out", all}), {"altered.csv", "line 5", "a line was altered", "crc32"});
   refused(with(command, {"--out", random}), {"--out", "PLAN"});
   refused(with(command, {"--compute", steps, "--out", steps}), {"--out", "--compute"});
 }
