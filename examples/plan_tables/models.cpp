@@ -39,11 +39,14 @@ void loaded_model::check(std::string const& folder, std::vector<tessera::table_p
 loaded_model load_model(tessera::host_exec const& exec, model_options const& o, std::vector<tessera::table_profile> const& tables,
                         std::int64_t devices) {
   auto const samples = tessera::batch_samples_of(tables);
-  if (o.roofline)
-    return {tessera::any_cost_model(tessera::roofline_cost({.memory_bytes_per_second = o.memory_gb_per_second * 1e9,
-                                                            .exchange_bytes_per_second = o.exchange_gb_per_second * 1e9,
-                                                            .bags = static_cast<double>(samples)})),
-            "roofline", ""};
+  if (o.roofline) {
+    tessera::roofline_cost const roofline({.memory_bytes_per_second = o.memory_gb_per_second * 1e9,
+                                           .exchange_bytes_per_second = o.exchange_gb_per_second * 1e9,
+                                           .bags = static_cast<double>(samples)});
+    loaded_model result{tessera::any_cost_model(roofline), "roofline", ""};
+    result.lower_bound_ms = tessera::lower_bound_ms(roofline, tables, devices);
+    return result;
+  }
   if (o.folder.empty()) throw tessera::error(tessera::errc::invalid_argument, "option --model: a folder of costs, or --roofline", {});
   std::error_code ignored;
   auto const files = published_files(o.folder, devices);

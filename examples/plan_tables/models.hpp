@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct loaded_model {
   double relative_error = 0;                               ///< that it states of itself; 0: none
   std::string optimizer{};                                 ///< with which a learned model's steps were measured; empty: it does not say
   std::shared_ptr<tessera::learned_cost const> learned{};  ///< what a cautious cost refers to
+  std::optional<double> lower_bound_ms{};                  ///< below which no plan of the tables costs, where that is proven
 
   /// Refuses tables whose steps a learned model says nothing of. @throws tessera::error incompatible naming the model's folder, the table, the
   /// field, and what is expected and found.

@@ -113,6 +113,69 @@ TEST_CASE("plan_tables search: each method that compare knows writes the plan th
   refused(with(compare, {"--methods", "plan,guess"}), {"--methods", "guess"}, true);
 }
 
+TEST_CASE("plan_tables search --roofline: no plan costs less than the lower bound that it prints; of a model none is known") {
+  std::string const says = "no plan of these tables costs less than ";
+  auto const printed = [&](std::vector<std::string> const& more) {
+    auto const result = plan_tables_test::run(made().search(with({"--bytes-per-device", "1MiB"}, more)));
+    CAPTURE(result.output);
+    REQUIRE(result.status == 0);
+    return result.output;
+  };
+  for (char const* const method : {"plan", "greedy-dim", "exhaustive"}) {
+    auto const output = printed({"--roofline", "--method", method});
+    auto const at = output.find(says);
+    REQUIRE(at != output.npos);
+    auto const bound = std::stod(output.substr(at + says.size()));
+    CHECK(bound > 0);
+    CHECK(bound <= std::stod(output) * (1 + 1e-5));
+  }
+  CHECK(printed({"--roofline", "--objective", "slowest_stage"}).find("less than") == std::string::npos);
+  CHECK(printed({"--model", made().learned}).find("less than") == std::string::npos);
+  CHECK(printed({"--model", made().published}).find("less than") == std::string::npos);
+}
+
+TEST_CASE("plan_tables search and compare --objective: what is asked for is made small, and methods without objectives refuse it") {
+  tessera_tests::temporary_folder folder;
+  auto const plan = folder.file("plan.json"), tasks = folder.file("tasks"), csv = folder.file("compare.csv");
+  // The most and least computation of a device, and the slowest stage of any.
+  struct stages {
+    double most = 0, least = 1e300, slowest = 0;
+  };
+  auto const of = [&](std::string const& method, std::string const& objective) {
+    auto const report = planned(method, plan, {"--objective", objective});
+    CHECK(report["objective"] == objective);
+    stages found;
+    double cost = 0;
+    for (auto const& device : report["devices"]) {
+      auto const compute = device["compute_ms"].get<double>();
+      found.most = std::max(found.most, compute);
+      found.least = std::min(found.least, compute);
+      for (char const* const stage : {"compute_ms", "backward_ms", "forward_ms"})
+        found.slowest = std::max(found.slowest, device[stage].get<double>());
+      cost = std::max(cost, device["total_ms"].get<double>());
+    }
+    CHECK(report["cost_ms"].get<double>() == doctest::Approx(cost));  // whatever was made small
+    return found;
+  };
+  for (char const* const method : {"plan", "whole", "exhaustive"}) {
+    CAPTURE(method);
+    auto const cheapest = of(method, "cost"), even = of(method, "compute_balance"), staged = of(method, "slowest_stage");
+    CHECK(even.least / even.most >= cheapest.least / cheapest.most * (1 - 1e-6));
+    CHECK(staged.slowest <= cheapest.slowest * (1 + 1e-6));
+  }
+  REQUIRE(std::system(("mkdir " + tasks + " && cp " + made().tables + " " + tasks).c_str()) == 0);
+  std::vector<std::string> const compare{"compare",    tasks,         "--devices",      "2", "--evaluations",      "200",
+                                         "--threads",  "1",           "--csv",          csv, "--bytes-per-device", "1MiB",
+                                         "--roofline", "--objective", "compute_balance"};
+  succeeds(with(compare, {"--methods", "plan,whole,exhaustive"}), {"plan", "exhaustive"});
+  CHECK(lines_of(csv).size() == 4);
+  refused(compare, {"--objective compute_balance", "method random"});
+  for (std::string const method : {"published", "greedy-dim", "whole-even-compute"})
+    refused(made().search({"--roofline", "--bytes-per-device", "1MiB", "--method", method, "--objective", "slowest_stage"}),
+            {"--objective slowest_stage", "method " + method});
+  refused(made().search({"--roofline", "--bytes-per-device", "1MiB", "--objective", "guess"}), {"--objective", "guess"}, true);
+}
+
 TEST_CASE("plan_tables search: without halvings no table is cut; the bounds of the published search are those that are asked for") {
   tessera_tests::temporary_folder folder;
   auto const plan = folder.file("plan.json");

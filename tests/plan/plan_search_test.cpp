@@ -309,6 +309,12 @@ TEST_CASE("plan_search: what no plan can fit is proven, by table or by all bytes
   CHECK(none.value("evaluations") == "500");
 }
 
+TEST_CASE("plan_objective: names are those of the values") {
+  CHECK(tessera::name(plan_objective::cost) == "cost");
+  CHECK(tessera::name(plan_objective::compute_balance) == "compute_balance");
+  CHECK(tessera::name(plan_objective::slowest_stage) == "slowest_stage");
+}
+
 TEST_CASE("plan_search: bad options are refused by name") {
   std::vector<table_profile> const tables{{.name = "t", .rows = 100, .dim = 8}};
   auto const refused = [&](plan_search_options const& options, char const* name, std::string const& value) {
