@@ -83,6 +83,7 @@ struct search_options {
   std::int64_t towers = 0, devices_of_host = 1;                    ///< of the method "plan"
   std::int64_t candidates = 10, beams = 3, steps = 10, grid = 11;  ///< of the published search: N, K, L and M
   bool no_sums = false;                                            ///< of the published search
+  std::string objective = "cost";                                  ///< the name of a `plan_objective`
   std::string method = "plan";                                     ///< the name of a `search_method`
 };
 void search(tessera::host_exec const& exec, search_options const& options);
