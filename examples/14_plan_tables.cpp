@@ -206,7 +206,6 @@ void declare_searches(CLI::App& app, search_options& o) {
       ->check(CLI::IsMember({"cost", "compute_balance", "slowest_stage"}))
       ->capture_default_str();
   app.add_flag("--cut-rows", o.cut_rows, "Tables may be cut by rows too");
-  app.add_flag("--replicas", o.replicas, "Of the search plan: small tables may lie on all devices");
   app.add_flag("--weights-alone", o.weights_alone, "Count float weights alone as memory, as NeuroShard does");
   add_count(app, "--towers", o.towers, 0, "Of the searches plan and whole: tables stay on the devices of their tower; 0: anywhere");
   add_count(app, "--devices-of-host", o.devices_of_host, 1, "Of which towers are made: a host or several each, or towers share a host");

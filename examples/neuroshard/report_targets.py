@@ -37,6 +37,8 @@ def simulated(study):
                 yield f"seconds of the published search, {who}", f"{SECONDS[devices]} at most", number(seconds, 3), seconds <= SECONDS[devices]
             both = [(methods["published"][0], methods["plan"][0], methods["plan"][1]) for methods in tasks.values()]
             both = [one for one in both if None not in one]
+            if not both:
+                continue
             ratio, costlier = sum(one[1] for one in both) / sum(one[0] for one in both), sum(one[1] > one[0] for one in both)
             took = mean(one[2] for one in both)
             yield (f"cost of the library's search over the published one, {who}", f"{RATIOS[devices]} at most within 1 s, never costlier",

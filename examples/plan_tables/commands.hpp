@@ -79,7 +79,7 @@ struct search_options {
   std::int64_t devices = 0, evaluations = 200'000;
   std::uint64_t bytes_per_device = 0, seed = 0;
   double deadline_ms = 0;
-  bool cut_rows = false, replicas = false, weights_alone = false;
+  bool cut_rows = false, weights_alone = false;
   std::int64_t towers = 0, devices_of_host = 1;                    ///< of the method "plan"
   std::int64_t candidates = 10, beams = 3, steps = 10, grid = 11;  ///< of the published search: N, K, L and M
   bool no_sums = false;                                            ///< of the published search

@@ -84,9 +84,7 @@ found_plan published(host_exec const& exec, profiles const& tables, any_cost_mod
 }
 
 found_plan plan(host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
-  auto options = plan_options(o);
-  options.replicas = o.replicas;
-  return tessera::plan_search(exec, tables, cost, options);
+  return tessera::plan_search(exec, tables, cost, plan_options(o));
 }
 
 found_plan exhaustive(host_exec const&, profiles const& tables, any_cost_model const& cost, search_options const& o) {
@@ -109,7 +107,7 @@ std::vector<search_method> const& search_methods() {
                                               {"whole-even-compute", whole_even_compute, true},
                                               {"whole", whole, true, true},
                                               {"published", published},
-                                              {"plan", plan, true, true, true},
+                                              {"plan", plan, true, true},
                                               {"exhaustive", exhaustive, false, true}};
   return all;
 }
@@ -130,9 +128,6 @@ void check_method(search_method const& method, search_options const& options) {
   if (options.objective != tessera::name(tessera::plan_objective::cost) && !method.has_objectives)
     throw tessera::error(tessera::errc::invalid_argument, "option --objective: the method takes none; plan, whole and exhaustive do",
                          {{"--objective", options.objective}, {"method", method.name}});
-  if (options.replicas && !method.has_replicas)
-    throw tessera::error(tessera::errc::invalid_argument, "option --replicas: the method puts no table on all devices; plan does",
-                         {{"method", method.name}});
 }
 
 }  // namespace plan_tables

@@ -236,7 +236,6 @@
 #include <tessera/plan/profile_tables.hpp>
 #include <tessera/plan/published_cost.hpp>
 #include <tessera/plan/published_search.hpp>
-#include <tessera/plan/replicated_cost.hpp>
 #include <tessera/plan/roofline_cost.hpp>
 #include <tessera/plan/shard_changes.hpp>
 #include <tessera/plan/shard_features.hpp>

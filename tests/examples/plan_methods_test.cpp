@@ -132,27 +132,6 @@ TEST_CASE("plan_tables search --roofline: no plan costs less than the lower boun
   CHECK(printed({"--roofline", "--objective", "slowest_stage"}).find("less than") == std::string::npos);
   CHECK(printed({"--model", made().learned}).find("less than") == std::string::npos);
   CHECK(printed({"--model", made().published}).find("less than") == std::string::npos);
-  // What lies on all devices exchanges fewer bytes than the bound reckons with.
-  CHECK(printed({"--roofline", "--replicas"}).find("less than") == std::string::npos);
-}
-
-TEST_CASE("plan_tables search --replicas: tables lie on all devices where exchanges are slow, in the plan file too") {
-  tessera_tests::temporary_folder folder;
-  auto const plan = folder.file("plan.json");
-  std::vector<std::string> const slow{"--roofline", "--bytes-per-device", "64MiB", "--exchange-gb-per-second", "0.0001", "--out", plan};
-  auto const cost = [&](std::vector<std::string> const& more) {
-    auto const result = plan_tables_test::run(made().search(with(slow, more)));
-    CAPTURE(result.output);
-    REQUIRE(result.status == 0);
-    return std::pair(std::stod(result.output), result.output);
-  };
-  auto const without = cost({}), found = cost({"--replicas"});
-  CHECK(found.first < without.first);
-  CHECK(found.second.find(": on all devices") != std::string::npos);
-  CHECK(contents(plan).find("data_parallel") != std::string::npos);
-  refused(made().search({"--roofline", "--bytes-per-device", "1MiB", "--method", "published", "--replicas"}),
-          {"--replicas", "method published"});
-  refused(made().search({"--roofline", "--bytes-per-device", "1MiB", "--replicas", "--towers", "1"}), {"towers"});
 }
 
 TEST_CASE("plan_tables search and compare --objective: what is asked for is made small, and methods without objectives refuse it") {

@@ -13,6 +13,7 @@
 
 #include "emulated_verbs.hpp"
 #include "learned_cost_support.hpp"
+#include "random.hpp"
 #include "temporary_folder.hpp"
 
 namespace measure_compute_device_test {
@@ -39,7 +40,7 @@ TEST_CASE("compute_bench on an emulated device: bad input is named") {
   measure_compute_device::names_bad_input(device.exec());
 }
 
-TEST_CASE("measure_combination on an emulated device: a collection is resumed, with the tables of one on a host") {
+TEST_CASE("measure_combination on an emulated device: a collection is resumed") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);

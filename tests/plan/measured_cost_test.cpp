@@ -71,7 +71,7 @@ TEST_CASE("measured_cost: a search runs on this machine's own times, and finds o
   tessera_tests::serial_host host;
   tessera::compute_bench bench(host.exec(), 1 << 20, 1 << 10);
   tessera::machine_clock clock;
-  tessera::measured_cost const cost(host.exec(), clock, bench, exchange, tessera::rowwise_adagrad{}, tessera::random_seed(seed),
+  tessera::measured_cost const cost(host.exec(), clock, bench, exchange, tessera::sgd{}, tessera::random_seed(seed),
                                     {.warm_up = 1, .runs = 3});
   std::vector<table_profile> tables;
   for (int t = 0; t < 6; ++t)

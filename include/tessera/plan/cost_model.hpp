@@ -70,10 +70,9 @@ struct device_costs {
 ///
 /// A device starts to send vectors when it is done with the gradients of the batch before: at its compute and backward cost, counted from
 /// the first device that is done. `columns` are (devices,). Source: NeuroShard, Section 3.3, as its authors' code has it.
-/// `backward_columns` (devices,) may be more: those of tables that all devices hold, whose gradients alone are exchanged.
 template <cost_model M>
-float plan_cost(M const& model, vector_view<float const> columns, vector_view<float const> backward_columns, device_costs& costs) {
-  model.backward_ms(backward_columns, costs.backward);
+float plan_cost(M const& model, vector_view<float const> columns, device_costs& costs) {
+  model.backward_ms(columns, costs.backward);
   auto first = std::numeric_limits<float>::infinity();
   for (std::size_t d = 0; d < costs.starts.size(); ++d) {
     costs.starts[d] = costs.compute[d] + costs.backward[d];
@@ -86,12 +85,6 @@ float plan_cost(M const& model, vector_view<float const> columns, vector_view<fl
   return cost;
 }
 
-/// As above where both exchanges are of the same columns.
-template <cost_model M>
-float plan_cost(M const& model, vector_view<float const> columns, device_costs& costs) {
-  return plan_cost(model, columns, columns, costs);
-}
-
 /// As above from the sums of representations, (devices, width): it writes `costs.compute` too.
 template <cost_model M>
 float plan_cost(M const& model, matrix_view<float const> sums, vector_view<float const> columns, device_costs& costs) {
@@ -99,10 +92,7 @@ float plan_cost(M const& model, matrix_view<float const> sums, vector_view<float
   return plan_cost(model, columns, costs);
 }
 
-/// In place of a shard's device: each has all of the table (`profile_of_replica`).
-inline constexpr std::int64_t on_all_devices = -1;
-
-/// The cost of shards on devices, from the beginning: shard s is on `device_of_shard[s]`, or on all. @return all devices' costs
+/// The cost of shards on devices, from the beginning: shard s is on `device_of_shard[s]`. @return all devices' costs
 /// @throws tessera::error invalid_argument for less than one device, and for a number of devices that the model is not of; shape_mismatch
 /// for another number of shards; out_of_range for a device that there is not.
 template <cost_model M>
@@ -129,29 +119,19 @@ device_costs costs_of_devices(M const& model, vector_view<table_profile const> s
     throw error(errc::shape_mismatch, "costs_of_devices: one device a shard",
                 {{"shards", shards.size()}, {"devices of shards", device_of_shard.size()}});
   auto const width = static_cast<std::int64_t>(model.width());
-  std::vector<table_profile> profiles(shards.begin(), shards.end());
-  for (std::int64_t s = 0; s < shards.size(); ++s)
-    if (device_of_shard[s] == on_all_devices) profiles[static_cast<std::size_t>(s)] = profile_of_replica(shards[s], devices);
   std::vector<float> of_shards(static_cast<std::size_t>(shards.size() * width)), sums(static_cast<std::size_t>(devices * width)),
       columns(static_cast<std::size_t>(devices));
-  auto backward_columns = columns;
   matrix_view<float> const representations(of_shards.data(), shards.size(), width), all(sums.data(), devices, width);
-  model.represent(profiles, representations);
+  model.represent(shards, representations);
   for (std::int64_t s = 0; s < shards.size(); ++s) {
     auto const device = device_of_shard[s];
-    bool const everywhere = device == on_all_devices;
-    if (!everywhere && (device < 0 || device >= devices))
+    if (device < 0 || device >= devices)
       throw error(errc::out_of_range, "costs_of_devices: no such device", {{"shard", s}, {"device", device}, {"devices", devices}});
-    for (auto d = everywhere ? 0 : device; d < (everywhere ? devices : device + 1); ++d) {
-      for (std::int64_t i = 0; i < width; ++i) all(d, i) += representations(s, i);
-      auto const at = static_cast<std::size_t>(d);
-      if (!everywhere) columns[at] += static_cast<float>(shards[s].dim);
-      backward_columns[at] += everywhere ? static_cast<float>(columns_of_replica(shards[s], devices)) : static_cast<float>(shards[s].dim);
-    }
+    for (std::int64_t i = 0; i < width; ++i) all(device, i) += representations(s, i);
+    columns[static_cast<std::size_t>(device)] += static_cast<float>(shards[s].dim);
   }
   device_costs costs(devices);
-  model.compute_ms(matrix_view<float const>(all), costs.compute);
-  plan_cost(model, columns, backward_columns, costs);
+  plan_cost(model, matrix_view<float const>(all), columns, costs);
   return costs;
 }
 

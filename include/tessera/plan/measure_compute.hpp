@@ -101,12 +101,13 @@ class cache_flush {
   buffer<float, Exec> floats_;
 };
 
-/// Measures training steps of combinations of tables, which lie in one arena from measurement to measurement. Of a device, an execution's
-/// work is awaited before the clock is read.
+/// Measures training steps of combinations of tables, which lie in one arena from measurement to measurement. On a device, it waits for all
+/// work before it reads the clock.
 template <execution Exec = host_exec>
 class compute_bench {
  public:
-  /// Makes an arena of so many bytes, all of whose pages are there. `flush_bytes` are more than the execution's caches hold.
+  /// Makes an arena of so many bytes, all of whose pages are there. `flush_bytes` are more than the execution's caches
+  /// hold; the default is twice the host's.
   /// @throws tessera::error invalid_argument for a negative number; out_of_memory.
   compute_bench(Exec const& exec, std::int64_t arena_bytes, std::int64_t flush_bytes = 2 * last_cache_bytes())
       : arena_(exec, arena_bytes < 0 ? arena_bytes : arena_bytes / static_cast<std::int64_t>(sizeof(float))), flush_(exec, flush_bytes) {

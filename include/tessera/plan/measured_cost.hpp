@@ -2,11 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,7 +37,7 @@ inline namespace TESSERA_ABI {
 template <cost_model Exchange, row_optimizer Optimizer, measuring_clock Clock, execution Exec = host_exec>
 class measured_cost {
  public:
-  /// @pre exec, clock and bench outlive it and its copies, and nobody else measures on the bench
+  /// @pre clock, bench and what exec stands on outlive it and its copies, and nobody else measures on the bench
   /// @throws tessera::error invalid_argument for a repetition that cannot be.
   measured_cost(Exec const& exec, Clock& clock, compute_bench<Exec>& bench, Exchange exchange, Optimizer const& optimizer,
                 random_seed seed = {}, repetition const& repeat = {})
@@ -53,8 +51,10 @@ class measured_cost {
   std::int64_t measured() const { return seen_->count(); }
 
   /// See `cost_model`, here and below; (shards, 1).
-  /// @throws tessera::error out_of_memory for a shard that the bench has no room for; as `draw_table_ids` and `compute_bench::measure`.
+  /// @throws tessera::error out_of_memory for a shard that the bench has no room for; incompatible for one of another optimizer or of rows that are
+  /// no floats, as `check_row_kinds`; as `draw_table_ids` and `compute_bench::measure`.
   void represent(vector_view<table_profile const> shards, matrix_view<float> representations) const {
+    check_row_kinds(shards, Optimizer::name, "float");
     for (std::int64_t s = 0; s < shards.size(); ++s) representations(s, 0) = seen_->step_ms(shards[s]);
   }
   void compute_ms(matrix_view<float const> sums, vector_view<float> ms) const {
@@ -70,15 +70,15 @@ class measured_cost {
    public:
     measurements(Exec const& exec, Clock& clock, compute_bench<Exec>& bench, Optimizer const& optimizer, random_seed seed,
                  repetition const& repeat)
-        : exec_(&exec), clock_(&clock), bench_(&bench), optimizer_(optimizer), seed_(seed), repeat_(repeat) {}
+        : exec_(exec), clock_(&clock), bench_(&bench), optimizer_(optimizer), seed_(seed), repeat_(repeat) {}
 
     float step_ms(table_profile const& shard) {
       std::lock_guard const one_at_a_time(mutex_);
       for (auto const& [seen, ms] : all_)
         if (is_alike(seen, shard)) return ms;
-      auto const ids = draw_table_ids(shard, std::llround(shard.distinct_bags), seed_);
+      auto const ids = draw_table_ids(shard, static_cast<std::int64_t>(shard.distinct_bags), seed_);
       std::vector<measured_table> const table{{shard.rows, shard.dim, ids.ids, ids.lengths}};
-      auto const ms = static_cast<float>(bench_->measure(*exec_, *clock_, table, optimizer_, repeat_).step_ms);
+      auto const ms = static_cast<float>(bench_->measure(exec_, *clock_, table, optimizer_, repeat_).step_ms);
       all_.emplace_back(shard, ms);
       return ms;
     }
@@ -94,7 +94,7 @@ class measured_cost {
              a.distinct_bags == b.distinct_bags && a.access == b.access;
     }
 
-    Exec const* exec_;
+    Exec exec_;
     Clock* clock_;
     compute_bench<Exec>* bench_;
     Optimizer optimizer_;

@@ -93,8 +93,6 @@ class placement {
   std::vector<placed_shard> const& shards() const noexcept { return shards_; }
   std::vector<std::size_t> const& held(std::size_t device) const noexcept { return held_[device]; }
   plan_score const& score() const noexcept { return score_; }
-  // What a device adds to the objective.
-  float load(std::size_t device) const noexcept { return totals_[device]; }
   // The device that decides the score.
   std::size_t most_loaded() const noexcept {
     if (score_.overflow > 0) return static_cast<std::size_t>(std::max_element(bytes_.begin(), bytes_.end()) - bytes_.begin());

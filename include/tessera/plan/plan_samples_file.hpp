@@ -209,9 +209,9 @@ inline std::vector<compute_cost_sample> samples_of_steps(vector_view<plan_sample
       read.push_back(table);
       result[first + static_cast<std::size_t>(shard.rank)].shards.push_back(profile_of_shard(table, shard.rows, shard.columns));
     }
-    if (auto const samples = batch_samples_of(read); !read.empty() && samples != of.batch_samples)
+    if (auto const fewest = batch_samples_of(read); !read.empty() && fewest != of.batch_samples)
       throw error(errc::incompatible, "samples_of_steps: profiles of larger batches",
-                  {{"run", run}, {"fewest bags of a table", samples}, {"samples of the batch", of.batch_samples}});
+                  {{"run", run}, {"fewest bags of a table", fewest}, {"samples of the batch", of.batch_samples}});
   }
   return result;
 }

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,13 +16,11 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/types.hpp>
 #include <tessera/core/view.hpp>
-#include <tessera/plan/any_cost_model.hpp>
 #include <tessera/plan/cost_model.hpp>
 #include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/halving_search.hpp>
 #include <tessera/plan/placement.hpp>
 #include <tessera/plan/plan_objective.hpp>
-#include <tessera/plan/replicated_cost.hpp>
 #include <tessera/plan/shard_changes.hpp>
 #include <tessera/plan/shard_kinds.hpp>
 #include <tessera/plan/shard_memory.hpp>
@@ -42,7 +39,6 @@ struct plan_search_options {
   double deadline_ms = 0;              ///< after which it stops; 0: none. A plan that it stopped depends on the machine's speed
   bool cut_columns = true;             ///< into halves of halves, each a multiple of 4
   bool cut_rows = false;               ///< too; the table's shards of rows then return partial sums
-  bool replicas = false;               ///< tables may lie on all devices too; then no towers
   std::int64_t towers = 0;             ///< a table's shards then lie on its tower's devices, as `devices_of_tables` has it; 0: anywhere
   std::int64_t devices_of_host = 1;    ///< of which towers are made
   plan_objective objective = plan_objective::cost;
@@ -59,14 +55,9 @@ struct plan_search_options {
 /// Where they suffice for all that `published_search` compares, its plan costs no less, if the objective is cost and there are no towers.
 /// Each halving of the largest shards takes four of them. With towers too, exchanges cost what the model says of all devices.
 /// No device has two shards of a table that is cut by columns and by rows, so that `found_plan::plan` is a plan of sharded tables.
-///
-/// With replicas, some of the tables whose gradients exchange fewer bytes on all devices than on one lie on all (`replicated_cost`): the
-/// first 0, 1, 2, 4, 8 … of them, those that save most first. Half of the evaluations, and of the deadline, is dealt out to these numbers. The
-/// rest goes on with the best. More evaluations may then cost more. Hashed tables lie on one device.
-/// @throws tessera::error invalid_argument, naming the option, as `plan_of_shards`, and for less than one evaluation, a negative deadline,
-/// or towers with replicas; as `devices_of_tables` with towers. out_of_memory where no plan can be: it names all bytes and the limit of all
-/// devices, or those of a tower's devices, or the table whose smallest shard is too large. out_of_memory too where none was found, naming the
-/// evaluations.
+/// @throws tessera::error invalid_argument, naming the option, as `plan_of_shards`, and for less than one evaluation or a negative deadline;
+/// as `devices_of_tables` with towers. out_of_memory where no plan can be: it names all bytes and the limit of all devices, or those of a
+/// tower's devices, or the table whose smallest shard is too large. out_of_memory too where none was found, naming the evaluations.
 template <cost_model M>
 found_plan plan_search(host_exec const& exec, vector_view<table_profile const> tables, M const& model, plan_search_options const& options);
 
@@ -294,127 +285,12 @@ class plan_searcher {
   bool stopped_ = false;
 };
 
-// The search among plans whose tables lie on one device each, or are cut. @pre the options are checked
-template <cost_model M>
-found_plan search_without_replicas(host_exec const& exec, vector_view<table_profile const> tables, M const& model,
-                                   plan_search_options const& options) {
-  shard_kinds const kinds(tables, model, options.counted, options.cut_columns, options.cut_rows,
-                          options.towers > 0 ? devices_of_tables(tables, options.devices, options.devices_of_host, options.towers)
-                                             : std::vector<device_range>{});
-  auto const device_bytes = options.bytes_per_device - received_bytes(tables, options.devices, options.counted);
-  check_feasible(kinds, device_bytes, options);
-  plan_searcher<M> searcher(exec, kinds, model, device_bytes, options);
-  auto const placed = searcher.run();
-  if (searcher.best().overflow > 0)
-    throw error(errc::out_of_memory, "plan_search: no plan was found that fits; there may be one",
-                {{"evaluations", searcher.evaluations()},
-                 {"bytes over the limits", searcher.best().overflow},
-                 {"bytes_per_device", options.bytes_per_device}});
-  auto found = plan_of_shards(tables, model, {options.devices, options.bytes_per_device, options.counted}, table_shards_of(kinds, placed));
-  found.evaluations = searcher.evaluations();
-  found.stopped_by_deadline = searcher.stopped();
-  return found;
-}
-
-// Tables that exchange fewer bytes where all devices hold them, those that save the largest part first.
-inline std::vector<std::int64_t> replica_candidates(vector_view<table_profile const> tables, std::int64_t devices) {
-  std::vector<std::pair<double, std::int64_t>> order;
-  for (std::int64_t t = 0; t < tables.size(); ++t) {
-    auto const part = columns_of_replica(tables[t], devices) * static_cast<double>(devices) / (2 * static_cast<double>(tables[t].dim));
-    if (part < 1 && !tables[t].hashed && devices > 1) order.emplace_back(part, t);
-  }
-  std::sort(order.begin(), order.end());
-  std::vector<std::int64_t> candidates;
-  for (auto const& one : order) candidates.push_back(one.second);
-  return candidates;
-}
-
-// The search with these tables on all devices.
-template <cost_model M>
-found_plan search_with_replicas(host_exec const& exec, vector_view<table_profile const> tables, M const& model, plan_search_options options,
-                                vector_view<std::int64_t const> replicas) {
-  if (replicas.empty()) return search_without_replicas(exec, tables, model, options);
-  device_limits const limits{options.devices, options.bytes_per_device, options.counted};
-  std::vector<bool> is_replica(static_cast<std::size_t>(tables.size()));
-  for (auto const t : replicas) is_replica[static_cast<std::size_t>(t)] = true;
-  std::vector<table_profile> of_all, others;
-  std::vector<std::int64_t> numbers;
-  std::vector<table_shard> shards;
-  for (std::int64_t t = 0; t < tables.size(); ++t)
-    if (is_replica[static_cast<std::size_t>(t)]) {
-      of_all.push_back(tables[t]);
-      shards.push_back({t, table_shard::all_ranks, 0, tables[t].rows, 0, tables[t].dim});
-      options.bytes_per_device -= memory_of_shard(profile_of_replica(tables[t], options.devices), options.counted).total();
-    } else {
-      others.push_back(tables[t]);
-      numbers.push_back(t);
-    }
-  options.bytes_per_device -= received_bytes(of_all, options.devices, options.counted);
-  if (options.bytes_per_device < 1)
-    throw error(errc::out_of_memory, "plan_search: no room beside tables on all devices",
-                {{"tables on all devices", of_all.size()}, {"bytes_per_device", limits.bytes_per_device}});
-  std::int64_t evaluations = 0;
-  bool stopped = false;
-  if (!others.empty()) {
-    auto const found = search_without_replicas(exec, others, any_cost_model(replicated_cost<M>(model, of_all, options.devices)), options);
-    evaluations = found.evaluations;
-    stopped = found.stopped_by_deadline;
-    for (auto shard : found.shards) {
-      shard.table = numbers[static_cast<std::size_t>(shard.table)];
-      shards.push_back(shard);
-    }
-  }
-  auto plan = plan_of_shards(tables, model, limits, std::move(shards));
-  plan.evaluations = evaluations;
-  plan.stopped_by_deadline = stopped;
-  return plan;
-}
-
-// The search for how many tables lie on all devices, and for the plan.
-template <cost_model M>
-found_plan search_replicas(host_exec const& exec, vector_view<table_profile const> tables, M const& model, plan_search_options options) {
-  auto const candidates = replica_candidates(tables, options.devices);
-  std::vector<std::int64_t> counts{0};
-  for (std::int64_t n = 1; n < static_cast<std::int64_t>(candidates.size()); n *= 2) counts.push_back(n);
-  if (!candidates.empty()) counts.push_back(static_cast<std::int64_t>(candidates.size()));
-  auto const tries = static_cast<std::int64_t>(counts.size());
-  auto part = options;
-  part.evaluations = std::max<std::int64_t>(options.evaluations / (2 * tries), 1);
-  part.deadline_ms = options.deadline_ms / static_cast<double>(2 * tries);
-  std::optional<found_plan> best;
-  std::optional<error> none;
-  std::int64_t evaluations = 0, of_best = 0;
-  bool stopped = false;
-  auto const search = [&](std::int64_t count, plan_search_options const& within) {
-    try {
-      auto found = search_with_replicas(exec, tables, model, within, {candidates.data(), count});
-      evaluations += found.evaluations;
-      stopped = stopped || found.stopped_by_deadline;
-      if (best && !(objective_of(found.costs, options.objective) < objective_of(best->costs, options.objective))) return;
-      best = std::move(found);
-      of_best = count;
-    } catch (error const& e) {
-      if (e.code() != errc::out_of_memory) throw;
-      if (!none) none = e;
-    }
-  };
-  for (auto const count : counts) search(count, part);
-  if (best && evaluations < options.evaluations) {
-    part.evaluations = options.evaluations - evaluations;
-    part.deadline_ms = options.deadline_ms / 2;
-    search(of_best, part);
-  }
-  if (!best) throw *none;
-  best->evaluations = evaluations;
-  best->stopped_by_deadline = stopped;
-  return std::move(*best);
-}
-
 }  // namespace detail
 
 template <cost_model M>
 found_plan plan_search(host_exec const& exec, vector_view<table_profile const> tables, M const& model, plan_search_options const& options) {
-  detail::check_search("plan_search", tables, model, {options.devices, options.bytes_per_device, options.counted});
+  device_limits const limits{options.devices, options.bytes_per_device, options.counted};
+  detail::check_search("plan_search", tables, model, limits);
   if (options.evaluations < 1)
     throw error(errc::invalid_argument, "plan_search: at least one plan is looked at", {{"evaluations", options.evaluations}});
   if (!(options.deadline_ms >= 0))
@@ -422,10 +298,22 @@ found_plan plan_search(host_exec const& exec, vector_view<table_profile const> t
   detail::check_choice("plan_search", "objective", options.objective, plan_objective::slowest_stage);
   if (options.towers < 0)
     throw error(errc::invalid_argument, "plan_search: a number of towers, or 0 for none", {{"towers", options.towers}});
-  if (options.towers > 0 && options.replicas)
-    throw error(errc::invalid_argument, "plan_search: a table on all devices lies in no tower", {{"towers", options.towers}});
-  return options.replicas ? detail::search_replicas(exec, tables, model, options)
-                          : detail::search_without_replicas(exec, tables, model, options);
+  detail::shard_kinds const kinds(tables, model, options.counted, options.cut_columns, options.cut_rows,
+                                  options.towers > 0 ? devices_of_tables(tables, options.devices, options.devices_of_host, options.towers)
+                                                     : std::vector<device_range>{});
+  auto const device_bytes = options.bytes_per_device - received_bytes(tables, options.devices, options.counted);
+  detail::check_feasible(kinds, device_bytes, options);
+  detail::plan_searcher<M> searcher(exec, kinds, model, device_bytes, options);
+  auto const placed = searcher.run();
+  if (searcher.best().overflow > 0)
+    throw error(errc::out_of_memory, "plan_search: no plan was found that fits; there may be one",
+                {{"evaluations", searcher.evaluations()},
+                 {"bytes over the limits", searcher.best().overflow},
+                 {"bytes_per_device", options.bytes_per_device}});
+  auto found = plan_of_shards(tables, model, limits, detail::table_shards_of(kinds, placed));
+  found.evaluations = searcher.evaluations();
+  found.stopped_by_deadline = searcher.stopped();
+  return found;
 }
 
 }  // namespace TESSERA_ABI

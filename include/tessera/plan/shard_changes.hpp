@@ -49,11 +49,7 @@ class shard_changes {
     if (here.held(first).empty()) return false;
     auto const s = here.held(first)[below(here.held(first).size())];
     auto const within = kinds_.devices_of(here.shards()[s].kind, devices);
-#ifdef AB_OLD
     auto const other = static_cast<std::size_t>(within.first) + below(static_cast<std::size_t>(within.count));
-#else
-    auto const other = less_loaded(here, within);
-#endif
     auto const what = uniform();
     change = {};
     bool const is_drawn = what < 0.35F && devices > 1   ? move(here, s, other, change)
@@ -74,14 +70,6 @@ class shard_changes {
   std::size_t below(std::size_t bound) {
     auto const high = word();
     return static_cast<std::size_t>(uniform_below(high, word(), bound));
-  }
-
-  // Of two devices the one that has less to do: a shard that goes to a device with much to do is seldom kept.
-  template <class M>
-  std::size_t less_loaded(placement<M> const& here, device_range const& within) {
-    auto const any = [&] { return static_cast<std::size_t>(within.first) + below(static_cast<std::size_t>(within.count)); };
-    auto const a = any(), b = any();
-    return here.load(b) < here.load(a) ? b : a;
   }
 
   template <class M>

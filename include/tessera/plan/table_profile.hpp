@@ -117,40 +117,6 @@ inline table_profile profile_of_shard(table_profile const& table, std::int64_t r
   return shard;
 }
 
-/// The profile of a table that each of so many devices holds all of, on one of them: it looks up its share of the bags. A row that the batch
-/// reads m times is read by a share with chance 1 - exp(-m / devices), as if its reads were independent. @pre devices >= 1
-inline table_profile profile_of_replica(table_profile const& table, std::int64_t devices) {
-  if (devices == 1) return table;
-  auto replica = table;
-  auto const n = static_cast<double>(devices);
-  replica.bags /= n;
-  replica.distinct_bags /= n;
-  replica.access = {};
-  double present = 0;
-  for (std::int64_t bin = 0; bin < table_profile::bins; ++bin) {
-    auto const mean = mean_reads(bin) / n, chance = -std::expm1(-mean);
-    auto const reads = mean / chance;  // of a row that is read at all
-    std::size_t of = 0;
-    while (of + 1 < replica.access.size() && reads > static_cast<double>(std::int64_t{1} << of) + 0.5) ++of;
-    auto const share = table.access[static_cast<std::size_t>(bin)] * chance;
-    replica.access[of] += share;
-    present += share;
-  }
-  if (present > 0)
-    for (auto& share : replica.access) share /= present;
-  return replica;
-}
-
-/// How many columns of a table that one device holds would make as many bytes in the exchange of gradients as this table does on each of so many
-/// devices that all hold it. A device sends the gradients of its ids to one device each, and gets the sums of all rows that the batch reads;
-/// vectors are not exchanged. @pre devices >= 1
-inline double columns_of_replica(table_profile const& table, std::int64_t devices) noexcept {
-  if (devices == 1) return static_cast<double>(table.dim);
-  if (!(table.bags > 0)) return 0;
-  return static_cast<double>(table.dim) * (distinct_ids_of_batch(table) / static_cast<double>(devices) + distinct_rows_of_batch(table)) /
-         table.bags;
-}
-
 namespace detail {
 
 [[noreturn]] inline void refuse_profile(table_profile const& profile, std::string const& field, double value, char const* what) {

@@ -43,7 +43,8 @@ struct tower_partitioner_options {
   /// Lists of features that stay in one tower, such as those that are deduplicated together. Each counts by its features. A list lies in one
   /// pre-group.
   std::vector<std::vector<std::int64_t>> kept_together{};
-  /// (features,), or empty: what each feature's tables take, say. Then towers of as many features swap until their sums are even.
+  /// (features,), or empty: what each feature's tables take, say. Then features, and lists of as many features, swap places
+  /// until the towers' sums are even, within a tolerance; towers keep their sizes.
   std::vector<std::int64_t> weights{};
   weight_balance_options balance{};        ///< of `weights`
   distance_embedding_options embedding{};  ///< 2 dims as in the paper; more keep more of the affinity
@@ -174,8 +175,8 @@ inline tower_partition cluster_group(host_exec const& exec, partitioned_features
     try {
       auto result = constrained_kmeans(exec, of_group, clustering, units);
       if (result.inertia < best.inertia) best = std::move(result);
-    } catch (error const&) {  // units that do not fit these bounds may fit others
-      if (units.empty()) throw;
+    } catch (error const& e) {  // units that do not fit these bounds may fit others
+      if (units.empty() || (e.code() != errc::invalid_argument && e.code() != errc::incompatible)) throw;
       if (!unsuited) unsuited = std::current_exception();
     }
   }
