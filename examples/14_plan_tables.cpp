@@ -80,7 +80,8 @@ void declare_profile(CLI::App& app, options& o) {
       ->type_name("off|A+B,C,...")
       ->capture_default_str();
   app.add_option("--towers", o.profile.towers, "Which columns make which tower, a file as of train_ctr --towers")->type_name("FILE.json");
-  add_count(app, "--batch", o.profile.batch, 1, "Samples of a batch on all devices together: the first ones of the files");
+  add_count(app, "--batch", o.profile.batch, 1, "Samples of a batch on all devices together");
+  add_count(app, "--batches", o.profile.batches, 1, "Profiles are means of so many batches, the first ones of the files");
   add_count(app, "--dim", o.profile.dim, 1, "Elements of a row");
   app.add_option("--dim-of", o.profile.own_dims, "Elements of the rows of one table")->type_name("NAME=DIM");
   app.add_option("--row-format", o.profile.row_format, "How rows are stored")
@@ -200,6 +201,9 @@ void declare_searches(CLI::App& app, search_options& o) {
   add_count(app, "--evaluations", o.evaluations, 1, "How many plans a search may compare");
   app.add_option("--deadline", o.deadline_ms, "Milliseconds after which a search stops, with the best plan so far; 0: none")
       ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--objective", o.objective, "Of the searches plan, whole and exhaustive: what they make small")
+      ->check(CLI::IsMember({"cost", "compute_balance", "slowest_stage"}))
       ->capture_default_str();
   app.add_flag("--cut-rows", o.cut_rows, "Tables may be cut by rows too");
   app.add_flag("--weights-alone", o.weights_alone, "Count float weights alone as memory, as NeuroShard does");
@@ -346,7 +350,7 @@ int main(int argc, char** argv) {
     command->add_option("--threads", o.data.threads, "Threads of this process")->transform(integer(1, 4096))->capture_default_str();
     return command;
   };
-  declare_profile(*add("profile", "Writes what a batch of a log reads of each table"), o);
+  declare_profile(*add("profile", "Writes what batches of a log read of each table"), o);
   declare_tasks(*add("tasks", "Writes tasks of placing tables, and the synthetic pool of tables"), o.tasks);
   declare_collect(*add("collect", "Measures steps and exchanges on this machine"), o.collect);
   declare_fit(*add("fit", "Fits networks of costs to what was collected"), o.fit);

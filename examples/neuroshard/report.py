@@ -3,13 +3,12 @@
 """The report: tables and figures of what a study's folder holds. Numbers of the paper stand beside, and are named as such."""
 
 import json
-import math
 import os
 
-import paper
+import report_errors
 import report_plans
+import report_targets
 import samples
-import stages
 from markdown import Page, number, table
 from samples import mean
 
@@ -125,88 +124,9 @@ def exchanges(report):
     report.figure("exchanges", "Exchanges", "largest sum of dims of a device", "largest cost of a device, ms", series)
 
 
-# What is learned, and of which samples.
-PARTS = (("step", "steps"), ("forward", "exchanges"), ("backward", "exchanges"))
-
-
-def relative_error(found):
-    """The root of the mean squared error over the mean of what was measured."""
-    return math.sqrt(mean((one[3] - one[4]) ** 2 for one in found)) / mean(one[3] for one in found)
-
-
-def errors(report):
-    study, folder = report.study, report.study.folder / "predicted"
-    rows = []
-    for model in stages.MODELS:
-        for devices in study.size["devices"]:
-            row = [f"{model}, {devices} devices"]
-            for part, kind in PARTS:
-                found = stages.held_out(study, kind, model, part, None if part == "step" else devices)
-                real, told = samples.costs(found)
-                if not real:
-                    row += ["-"] * 3
-                    continue
-                squares = mean((one[3] - one[4]) ** 2 for one in found)
-                row += [f"{number(squares)} ({number(paper.TABLE_2[part].get(devices, math.nan), 2)})",
-                        f"{100 * relative_error(found):.1f} %", number(samples.kendall_tau(real, told), 3)]
-            rows.append(row)
-    again = ["two rounds of measurement"]
-    for part, kind in PARTS:
-        of = None if part == "step" else study.size["devices"][0]
-        first, second = (samples.predicted(folder / f"{name}_{kind}_ours.csv", part, of) for name in ("test", "again"))
-        a, b = samples.costs(first)[0], samples.costs(second)[0]
-        if not a or len(a) != len(b):
-            again += ["-"] * 3
-            continue
-        squares = mean((x[3] - y[3]) ** 2 for x, y in zip(first, second))
-        again += [number(squares), f"{100 * math.sqrt(squares) / mean(one[3] for one in first):.1f} %", number(samples.kendall_tau(a, b), 3)]
-    if all(cell == "-" for row in rows for cell in row[1:]):
-        report.missing("Held-out errors (Table 2)", "fit")
-        return
-    report.say("## Held-out errors (Table 2)\n\nMean squared errors in ms², of samples of another seed that no network has seen; in "
-               "parentheses the paper's, of other costs. Then the root of it over the mean cost, and Kendall's tau of measured and "
-               f"predicted. Steps were measured in {study.size['held_out_passes']} passes, of which the median counts. The last line compares "
-               f"the first two passes, and two of the exchanges of {study.size['devices'][0]} devices: what a measurement is worth.\n")
-    parts = [f"{part}: {what}" for part in ("step", "forward", "backward") for what in ("MSE (paper)", "relative", "tau")]
-    report.say(table(["networks", *parts], [*rows, again]))
-    trained = study.size["devices"]
-    rows = []
-    for devices in [*trained, *study.size["untrained"]]:
-        row = [f"{devices}{'' if devices in trained else ', never trained'}"]
-        for part in ("forward", "backward"):
-            found = samples.predicted(folder / "test_exchanges_ours.csv", part, devices)
-            real, told = samples.costs(found)
-            if not real:
-                row += ["-"] * 2
-                continue
-            row += [f"{100 * relative_error(found):.1f} %", number(samples.kendall_tau(real, told), 3)]
-        rows.append(row)
-    report.say("### Our exchange networks on numbers of devices that they never saw\n")
-    report.say(table(["devices", "forward: relative error", "tau", "backward: relative error", "tau"], rows))
-    starts(report)
-
-
-def starts(report):
-    """Exchange networks from several starts."""
-    study, rows = report.study, []
-    devices = study.size["devices"][-1]
-    for seed in range(study.size["compared_starts"]):
-        row = [seed]
-        for part in ("forward", "backward"):
-            for model in stages.MODELS:
-                found = samples.predicted(study.folder / f"starts/{model}_{seed}.csv", part, devices)
-                row.append(f"{100 * relative_error(found):.1f} %" if found else "-")
-        rows.append(row)
-    if all(cell == "-" for row in rows for cell in row[1:]):
-        report.missing("Exchange networks from several starts", "starts")
-        return
-    report.say(f"### Exchange networks from {len(rows)} starts\n\nHeld-out relative errors on {devices} devices, of one network each.\n")
-    report.say(table(["start", *(f"{part}: {model}" for part in ("forward", "backward") for model in stages.MODELS)], rows))
-
-
 def write(study, out):
     """Writes the report of what the folder holds."""
     page = Page(study, out)
-    for part in (head, report_plans.in_short, observations, exchanges, errors, *report_plans.PARTS):
+    for part in (head, report_plans.in_short, report_targets.targets, observations, exchanges, report_errors.errors, *report_plans.PARTS):
         part(page)
     page.write()

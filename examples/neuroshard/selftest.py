@@ -107,7 +107,15 @@ def all_stages(make_study):
         path = sorted((folder / "measured").glob("*task*[0-9].csv"))[0]
         lines = path.read_text().splitlines()
         fields = lines[1].split(",")
-        path.write_text("\n".join([lines[0], ",".join([*fields[:2], str(1000 + float(fields[2])), *fields[3:]]), *lines[2:]]) + "\n")
+        other = ",".join([*fields[:2], str(1000 + float(fields[2])), *fields[3:-1]])
+        with_line = lambda line: path.write_text("\n".join([lines[0], line, *lines[2:]]) + "\n")
+        with_line(f"{other},{fields[-1]}")
+        try:
+            report.write(study, out)
+            raise AssertionError("an altered line was taken")
+        except SystemExit as refused:
+            assert str(refused) == f"{path}: line 2 was altered", refused
+        with_line(samples.with_checksum(other).rstrip())
         report.write(study, out)
         assert out.read_text() != text
         assert json.loads((folder / "done/pool.json").read_text())["words"][0] == "tasks"

@@ -75,7 +75,7 @@ template <class Optimizer>
 void collect_steps(tessera::host_exec const& exec, collected const& folder, collect_options const& o, Optimizer const& optimizer,
                    time_left& time) {
   auto const& drawn = folder.combinations;
-  std::optional<tessera::compute_bench> bench;
+  std::optional<tessera::compute_bench<>> bench;
   tessera::pool_ids ids(folder.pool, drawn.seed);
   tessera::machine_clock clock;
   auto const draw = [&](std::int64_t number) { return tessera::draw_combination(folder.pool, drawn, number); };

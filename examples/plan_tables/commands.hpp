@@ -19,11 +19,12 @@ struct profile_options {
   std::int64_t dim = 16;
   std::vector<std::string> own_dims;  ///< NAME=DIM
   std::int64_t batch = 65536;         ///< samples, or all where the files have fewer
+  std::int64_t batches = 8;           ///< at most, of which profiles are means
   std::string row_format = "float", optimizer = "sgd", out = "tables.json";
   std::string towers;  ///< the file that says which columns make which tower; empty: none
 };
 
-/// Reads a batch of files, and writes the profiles of the tables that its columns of ids read. @throws tessera::error naming option or file.
+/// Reads batches of files, and writes the profiles of the tables that its columns of ids read. @throws tessera::error naming option or file.
 void profile(tessera::host_exec const& exec, examples::settings const& data, profile_options const& options);
 
 struct task_options {
@@ -82,6 +83,7 @@ struct search_options {
   std::int64_t towers = 0, devices_of_host = 1;                    ///< of the method "plan"
   std::int64_t candidates = 10, beams = 3, steps = 10, grid = 11;  ///< of the published search: N, K, L and M
   bool no_sums = false;                                            ///< of the published search
+  std::string objective = "cost";                                  ///< the name of a `plan_objective`
   std::string method = "plan";                                     ///< the name of a `search_method`
 };
 void search(tessera::host_exec const& exec, search_options const& options);

@@ -48,13 +48,16 @@ std::vector<tessera::compute_sample> steps_of(collected const& folder, fit_comma
       tessera::check_machine(again.machine, folder.machine);
       if (again.pool != folder.pool)
         throw tessera::error(tessera::errc::incompatible, "option --again: steps of other tables", {{"folder", o.folder}});
+      if (again.optimizer != folder.optimizer)
+        throw tessera::error(tessera::errc::incompatible, "option --again: steps of another optimizer",
+                             {{"field", "optimizer"}, {"expected", folder.optimizer}, {"found", again.optimizer}});
       return first_of(read_steps(again), o.samples);
     }));
   return tessera::median_samples(all);
 }
 
-// What was measured of plans: of each "TABLES.json=SAMPLES.csv".
-void add_plans(tessera::machine_samples& samples, fit_command const& o) {
+// What was measured of plans: of each "TABLES.json=SAMPLES.csv". Their tables are of the kind whose steps were collected.
+void add_plans(tessera::machine_samples& samples, collected const& folder, fit_command const& o) {
   for (auto const& both : o.plans) {
     auto const at = both.find('=');
     if (at == both.npos || at == 0 || at + 1 == both.size())
@@ -63,7 +66,9 @@ void add_plans(tessera::machine_samples& samples, fit_command const& o) {
     auto const file = both.substr(at + 1);
     if (std::error_code ignored; !std::filesystem::exists(file, ignored))
       throw tessera::error(tessera::errc::io_error, "option --plans: no such file", {{"file", file}});
-    auto const tables = tessera::read_table_profiles(both.substr(0, at));
+    auto const profiles = both.substr(0, at);
+    auto const tables = tessera::read_table_profiles(profiles);
+    tessera::detail::told_of_file(profiles, [&] { tessera::check_row_kinds(tables, folder.optimizer, tessera::measured_row_format); });
     tessera::plan_sample_log const log(file);
     tessera::detail::told_of_file(file, [&] { samples.add(log.samples(), tables); });
   }
@@ -123,7 +128,7 @@ void fit(tessera::host_exec const& exec, fit_command const& o) {
                          {{"folder", o.folder}, {"steps", steps.size()}, {"exchanges", exchanges.size()}});
   tessera::pool_ids ids(folder.pool, folder.combinations.seed);
   auto samples = tessera::samples_of_machine(steps, ids, exchanges);
-  add_plans(samples, o);
+  add_plans(samples, folder, o);
   double step_ms = 0;
   for (auto const& one : samples.steps) step_ms += one.cost_ms / static_cast<double>(samples.steps.size());
   using tessera::exchange_way;

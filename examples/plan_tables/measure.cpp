@@ -20,6 +20,7 @@
 #include <tessera/core/execution.hpp>
 #include <tessera/core/optimizers.hpp>
 #include <tessera/plan/found_plan_file.hpp>
+#include <tessera/plan/learned_cost.hpp>
 #include <tessera/plan/measure_compute.hpp>
 #include <tessera/plan/measure_exchange.hpp>
 #include <tessera/plan/plan_samples_file.hpp>
@@ -47,12 +48,6 @@ struct planned {
     for (auto const& s : plans[plan]) sums[static_cast<std::size_t>(s.rank)] += s.columns;
     return sums;
   }
-  // A table that several columns read has more bags than the batch has samples.
-  std::int64_t samples() const {
-    auto fewest = tables[0].bags;
-    for (auto const& one : tables) fewest = std::min(fewest, one.bags);
-    return std::llround(fewest);
-  }
 };
 
 planned read_plans(measure_options const& o) {
@@ -69,6 +64,8 @@ planned read_plans(measure_options const& o) {
     if (!o.samples.empty() && !of.files.back().found)
       throw tessera::error(tessera::errc::invalid_argument, "option --samples: of plans that say what was predicted of them",
                            {{"file", file}});
+    if (auto const& found = of.files.back().found; found && !o.samples.empty())
+      tessera::detail::told_of_file(file, [&] { tessera::check_row_kinds(of.tables, found->optimizer, found->row_format); });
     for (auto const& s : of.plans.back())
       if (s.rank == tessera::table_shard::all_ranks)
         throw tessera::error(tessera::errc::invalid_argument, "a table on all ranks is not measured", {{"file", file}, {"table", s.table}});
@@ -78,6 +75,7 @@ planned read_plans(measure_options const& o) {
     if (one.optimizer != optimizer || (optimizer != "sgd" && optimizer != "rowwise_adagrad"))
       throw tessera::error(tessera::errc::incompatible, "steps are measured with sgd or rowwise_adagrad, the same for all tables",
                            {{"file", o.tables}, {"table", one.name}, {"field", "optimizer"}, {"value", one.optimizer}});
+  tessera::detail::told_of_file(o.tables, [&] { tessera::check_row_kinds(of.tables, optimizer, tessera::measured_row_format); });
   return of;
 }
 
@@ -138,7 +136,7 @@ std::vector<std::vector<double>> measure_steps(tessera::host_exec const& exec, p
   device_tables const on(of, o);
   std::int64_t bytes = 0;
   for (std::size_t p = 0; p < of.plans.size(); ++p)
-    for (auto const& tables : on[p]) bytes = std::max(bytes, tessera::compute_bench::bytes_for(tables, optimizer));
+    for (auto const& tables : on[p]) bytes = std::max(bytes, tessera::compute_bench<>::bytes_for(tables, optimizer));
   tessera::compute_bench bench(exec, bytes);
   tessera::machine_clock clock;
   std::vector<per_device> ms(of.plans.size(), per_device(static_cast<std::size_t>(o.devices)));
@@ -162,7 +160,7 @@ void measure_exchanges(tessera::any_communicator comm, planned const& of, std::v
   auto const devices = static_cast<std::size_t>(o.devices);
   std::vector<per_device> backward(costs.size(), per_device(devices)), forward(backward);
   take_turns(o.rounds, costs.size(), [&](std::size_t p) {
-    tessera::exchange_case exchange{of.columns(p, o.devices), std::vector<double>(devices), of.samples()};
+    tessera::exchange_case exchange{of.columns(p, o.devices), std::vector<double>(devices), tessera::batch_samples_of(of.tables)};
     auto const together = tessera::measure_exchange(exec, comm, clock, exchange, repeat);
     // A device sends vectors when it is done with the gradients of the batch before.
     for (std::size_t d = 0; d < devices; ++d) exchange.start_ms[d] = costs[p].compute[d] + together.backward_ms[d];

@@ -3,10 +3,12 @@
 #include "measured.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include <tessera/core/error.hpp>
 #include <tessera/files/posix_file.hpp>
+#include <tessera/plan/sample_log_file.hpp>
 
 #include "../support/column_plan.hpp"
 #include "../support/output_files.hpp"
@@ -15,7 +17,7 @@ namespace plan_tables {
 
 namespace {
 
-constexpr char const* header = "plan,rank,compute_ms,backward_ms,forward_ms";
+constexpr char const* header = "plan,rank,compute_ms,backward_ms,forward_ms,crc32";
 constexpr char const* names[] = {"plan", "rank", "compute_ms", "backward_ms", "forward_ms"};
 
 }  // namespace
@@ -32,8 +34,8 @@ void write_measured(std::string const& path, std::vector<std::string> const& pla
   auto const field = [](double ms) { return std::isnan(ms) ? std::string() : examples::text("%.6g", ms); };
   for (std::size_t p = 0; p < plans.size(); ++p)
     for (std::size_t d = 0; d < costs[p].compute.size(); ++d)
-      out << plans[p] << ',' << d << ',' << field(costs[p].compute[d]) << ',' << field(costs[p].backward[d]) << ','
-          << field(costs[p].forward[d]) << '\n';
+      out << tessera::detail::line_with_checksum(
+          {plans[p], std::to_string(d), field(costs[p].compute[d]), field(costs[p].backward[d]), field(costs[p].forward[d])});
   file.commit();
 }
 
@@ -52,10 +54,8 @@ measured_costs read_measured(std::string const& path, std::string const& plan, s
   for (std::size_t l = 1; l < lines.size(); ++l) {
     if (lines[l].empty() && l + 1 == lines.size()) break;
     auto const line = static_cast<std::int64_t>(l) + 1;
-    auto const fields = examples::split(lines[l], ',');
-    if (fields.size() != 5)
-      throw tessera::error(tessera::errc::parse_error, "measured costs: a line of another number of fields",
-                           {{"file", path}, {"line", line}, {"fields", fields.size()}, {"expected", 5}});
+    auto fields = tessera::detail::split_text(lines[l], ',');
+    tessera::detail::take_checksum("measured costs", path, line, fields, std::size(names));
     double values[5] = {};
     for (std::size_t f = 1; f < 5; ++f) {
       if (f > 2 && fields[f].empty())

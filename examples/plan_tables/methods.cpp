@@ -27,6 +27,13 @@ tessera::device_limits limits_of(search_options const& o) {
           o.weights_alone ? tessera::counted_memory::float_weights : tessera::counted_memory::all};
 }
 
+tessera::plan_objective objective_of(search_options const& o) {
+  using enum tessera::plan_objective;
+  for (auto const one : {compute_balance, slowest_stage})
+    if (o.objective == tessera::name(one)) return one;
+  return cost;
+}
+
 tessera::plan_search_options plan_options(search_options const& o) {
   auto const limits = limits_of(o);
   tessera::plan_search_options options;
@@ -38,6 +45,7 @@ tessera::plan_search_options plan_options(search_options const& o) {
   options.cut_rows = o.cut_rows;
   options.towers = o.towers;
   options.devices_of_host = o.devices_of_host;
+  options.objective = objective_of(o);
   options.seed = tessera::random_seed{o.seed};
   return options;
 }
@@ -54,14 +62,12 @@ search_method greedy(char const* name, tessera::greedy_cost by) {
           }};
 }
 
-search_method whole(char const* name, tessera::plan_objective by) {
-  return {name,
-          [by](host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
-            auto found = tessera::best_whole_tables(exec, tables, cost, by, plan_options(o));
-            found.cost_ms = tessera::cost_of(found.costs);
-            return found;
-          },
-          true};
+found_plan whole(host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
+  return tessera::best_whole_tables(exec, tables, cost, objective_of(o), plan_options(o));
+}
+
+found_plan whole_even_compute(host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
+  return tessera::best_whole_tables(exec, tables, cost, tessera::plan_objective::compute_balance, plan_options(o));
 }
 
 found_plan published(host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
@@ -83,8 +89,9 @@ found_plan plan(host_exec const& exec, profiles const& tables, any_cost_model co
 
 found_plan exhaustive(host_exec const&, profiles const& tables, any_cost_model const& cost, search_options const& o) {
   auto const limits = limits_of(o);
-  return tessera::exhaustive_search(tables, cost,
-                                    {.devices = limits.devices, .bytes_per_device = limits.bytes_per_device, .counted = limits.counted});
+  return tessera::exhaustive_search(
+      tables, cost,
+      {.devices = limits.devices, .bytes_per_device = limits.bytes_per_device, .counted = limits.counted, .objective = objective_of(o)});
 }
 
 }  // namespace
@@ -97,11 +104,11 @@ std::vector<search_method> const& search_methods() {
                                               greedy("greedy-lookup", greedy_cost::lookup),
                                               greedy("greedy-size-lookup", greedy_cost::size_lookup),
                                               greedy("greedy-log-rows-lookup", greedy_cost::log_rows_lookup),
-                                              whole("whole-even-compute", tessera::plan_objective::compute_balance),
-                                              whole("whole", tessera::plan_objective::cost),
+                                              {"whole-even-compute", whole_even_compute, true},
+                                              {"whole", whole, true, true},
                                               {"published", published},
-                                              {"plan", plan, true},
-                                              {"exhaustive", exhaustive}};
+                                              {"plan", plan, true, true},
+                                              {"exhaustive", exhaustive, false, true}};
   return all;
 }
 
@@ -114,10 +121,13 @@ search_method const& search_method_of(std::string const& name) {
   throw tessera::error(tessera::errc::invalid_argument, "no such method of searching", {{"method", name}, {"methods", known}});
 }
 
-void check_towers(search_method const& method, search_options const& options) {
-  if (options.towers == 0 || method.knows_towers) return;
-  throw tessera::error(tessera::errc::invalid_argument, "option --towers: the method knows no towers; plan and whole do",
-                       {{"--towers", options.towers}, {"method", method.name}});
+void check_method(search_method const& method, search_options const& options) {
+  if (options.towers > 0 && !method.knows_towers)
+    throw tessera::error(tessera::errc::invalid_argument, "option --towers: the method knows no towers; plan and whole do",
+                         {{"--towers", options.towers}, {"method", method.name}});
+  if (options.objective != tessera::name(tessera::plan_objective::cost) && !method.has_objectives)
+    throw tessera::error(tessera::errc::invalid_argument, "option --objective: the method takes none; plan, whole and exhaustive do",
+                         {{"--objective", options.objective}, {"method", method.name}});
 }
 
 }  // namespace plan_tables

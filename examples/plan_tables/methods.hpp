@@ -22,7 +22,8 @@ struct search_method {
   std::function<tessera::found_plan(tessera::host_exec const&, std::vector<tessera::table_profile> const&, tessera::any_cost_model const&,
                                     search_options const&)>
       find;
-  bool knows_towers = false;  ///< whether it keeps tables on the devices of their towers
+  bool knows_towers = false;    ///< whether it keeps tables on the devices of their towers
+  bool has_objectives = false;  ///< whether what it makes small may be chosen
 };
 
 /// All of them: placements that ask no model, then searches of whole tables, then searches that cut tables, and all plans of few tables.
@@ -31,7 +32,8 @@ std::vector<search_method> const& search_methods();
 /// The method of this name. @throws tessera::error invalid_argument naming it and those that there are.
 search_method const& search_method_of(std::string const& name);
 
-/// Refuses towers with a method that does not know them. @throws tessera::error invalid_argument naming both.
-void check_towers(search_method const& method, search_options const& options);
+/// Refuses towers, and another objective than cost, with a method that does not know them. @throws tessera::error invalid_argument naming the
+/// option, its value and the method.
+void check_method(search_method const& method, search_options const& options);
 
 }  // namespace plan_tables

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -33,15 +31,22 @@ std::string devices_in(std::string const& folder) {
 
 }  // namespace
 
+void loaded_model::check(std::string const& folder, std::vector<tessera::table_profile> const& tables) const {
+  if (!optimizer.empty())
+    tessera::detail::told_of_file(folder, [&] { tessera::check_row_kinds(tables, optimizer, tessera::measured_row_format); });
+}
+
 loaded_model load_model(tessera::host_exec const& exec, model_options const& o, std::vector<tessera::table_profile> const& tables,
                         std::int64_t devices) {
-  auto bags = tables[0].bags;  // a table that several columns read has more
-  for (auto const& one : tables) bags = std::min(bags, one.bags);
-  if (o.roofline)
-    return {tessera::any_cost_model(tessera::roofline_cost({.memory_bytes_per_second = o.memory_gb_per_second * 1e9,
-                                                            .exchange_bytes_per_second = o.exchange_gb_per_second * 1e9,
-                                                            .bags = bags})),
-            "roofline", ""};
+  auto const samples = tessera::batch_samples_of(tables);
+  if (o.roofline) {
+    tessera::roofline_cost const roofline({.memory_bytes_per_second = o.memory_gb_per_second * 1e9,
+                                           .exchange_bytes_per_second = o.exchange_gb_per_second * 1e9,
+                                           .bags = static_cast<double>(samples)});
+    loaded_model result{tessera::any_cost_model(roofline), "roofline", ""};
+    result.lower_bound_ms = tessera::lower_bound_ms(roofline, tables, devices);
+    return result;
+  }
   if (o.folder.empty()) throw tessera::error(tessera::errc::invalid_argument, "option --model: a folder of costs, or --roofline", {});
   std::error_code ignored;
   auto const files = published_files(o.folder, devices);
@@ -63,14 +68,16 @@ loaded_model load_model(tessera::host_exec const& exec, model_options const& o, 
     here.threads = cost.machine.threads;
     tessera::detail::told_of_file(o.folder, [&] { tessera::check_machine(cost.machine, here); });
   }
-  cost.batch_samples = std::llround(bags);
+  cost.batch_samples = samples;
   auto machine = cost.machine.processor + ", " + std::to_string(cost.machine.threads) + " threads";
   auto const error = tessera::stated_error(cost);
   auto digest = tessera::learned_cost_digest(o.folder);
-  if (o.caution == 0) return {tessera::any_cost_model(std::move(cost)), std::move(digest), std::move(machine), error};
+  tessera::detail::told_of_file(o.folder, [&] { tessera::check_measured_tables(cost, tables); });
+  auto optimizer = cost.optimizer;
+  if (o.caution == 0) return {tessera::any_cost_model(std::move(cost)), std::move(digest), std::move(machine), error, std::move(optimizer)};
   auto learned = std::make_shared<tessera::learned_cost const>(std::move(cost));
   tessera::any_cost_model cautious(tessera::cautious_cost(*learned, o.caution));
-  return {std::move(cautious), std::move(digest), std::move(machine), error, std::move(learned)};
+  return {std::move(cautious), std::move(digest), std::move(machine), error, std::move(optimizer), std::move(learned)};
 }
 
 }  // namespace plan_tables

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,11 +32,17 @@ struct loaded_model {
   std::string digest;                                      ///< a plan names its model by it; "roofline" for counted bytes
   std::string machine;                                     ///< on which it was measured; empty: it does not say
   double relative_error = 0;                               ///< that it states of itself; 0: none
+  std::string optimizer{};                                 ///< with which a learned model's steps were measured; empty: it does not say
   std::shared_ptr<tessera::learned_cost const> learned{};  ///< what a cautious cost refers to
+  std::optional<double> lower_bound_ms{};                  ///< below which no plan of the tables costs, where that is proven
+
+  /// Refuses tables whose steps a learned model says nothing of. @throws tessera::error incompatible naming the model's folder, the table, the
+  /// field, and what is expected and found.
+  void check(std::string const& folder, std::vector<tessera::table_profile> const& tables) const;
 };
 
 /// The costs for so many devices, and the batch of these tables. @throws tessera::error naming the file and what is wrong in it; for a model of
-/// another machine; and for published networks of other numbers of devices, naming these.
+/// another machine, or of tables of another kind; and for published networks of other numbers of devices, naming these.
 loaded_model load_model(tessera::host_exec const& exec, model_options const& options, std::vector<tessera::table_profile> const& tables,
                         std::int64_t devices);
 

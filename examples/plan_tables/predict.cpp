@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/plan/learned_cost.hpp>
 #include <tessera/plan/measure_combination.hpp>
 
 #include "../support/output_files.hpp"
@@ -80,7 +81,10 @@ void predict(tessera::host_exec const& exec, predict_options const& o) {
   auto& out = file.text;
   out.precision(9);
   out << "part,devices,sample,repeat,rank,measured_ms,predicted_ms\n";
-  models_of_devices models(exec, o.model, folder.pool[0]);
+  auto any_table = folder.pool[0];  // as it was measured, whatever else its profile says
+  any_table.optimizer = folder.optimizer;
+  any_table.row_format = tessera::measured_row_format;
+  models_of_devices models(exec, o.model, std::move(any_table));
   std::size_t steps = 0, exchanges = 0;
   std::int64_t any = 1;  // of whose model the steps are predicted: all have the same of them
   while (any < most_devices && !models.has(any)) ++any;

@@ -15,7 +15,7 @@
 #include <tessera/data/preprocessing.hpp>
 #include <tessera/data/preprocessing_fit.hpp>
 #include <tessera/data/sample_reader.hpp>
-#include <tessera/plan/profile_of_keys.hpp>
+#include <tessera/plan/profile_tables.hpp>
 #include <tessera/plan/shard_memory.hpp>
 #include <tessera/plan/table_profile_file.hpp>
 #include <tessera/tower/tower_partition_file.hpp>
@@ -97,14 +97,12 @@ void profile(tessera::host_exec const& exec, examples::settings const& s, profil
   auto const preprocess = std::move(fit).finish(exec);
   tessera::sample_reader<tessera::any_sample_source, tessera::preprocessing> reader(exec, source, preprocess,
                                                                                     {.batch_size = options.batch, .groups = groups});
-  tessera::batch_view batch;
-  reader.next(exec, batch);
   auto const keys = preprocess.of_keys(reader.keys()).keys();
   column_list tables;
   for (auto const& key : keys)
     if (auto const& owner = plan.owner(key); std::find(tables.begin(), tables.end(), owner) == tables.end()) tables.push_back(owner);
   auto const towers = options.towers.empty() ? std::vector<std::int64_t>(keys.size(), -1) : towers_of_columns(options.towers, keys);
-  std::vector<tessera::table_profile> profiles;
+  std::vector<tessera::table_with_keys> of_tables;
   auto unused = options.own_dims;
   for (auto const& name : tables) {
     auto const rows = preprocess.sparse().id_count(name);
@@ -121,10 +119,11 @@ void profile(tessera::host_exec const& exec, examples::settings const& s, profil
       if (towers[static_cast<std::size_t>(k)] != table.tower)
         examples::detail::refuse_option("--towers", "columns of one table in two towers",
                                         {{"table", name}, {"column", keys[static_cast<std::size_t>(k)]}});
-    profiles.push_back(tessera::profile_of_keys(std::move(table), batch.inverse_keyed(), of_table));
+    of_tables.push_back({std::move(table), std::move(of_table)});
   }
   if (!unused.empty())
     examples::detail::refuse_option("--dim-of", "no such table", {{"found", unused[0]}, {"tables", examples::join(tables, ",")}});
+  auto const profiles = tessera::profile_tables(exec, reader, of_tables, options.batches);
   tessera::write_table_profiles(options.out, profiles);
   print(profiles);
 }

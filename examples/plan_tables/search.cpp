@@ -23,6 +23,7 @@
 #include <tessera/files/json.hpp>
 #include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/found_plan_file.hpp>
+#include <tessera/plan/plan_objective.hpp>
 #include <tessera/plan/plan_prediction.hpp>
 #include <tessera/plan/table_profile_file.hpp>
 
@@ -52,6 +53,7 @@ nlohmann::json report_of(found_plan const& found, search_options const& o, doubl
   return {{"tables", o.tables},
           {"model", o.model.roofline ? "roofline" : o.model.folder},
           {"search", o.method},
+          {"objective", o.objective},
           {"cost_ms", found.cost_ms},
           {"evaluations", found.evaluations},
           {"stopped_by_deadline", found.stopped_by_deadline},
@@ -81,13 +83,15 @@ void write_csv(std::string const& path, std::vector<std::string> const& files, s
 
 void search(tessera::host_exec const& exec, search_options const& o) {
   auto const& method = search_method_of(o.method);
-  check_towers(method, o);
+  check_method(method, o);
   auto const tables = tessera::read_table_profiles(o.tables);
   auto const model = load_model(exec, o.model, tables, o.devices);
   tessera::stopwatch watch;
   auto const found = method.find(exec, tables, model.cost, o);
   auto const seconds = watch.lap();
   std::cout << found;
+  if (model.lower_bound_ms && o.objective == tessera::name(tessera::plan_objective::cost))
+    std::cout << "no plan of these tables costs less than " << *model.lower_bound_ms << " ms; this one costs " << found.cost_ms << " ms\n";
   if (!o.out.empty()) {
     // What the file says is what the model predicts of its shards: those of a table on one device are one there, and caution is no prediction.
     auto plain = o.model;
@@ -107,11 +111,12 @@ void compare(tessera::host_exec const& exec, compare_options const& o) {
       if (one.name != "exhaustive") all.push_back({&one, {}, {}});
   }
   for (auto const& name : o.methods) all.push_back({&search_method_of(name), {}, {}});
-  for (auto const& one : all) check_towers(*one.method, o.search);
+  for (auto const& one : all) check_method(*one.method, o.search);
   auto const files = examples::named_files("DIR", {o.folder});
   std::vector<profiles> tasks;
   for (auto const& file : files) tasks.push_back(tessera::read_table_profiles(file));
-  auto const cost = load_model(exec, o.search.model, tasks[0], o.search.devices).cost;
+  auto const model = load_model(exec, o.search.model, tasks[0], o.search.devices);
+  for (auto const& tables : tasks) model.check(o.search.model.folder, tables);
   constexpr auto none = std::numeric_limits<double>::infinity();
   std::vector<double> best;
   for (std::size_t task = 0; task < files.size(); ++task) {
@@ -121,7 +126,7 @@ void compare(tessera::host_exec const& exec, compare_options const& o) {
       if (one.method->name == "random") own.seed += task;
       tessera::stopwatch watch;
       try {
-        one.cost_ms.push_back(static_cast<double>(one.method->find(exec, tasks[task], cost, own).cost_ms));
+        one.cost_ms.push_back(static_cast<double>(one.method->find(exec, tasks[task], model.cost, own).cost_ms));
       } catch (tessera::error const& e) {
         if (e.code() != tessera::errc::out_of_memory) throw;
         one.cost_ms.push_back(none);

@@ -33,7 +33,7 @@ std::int64_t samples_of(std::vector<tessera::table_profile> const& tables) {
     if (one.bags != tables[0].bags || one.distinct_bags != one.bags)
       throw tessera::error(tessera::errc::incompatible, "whole steps are of tables of one number of bags, without deduplication",
                            {{"table", one.name}, {"bags", one.bags}, {"distinct_bags", one.distinct_bags}, {"expected", tables[0].bags}});
-  return std::llround(tables[0].bags);
+  return tessera::batch_samples_of(tables);
 }
 
 tessera::table_spec spec_of(tessera::table_profile const& table, std::int64_t number) {

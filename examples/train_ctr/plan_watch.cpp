@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
+
+#include "../support/optimizer_choice.hpp"
 
 namespace examples {
 
@@ -19,6 +23,29 @@ auto of_samples(F const& f) {
   } catch (tessera::error const& e) {
     throw tessera::error(e.code(), "option --plan-samples: " + std::string(e.sentence()), e.values());
   }
+}
+
+// Why the tables that are trained are not those that were predicted; empty: they may be.
+std::string other_tables(training_job const& j, tessera::plan_prediction const& found) {
+  std::vector<tessera::table_profile> tables;
+  for (auto const& name : j.tables()) {
+    auto const& of = j.s.of_table(name);
+    auto& table = tables.emplace_back();
+    table.name = name;
+    table.row_format = of.row_format == "fp16"   ? "float16"
+                       : of.row_format == "bf16" ? "bfloat16"
+                       : of.row_format == "int8" ? "scaled_int8"
+                                                 : "float";
+    auto const choice = choose_row_optimizer(of);
+    table.optimizer =
+        tessera::with_optimizer(choice, [](auto const& optimizer) { return std::string(tessera::optimizer_name_of(optimizer)); });
+  }
+  try {
+    tessera::detail::told_of_file(j.plan_name(), [&] { tessera::check_row_kinds(tables, found.optimizer, found.row_format); });
+  } catch (tessera::error const& e) {
+    return e.what();
+  }
+  return {};
 }
 
 std::string parts_text(char const* name, double predicted, double measured) { return text("%s %.3f / %.3f", name, predicted, measured); }
@@ -43,6 +70,10 @@ plan_watch::plan_watch(training_job const& j, tessera::any_source& source) : j_(
         "plan: not compared with its prediction, which is of --exchange flat without tower modules, of tables on one rank each and of "
         "--batch-size %lld\n",
         static_cast<long long>(found->batch_samples));
+    return;
+  }
+  if (auto const why = other_tables(j, *found); !why.empty()) {
+    j.say("plan: not compared with its prediction: %s\n", why.c_str());
     return;
   }
   if (j.comm.rank() == 0) of_samples([&] { return tessera::plan_sample_log(samples_path()).samples().size(); });

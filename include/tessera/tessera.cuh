@@ -38,6 +38,7 @@
 #include <tessera/embed/row_update.cuh>
 #include <tessera/embed/sequence_lookup.cuh>
 #include <tessera/embed/sequence_lookup_backward.cuh>
+#include <tessera/plan/measure_compute.cuh>
 #include <tessera/shard/batch_counts.cuh>
 #include <tessera/shard/counted_batch.cuh>
 #include <tessera/shard/device_exchange.cuh>

@@ -224,6 +224,7 @@
 #include <tessera/plan/measure_combination.hpp>
 #include <tessera/plan/measure_compute.hpp>
 #include <tessera/plan/measure_exchange.hpp>
+#include <tessera/plan/measured_cost.hpp>
 #include <tessera/plan/measuring_clock.hpp>
 #include <tessera/plan/network_samples.hpp>
 #include <tessera/plan/placement.hpp>
@@ -233,6 +234,7 @@
 #include <tessera/plan/plan_random.hpp>
 #include <tessera/plan/plan_search.hpp>
 #include <tessera/plan/profile_of_keys.hpp>
+#include <tessera/plan/profile_tables.hpp>
 #include <tessera/plan/published_cost.hpp>
 #include <tessera/plan/published_search.hpp>
 #include <tessera/plan/roofline_cost.hpp>

@@ -113,6 +113,69 @@ TEST_CASE("plan_tables search: each method that compare knows writes the plan th
   refused(with(compare, {"--methods", "plan,guess"}), {"--methods", "guess"}, true);
 }
 
+TEST_CASE("plan_tables search --roofline: no plan costs less than the lower bound that it prints; of a model none is known") {
+  std::string const says = "no plan of these tables costs less than ";
+  auto const printed = [&](std::vector<std::string> const& more) {
+    auto const result = plan_tables_test::run(made().search(with({"--bytes-per-device", "1MiB"}, more)));
+    CAPTURE(result.output);
+    REQUIRE(result.status == 0);
+    return result.output;
+  };
+  for (char const* const method : {"plan", "greedy-dim", "exhaustive"}) {
+    auto const output = printed({"--roofline", "--method", method});
+    auto const at = output.find(says);
+    REQUIRE(at != output.npos);
+    auto const bound = std::stod(output.substr(at + says.size()));
+    CHECK(bound > 0);
+    CHECK(bound <= std::stod(output) * (1 + 1e-5));
+  }
+  CHECK(printed({"--roofline", "--objective", "slowest_stage"}).find("less than") == std::string::npos);
+  CHECK(printed({"--model", made().learned}).find("less than") == std::string::npos);
+  CHECK(printed({"--model", made().published}).find("less than") == std::string::npos);
+}
+
+TEST_CASE("plan_tables search and compare --objective: what is asked for is made small, and methods without objectives refuse it") {
+  tessera_tests::temporary_folder folder;
+  auto const plan = folder.file("plan.json"), tasks = folder.file("tasks"), csv = folder.file("compare.csv");
+  // The most and least computation of a device, and the slowest stage of any.
+  struct stages {
+    double most = 0, least = 1e300, slowest = 0;
+  };
+  auto const of = [&](std::string const& method, std::string const& objective) {
+    auto const report = planned(method, plan, {"--objective", objective});
+    CHECK(report["objective"] == objective);
+    stages found;
+    double cost = 0;
+    for (auto const& device : report["devices"]) {
+      auto const compute = device["compute_ms"].get<double>();
+      found.most = std::max(found.most, compute);
+      found.least = std::min(found.least, compute);
+      for (char const* const stage : {"compute_ms", "backward_ms", "forward_ms"})
+        found.slowest = std::max(found.slowest, device[stage].get<double>());
+      cost = std::max(cost, device["total_ms"].get<double>());
+    }
+    CHECK(report["cost_ms"].get<double>() == doctest::Approx(cost));  // whatever was made small
+    return found;
+  };
+  for (char const* const method : {"plan", "whole", "exhaustive"}) {
+    CAPTURE(method);
+    auto const cheapest = of(method, "cost"), even = of(method, "compute_balance"), staged = of(method, "slowest_stage");
+    CHECK(even.least / even.most >= cheapest.least / cheapest.most * (1 - 1e-6));
+    CHECK(staged.slowest <= cheapest.slowest * (1 + 1e-6));
+  }
+  REQUIRE(std::system(("mkdir " + tasks + " && cp " + made().tables + " " + tasks).c_str()) == 0);
+  std::vector<std::string> const compare{"compare",    tasks,         "--devices",      "2", "--evaluations",      "200",
+                                         "--threads",  "1",           "--csv",          csv, "--bytes-per-device", "1MiB",
+                                         "--roofline", "--objective", "compute_balance"};
+  succeeds(with(compare, {"--methods", "plan,whole,exhaustive"}), {"plan", "exhaustive"});
+  CHECK(lines_of(csv).size() == 4);
+  refused(compare, {"--objective compute_balance", "method random"});
+  for (std::string const method : {"published", "greedy-dim", "whole-even-compute"})
+    refused(made().search({"--roofline", "--bytes-per-device", "1MiB", "--method", method, "--objective", "slowest_stage"}),
+            {"--objective slowest_stage", "method " + method});
+  refused(made().search({"--roofline", "--bytes-per-device", "1MiB", "--objective", "guess"}), {"--objective", "guess"}, true);
+}
+
 TEST_CASE("plan_tables search: without halvings no table is cut; the bounds of the published search are those that are asked for") {
   tessera_tests::temporary_folder folder;
   auto const plan = folder.file("plan.json");
@@ -153,11 +216,11 @@ TEST_CASE("plan_tables measure: plans of the same tables take turns, and each is
   auto const times_of = [&](std::string const& csv) {
     auto const lines = lines_of(csv);
     REQUIRE(lines.size() == 7);
-    CHECK(lines[0] == "plan,rank,compute_ms,backward_ms,forward_ms");
+    CHECK(lines[0] == "plan,rank,compute_ms,backward_ms,forward_ms,crc32");
     std::vector<std::vector<std::string>> times;
     for (std::size_t l = 1; l < lines.size(); ++l) {
       auto fields = fields_of(lines[l]);
-      REQUIRE(fields.size() == 5);
+      REQUIRE(fields.size() == 6);
       CHECK(fields[0] == plans[(l - 1) / 2]);
       CHECK(fields[1] == std::to_string((l - 1) % 2));
       times.push_back(std::move(fields));
@@ -216,6 +279,10 @@ TEST_CASE("plan_tables measure: plans of the same tables take turns, and each is
   refused({"measure", made().tables, dim, dim, "--devices", "2", "--no-exchanges", "--out", all}, {"each once", "dim.json"});
   refused(with(command, {"--no-exchanges", "--compute", steps}), {"--no-exchanges"}, true);
   refused(with(command, {"--compute", made().tables, "--out", all}), {"tables.json", "line 1"});
+  auto altered = contents(steps);
+  altered[altered.find(random + ",1,") + random.size() + 1] = '0';
+  plan_tables_test::write_file(folder.file("altered.csv"), altered);
+  refused(with(command, {"--compute", folder.file("altered.csv"), "--out", all}), {"altered.csv", "line 5", "a line was altered", "crc32"});
   refused(with(command, {"--out", random}), {"--out", "PLAN"});
   refused(with(command, {"--compute", steps, "--out", steps}), {"--out", "--compute"});
 }
@@ -286,6 +353,11 @@ TEST_CASE("plan_tables predict: what was measured beside what is predicted; fewe
   both[3] = folder.file("of_both");
   succeeds(with(both, {"--exchanges-of", made().samples, "--again", made().samples}));
   refused(with(both, {"--exchanges-of", made().samples, "--again", folder.file("none")}), {"none/collected.json"});
+  auto otherwise = made().collecting;
+  otherwise[1] = folder.file("otherwise"), otherwise[7] = "0";
+  succeeds(with(otherwise, {"--pool", made().tables, "--optimizer", "rowwise_adagrad"}));
+  refused(with(both, {"--exchanges-of", made().samples, "--again", otherwise[1]}),
+          {"otherwise", "--again", "field optimizer", "expected sgd", "found rowwise_adagrad"});
   for (auto const& model : {apart, made().published})
     succeeds({"predict", steps_alone, "--model", model, "--out", csv, "--threads", "1"}, {"10 steps and 0 exchanges"});
   refused({"predict", folder.file("none"), "--model", few, "--out", csv}, {"none/collected.json"});
@@ -321,6 +393,14 @@ TEST_CASE("plan_tables measure --samples, fit --plans: a model learns from what 
   refused(with(fit, {p.tables}), {"--plans", p.tables});
   refused(with(fit, {p.tables + "=" + folder.file("none.csv")}), {"--plans", "none.csv"});
   refused(with(fit, {p.tables + "=" + one}), {"one.json"});
+  auto others = json::parse(contents(p.tables));
+  for (auto& table : others) table["optimizer"] = "rowwise_adagrad";
+  auto const other_tables = folder.file("others.json");
+  tessera_tests::write_file(other_tables, others.dump());
+  refused(with(fit, {other_tables + "=" + csv}), {"others.json", "field optimizer", "expected sgd", "found rowwise_adagrad"});
+  auto measure_others = measure;
+  measure_others[1] = other_tables;
+  refused(measure_others, {"one.json", "field optimizer", "expected sgd", "found rowwise_adagrad"});
   auto fewer = json::parse(contents(p.tables));
   fewer.erase(3);
   tessera_tests::write_file(folder.file("fewer.json"), fewer.dump());

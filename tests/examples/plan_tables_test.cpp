@@ -30,6 +30,7 @@ TEST_CASE("plan_tables") { tessera_tests::skip("this build has no examples"); }
 #include <tessera/plan/found_plan_file.hpp>
 #include <tessera/plan/learned_cost_file.hpp>
 #include <tessera/plan/plan_search.hpp>
+#include <tessera/plan/sample_log_file.hpp>
 #include <tessera/plan/table_profile_file.hpp>
 #include <tessera/shard/sharding_plan_file.hpp>
 
@@ -50,6 +51,7 @@ namespace {
 void plan_for_ranks(tessera::host_exec const& exec, tessera::topology const& topology) {
   auto const tables = tessera::read_table_profiles("tables.json");
   auto const cost = tessera::load_learned_cost(exec, "models/this_machine");
+  tessera::check_measured_tables(cost, tables);
   auto const found = tessera::plan_search(
       exec, tables, cost, {.devices = 8, .bytes_per_device = std::int64_t{4} << 30, .evaluations = 20'000, .deadline_ms = 1000});
   std::cout << found;
@@ -329,6 +331,19 @@ TEST_CASE("plan_tables: tables, plans, models and measurements that cannot be ar
   bad_model([](auto& m) { m.version = 2; }, {"manifest.json", "version", "2"});
   bad_model([](auto& m) { m.state["machine"]["processor"] = "abacus"; }, {"another machine", "processor", "abacus"});
   succeeds(p.search(with(by_model, {"--any-machine"})));
+  bad_model([](auto& m) { m.state["optimizer"] = "rowwise_adagrad"; },
+            {"model", "table", "field optimizer", "expected rowwise_adagrad", "found sgd"});
+  refused({"predict", p.samples, "--model", model, "--out", folder.file("predicted.csv"), "--threads", "1"},
+          {"model", "field optimizer", "expected rowwise_adagrad", "found sgd"});
+  write_file(file, changed("row_format", "float16").dump());
+  refused({"search", file, "--devices", "2", "--threads", "1", "--model", p.learned, "--bytes-per-device", "1MiB"},
+          {p.learned, "table " + name, "field row_format", "expected float", "found float16"});
+  auto const tasks = folder.file("tasks");
+  std::filesystem::create_directory(tasks);
+  write_file(tasks + "/a.json", good.dump());
+  write_file(tasks + "/b.json", changed("optimizer", "adam").dump());
+  refused({"compare", tasks, "--devices", "2", "--threads", "1", "--model", p.learned, "--bytes-per-device", "1MiB"},
+          {p.learned, "table " + name, "field optimizer", "expected sgd", "found adam"});
   write_file(model + "/manifest.json", contents(p.learned + "/manifest.json").substr(0, 700));
   refused(p.search(by_model), {"manifest.json"});
   std::filesystem::copy(p.learned + "/manifest.json", model + "/manifest.json", std::filesystem::copy_options::overwrite_existing);
@@ -371,20 +386,33 @@ TEST_CASE("plan_tables: tables, plans, models and measurements that cannot be ar
     write_file(csv, lines);
     refused(with(show, {"--measured", csv}), with(parts, {"measured.csv"}));
   };
-  std::string const head = "plan,rank,compute_ms,backward_ms,forward_ms\n";
-  auto const line = [&](std::string const& fields) { return plan + "," + fields + "\n"; };
-  write_file(csv, head + line("1,1,2,3") + "other.json,1,7,7,7\n" + line("0,1,2,3.5"));
+  std::string const head = "plan,rank,compute_ms,backward_ms,forward_ms,crc32\n";
+  auto const line_of = [&](std::string const& of, std::string const& fields) {
+    auto all = tessera::detail::split_text(fields, ',');
+    all.insert(all.begin(), of);
+    return tessera::detail::line_with_checksum(all);
+  };
+  auto const line = [&](std::string const& fields) { return line_of(plan, fields); };
+  write_file(csv, head + line("1,1,2,3") + line_of("other.json", "1,7,7,7") + line("0,1,2,3.5"));
   succeeds(with(show, {"--measured", csv}), {"6.5"});
   bad_csv("rank;compute\n", {"line 1", "rank;compute"});
-  bad_csv(head + line("0,1,2"), {"line 2", "fields 4"});
+  bad_csv("plan,rank,compute_ms,backward_ms,forward_ms\n", {"line 1", "crc32"});  // of before there were checksums
+  bad_csv(head + line("0,1,2"), {"line 2", "fields 5", "expected 6"});
+  // A number that was altered, and a line that another plan's was made of.
+  for (auto const& [from, to] : {std::pair(std::string(",2,"), std::string(",1,")), {plan, "other.json"}}) {
+    auto altered = line("0,1,2,3");
+    altered.replace(altered.find(from), from.size(), to);
+    bad_csv(head + line("1,1,2,3") + altered, {"line 3", "altered", "crc32"});
+  }
   bad_csv(head + line("0,1,2,nan"), {"line 2", "forward_ms", "nan"});
   bad_csv(head + line("0,-1,2,3"), {"line 2", "compute_ms", "-1"});
   bad_csv(head + line("0,1,2,3") + line("0,1,2,3"), {"line 3", "rank"});
   bad_csv(head + line("0,1,2,3") + line("2,1,2,3"), {"line 3", "rank", "2"});
   bad_csv(head + line("0,1,2,3"), {"device 1"});
-  bad_csv(head + line("0,1,2,3") + plan + ",1,1,2,3.", {"line 3", "cut off", ",1,1,2,3."});
+  auto const last = line("1,1,2,3.5");
+  bad_csv(head + line("0,1,2,3") + last.substr(0, last.size() - 1), {"line 3", "cut off", ",1,1,2,3.5"});
   bad_csv(head + line("0,1,,") + line("1,1,,"), {"without exchanges"});
-  bad_csv(head + "other.json,0,1,2,3\n", {"no line of this plan", "plan.json"});
+  bad_csv(head + line_of("other.json", "0,1,2,3"), {"no line of this plan", "plan.json"});
 }
 
 TEST_CASE("plan_tables: towers of columns become towers of tables, whose devices hold them") {

@@ -57,6 +57,8 @@ struct problem {
     CHECK(planned.found->cost_ms() == doctest::Approx(static_cast<double>(found.cost_ms)).epsilon(1e-6));
     CHECK(planned.found->bytes == found.bytes);
     CHECK(planned.found->batch_samples == 4096);
+    CHECK(planned.found->optimizer == "sgd");
+    CHECK(planned.found->row_format == "float");
     for (std::size_t d = 0; d < planned.found->devices.size(); ++d) {
       CHECK(planned.found->devices[d].compute_ms == static_cast<double>(found.costs.compute[d]));
       CHECK(planned.found->devices[d].backward_ms == static_cast<double>(found.costs.backward[d]));
@@ -100,6 +102,24 @@ TEST_CASE("prediction_of: what networks say below 0 is written as 0") {
   CHECK(told.cost_ms() == 7);
 }
 
+TEST_CASE("prediction_of: a table that several columns read has more bags than the batch has samples") {
+  tessera::found_plan found;
+  found.tables.resize(3);
+  found.tables[0].bags = 192, found.tables[1].bags = 64, found.tables[2].bags = 128;
+  CHECK(tessera::prediction_of(found, "0123456789abcdef").batch_samples == 64);
+}
+
+TEST_CASE("prediction_of: it says how rows are stored and updated where all tables are alike") {
+  tessera::found_plan found;
+  found.tables.resize(2);
+  for (auto& table : found.tables) table.optimizer = "adam", table.row_format = "float16";
+  CHECK(tessera::prediction_of(found, "0123456789abcdef").optimizer == "adam");
+  CHECK(tessera::prediction_of(found, "0123456789abcdef").row_format == "float16");
+  found.tables[1].optimizer = "sgd";
+  CHECK(tessera::prediction_of(found, "0123456789abcdef").optimizer.empty());
+  CHECK(tessera::prediction_of(found, "0123456789abcdef").row_format == "float16");
+}
+
 TEST_CASE("predicted plans are read as they were written, and plans without predictions too") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
@@ -114,8 +134,10 @@ TEST_CASE("predicted plans are read as they were written, and plans without pred
     auto without = of.planned;
     without.found->machine.clear();
     without.found->relative_error = 0;
+    without.found->optimizer.clear();
+    without.found->row_format.clear();
     auto json = tessera::predicted_plan_json(without);
-    CHECK(!json["found"].contains("machine"));
+    for (char const* const field : {"machine", "optimizer", "row_format"}) CHECK(!json["found"].contains(field));
     json["found"].erase("relative_error");
     CHECK(tessera::predicted_plan_of_json(json, of.options, of.ranks, "P") == without);
     tessera::write_plan(file, of.planned.plan);
@@ -161,7 +183,8 @@ TEST_CASE("what a plan was found with: what is missing, wrong or of another plan
   refused(with("model", "a,b"), errc::invalid_argument, {"not a digest", "field model", "value a,b"});
   refused(with("model", ""), errc::invalid_argument, {"not a digest", "field model"});
   refused(with("model", std::string(65, 'a')), errc::invalid_argument, {"not a digest"});
-  refused(with("machine", 3), errc::parse_error, {"field machine"});
+  for (char const* const field : {"machine", "optimizer", "row_format"})
+    refused(with(field, 3), errc::parse_error, {std::string("field ") + field});
   refused(with("batch_samples", 0), errc::invalid_argument, {"field batch_samples", "value 0"});
   refused(with("relative_error", -0.5), errc::invalid_argument, {"field relative_error", "value -0.5"});
   refused(with("cost_ms", 2 * of.planned.found->cost_ms() + 1), errc::corrupt_file, {"field cost_ms", "largest total"});
@@ -328,10 +351,34 @@ TEST_CASE("plan samples are what models learn from: profiles of each rank's shar
   check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::out_of_range, {"without a profile", "run 0"});
   tables = of.tables;
   tables[0].bags = 4097;
-  check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::incompatible, {"other batches", "table 0", "bags 4097"});
+  check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::incompatible,
+                {"other batches", "run 0", "table 0", "bags 4097", "samples of the batch 4096"});
+  tables[0].bags = 0;
+  check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::incompatible, {"other batches", "table 0", "bags 0"});
   tables = of.tables;
   tables[0].rows = 0;
   check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::out_of_range, {"past its table", "table 0"});
+}
+
+TEST_CASE("samples_of_steps: profiles of tables that several columns read have a multiple of the batch's samples as bags") {
+  std::vector<tessera::table_profile> tables(2, {.name = "t", .rows = 10, .dim = 8, .pooling_factor = 1});
+  tables[0].bags = 3 * 64, tables[1].bags = 64;
+  plan_sample run;
+  run.shards = {{0, 0, 0, 10, 0, 8}, {1, 1, 0, 10, 0, 8}};
+  run.batch_samples = 64;
+  run.measured = {{1, 2, 3}, {4, 5, 6}};
+  std::vector<plan_sample> const runs{run};
+  auto const steps = tessera::samples_of_steps(runs, tables);
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[0].shards[0].bags == 192);
+  CHECK(steps[1].shards[0].bags == 64);
+  tables[0].bags = 3 * 64 - 1;
+  check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::incompatible, {"other batches", "table 0", "bags 191"});
+  tables[0].bags = 32;
+  check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::incompatible, {"other batches", "table 0", "bags 32"});
+  tables[0].bags = 3 * 64, tables[1].bags = 2 * 64;  // batches twice as large
+  check_refused([&] { tessera::samples_of_steps(runs, tables); }, errc::incompatible,
+                {"larger batches", "run 0", "fewest bags of a table 128", "samples of the batch 64"});
 }
 
 }  // namespace found_plan_file_test

@@ -71,8 +71,19 @@ TEST_CASE("found_plan: a rank has one shard of a table, as wide as all that it w
   CHECK(whole.plan(2).shards == std::vector<table_shard>{{0, 0, 0, 100, 0, 8}, item});
   CHECK(whole.plan(2).partial.empty());
   // Cut both ways, it stays as it is.
-  auto const both = planned({{0, 0, 0, 10, 0, 8}, {0, 0, 10, 90, 0, 4}, {0, 1, 10, 90, 4, 4}, item});
-  CHECK(both.plan(2).shards == both.shards);
+  auto const both = planned({{0, 2, 0, 10, 0, 8}, {0, 0, 10, 90, 0, 4}, {0, 1, 10, 90, 4, 4}, item}, 3);
+  CHECK(both.plan(3).shards == both.shards);
+  CHECK(both.plan(3).partial == std::vector<std::int64_t>{0});
+}
+
+TEST_CASE("found_plan: two shards on one rank of a table that is cut both ways are no plan") {
+  table_shard const item{1, 1, 0, 50, 0, 4};
+  auto const both = planned({{0, 0, 0, 10, 0, 8}, {0, 1, 10, 90, 0, 4}, {0, 0, 10, 90, 4, 4}, item});
+  CHECK_THROWS_WITH_AS(
+      both.plan(2),
+      "found_plan: a rank has two shards of a table that is cut both ways (table user, rank 0, first rows 0 to 10, columns 0 "
+      "to 8, second rows 10 to 100, columns 4 to 8)",
+      tessera::error);
 }
 
 }  // namespace found_plan_test

@@ -106,6 +106,27 @@ TEST_CASE("learned costs: saved and loaded, the same bits; another model has ano
   }
 }
 
+TEST_CASE("learned costs: tables that were not measured are refused by name") {
+  std::mt19937_64 random(5);
+  tessera_tests::serial_host host;
+  temporary_folder const folder;
+  tessera::save_learned_cost(folder.file("model"), random_cost(random, host.exec(), tessera::shard_features::logarithmic, 1));
+  auto const cost = load_learned_cost(host.exec(), folder.file("model"));
+  auto pool = random_pool(random, 3);
+  auto const refused = [&](char const* field, char const* expected, char const* found) {
+    auto const e = tessera_tests::error_of([&] { tessera::check_measured_tables(cost, pool); });
+    CHECK(e.code() == errc::incompatible);
+    CHECK(e.value("field") == field);
+    CHECK(e.value("expected") == expected);
+    CHECK(e.value("found") == found);
+  };
+  refused("optimizer", "rowwise_adagrad", "sgd");
+  for (auto& table : pool) table.optimizer = "rowwise_adagrad";
+  CHECK_NOTHROW(tessera::check_measured_tables(cost, pool));
+  pool[2].row_format = "float16";
+  refused("row_format", "float", "float16");
+}
+
 TEST_CASE("learned costs: another version, feature order or machine is refused by name") {
   std::mt19937_64 random(3);
   tessera_tests::serial_host host;

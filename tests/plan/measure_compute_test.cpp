@@ -110,7 +110,7 @@ TEST_CASE("compute_bench: any tables that fit run, one after the other, and the 
       CHECK(times.forward_ms >= 0);
       CHECK(times.backward_ms >= 0);
       CHECK(times.step_ms >= times.forward_ms);
-      CHECK(compute_bench::bytes_for(tables, optimizer) <= 1 << 16);
+      CHECK(compute_bench<>::bytes_for(tables, optimizer) <= 1 << 16);
     };
     if (repeat % 2 == 0)
       check(tessera::adam{});
@@ -122,7 +122,7 @@ TEST_CASE("compute_bench: any tables that fit run, one after the other, and the 
 TEST_CASE("compute_bench: an arena that is exactly large enough, and one that is a float too small") {
   tessera_tests::serial_host host;
   std::vector<measured_table> const tables{{4, 16, ids, lengths}, {4, 32, ids, lengths}};
-  auto const bytes = compute_bench::bytes_for(tables, tessera::rowwise_adagrad{});
+  auto const bytes = compute_bench<>::bytes_for(tables, tessera::rowwise_adagrad{});
   CHECK(bytes == 4 * (4 * 16 + 16 + 4 * 32 + 16));  // states fill a line of the cache
   fake_clock clock;
   compute_bench enough(host.exec(), bytes, 64);

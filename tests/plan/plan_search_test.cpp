@@ -81,6 +81,9 @@ void check_properties(found_plan const& found, std::vector<table_profile> const&
   auto const plan = found.plan(found.limits.devices);
   std::vector<tessera::table_options> options;
   for (auto const& table : tables) options.push_back({.dim = table.dim, .rows = table.rows});
+  for (auto const& one : plan.shards)
+    CHECK(std::count_if(plan.shards.begin(), plan.shards.end(),
+                        [&](auto const& other) { return other.table == one.table && other.rank == one.rank; }) == 1);
   CHECK_NOTHROW(tessera::check_plan(plan, options, static_cast<int>(found.limits.devices)));
 }
 
@@ -169,6 +172,61 @@ TEST_CASE("plan_search: no device is over its limit, and each table is covered o
     for (auto const& shard : plan.shards)
       if (shard.rows < tables[static_cast<std::size_t>(shard.table)].rows) CHECK(plan.partial.size() > 0);
   }
+}
+
+TEST_CASE("plan_search: a table that is far too large for a device is cut one way at first, and fits") {
+  auto const counted = counted_memory::float_weights;
+  for (std::int64_t const dim : {4, 8, 16, 128})
+    for (std::int64_t const devices : {3, 4, 6, 16}) {
+      CAPTURE(dim);
+      CAPTURE(devices);
+      std::vector<table_profile> const tables{{.name = "large", .rows = 1 << 20, .dim = dim}, {.name = "small", .rows = 4096, .dim = dim}};
+      auto const bytes = bytes_of(tables, counted);
+      auto const found = search(
+          tables, model,
+          {.devices = devices, .bytes_per_device = bytes / devices * 5 / 4, .counted = counted, .evaluations = 4000, .cut_rows = true});
+      check_properties(found, tables);
+    }
+}
+
+TEST_CASE("shard_changes: no device gets two shards of a table that is cut both ways") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  using tessera::detail::placed_shard;
+  std::vector<table_profile> tables(3, table_profile{.name = "t", .rows = 1 << 14, .dim = 32, .pooling_factor = 1});
+  tables[2].dim = 4;  // cut by rows alone
+  tessera::detail::shard_kinds const kinds(tables, model, counted_memory::float_weights, true, true);
+  tessera::detail::placement<roofline_cost> here(kinds, model, 5, std::int64_t{1} << 40, plan_objective::cost);
+  here.set({{kinds.whole(0), 0, 0, 0}, {kinds.whole(1), 1, 0, 0}, {kinds.whole(2), 2, 0, 0}});
+  tessera::detail::shard_changes changes(kinds, tessera::random_seed{seed}, 1);
+  int both_ways = 0, together = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    tessera::detail::placement_change change;
+    if (!changes.draw(here, change)) continue;
+    here.try_change(change);
+    here.accept(change);
+    for (std::int64_t t = 0; t < 3; ++t) {
+      bool by_columns = false, by_rows = false;
+      std::vector<int> on(5);
+      for (auto const& shard : here.shards()) {
+        auto const& kind = kinds[shard.kind];
+        if (kind.table != t) continue;
+        by_columns |= kind.column_halvings > 0;
+        by_rows |= kind.row_halvings > 0;
+        ++on[static_cast<std::size_t>(shard.device)];
+      }
+      auto const most = *std::max_element(on.begin(), on.end());
+      if (by_columns && by_rows) {
+        ++both_ways;
+        REQUIRE(most == 1);
+      } else {
+        together += most > 1;
+      }
+    }
+  }
+  CHECK(both_ways > 0);
+  CHECK(together > 0);  // of tables that are cut one way, whose shards on a device are one in a plan
 }
 
 TEST_CASE("plan_search: any number of threads finds the same plan, and more evaluations none that costs more") {
@@ -267,6 +325,12 @@ TEST_CASE("plan_search: what no plan can fit is proven, by table or by all bytes
   auto const none = of(three, {.devices = 2, .bytes_per_device = 25'000'000, .counted = counted, .evaluations = 500});
   CHECK(none.code() == errc::out_of_memory);
   CHECK(none.value("evaluations") == "500");
+}
+
+TEST_CASE("plan_objective: names are those of the values") {
+  CHECK(tessera::name(plan_objective::cost) == "cost");
+  CHECK(tessera::name(plan_objective::compute_balance) == "compute_balance");
+  CHECK(tessera::name(plan_objective::slowest_stage) == "slowest_stage");
 }
 
 TEST_CASE("plan_search: bad options are refused by name") {

@@ -62,6 +62,44 @@ TEST_CASE("table_profile: shares of rows by how often a batch reads them") {
   CHECK(tessera::access_of_reads({}) == std::array<double, table_profile::bins>{});
 }
 
+TEST_CASE("batch_samples_of: the fewest bags of a table that has any") {
+  std::vector<table_profile> tables(3, good());
+  CHECK(tessera::batch_samples_of(tables) == 65536);
+  tables[0].bags = 300;  // three columns read it
+  tables[1].bags = 0;    // none does
+  tables[2].bags = 100;
+  CHECK(tessera::batch_samples_of(tables) == 100);
+  tables[2].bags = 99.6;  // a part of a batch, rounded
+  CHECK(tessera::batch_samples_of(tables) == 100);
+  tables.resize(2);
+  CHECK(tessera::batch_samples_of(tables) == 300);
+  tables[0].bags = 0;
+  CHECK(tessera::batch_samples_of(tables) == 0);
+  CHECK(tessera::batch_samples_of({}) == 0);
+}
+
+TEST_CASE("check_row_kinds: tables of another optimizer or row format are refused by name") {
+  std::vector<table_profile> tables(2, good());
+  tables[1].name = "item";
+  CHECK_NOTHROW(tessera::check_row_kinds(tables, "sgd", "float"));
+  CHECK_NOTHROW(tessera::check_row_kinds({}, "adam", "float16"));
+  auto const refused = [&](char const* field, char const* expected, char const* found) {
+    auto const e = error_of([&] { tessera::check_row_kinds(tables, "sgd", "float"); });
+    CHECK(e.code() == errc::incompatible);
+    CHECK(e.value("table") == "item");
+    CHECK(e.value("field") == field);
+    CHECK(e.value("expected") == expected);
+    CHECK(e.value("found") == found);
+  };
+  tables[1].optimizer = "adam";
+  refused("optimizer", "sgd", "adam");
+  CHECK_NOTHROW(tessera::check_row_kinds(tables, "", "float"));
+  tables[1].optimizer = "sgd";
+  tables[1].row_format = "bfloat16";
+  refused("row_format", "float", "bfloat16");
+  CHECK_NOTHROW(tessera::check_row_kinds(tables, "sgd", ""));
+}
+
 TEST_CASE("table_profile: ids and distinct rows of a batch") {
   auto p = good();
   CHECK(tessera::ids_of_batch(p) == 65536 * 2.5);

@@ -180,6 +180,58 @@ TEST_CASE("tower_partitioner: pre-groups share no tower and get their share") {
   CHECK(share({1, 2, 3}, 6) == shares{1, 2, 3});
 }
 
+TEST_CASE("tower_partitioner: what is kept together shares a tower, though its affinities speak against it") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  serial_host host;
+  std::vector<std::int64_t> blocks;
+  for (std::int64_t f = 0; f < 16; ++f) blocks.push_back(f % 4);
+  auto const affinity = planted(random, blocks, 0.8, 0.2, 0.05);
+  // Features of four blocks, two of one, and a list of one feature.
+  tower_partitioner_options options{.ratio = 2, .kept_together = {{0, 5, 10}, {3, 7}, {9}}};
+  auto const made = partition_features(host.exec(), affinity.view(), 4, options);
+  auto const tower_of = tessera::towers_of_features(made.partition, 16);
+  for (auto const& list : options.kept_together)
+    for (auto const f : list) CHECK(tower_of[static_cast<std::size_t>(f)] == tower_of[static_cast<std::size_t>(list[0])]);
+  std::size_t least = 16, most = 0;
+  for (auto const& tower : made.partition.towers) least = std::min(least, tower.size()), most = std::max(most, tower.size());
+  CHECK(most <= 2 * least);
+  // What is alone already is together with itself.
+  options.kept_together = {{0}, {4}};
+  CHECK(partition_features(host.exec(), affinity.view(), 4, options).partition ==
+        partition_features(host.exec(), affinity.view(), 4, {.ratio = 2}).partition);
+}
+
+TEST_CASE("tower_partitioner: weights of towers are evened out, and what is kept together stays so") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  serial_host host;
+  auto const affinity = planted(random, shuffled_blocks(random, 24, 3), 0.6, 0.4, 0.2);
+  tower_partitioner_options options{.kept_together = {{1, 2}, {3, 4}}};
+  auto const uneven = [&](tower_partition const& made) {
+    double heaviest = 0, all = 0;
+    for (auto const& tower : made.towers) {
+      double sum = 0;
+      for (auto const f : tower) sum += f % 4 == 0 ? 1000 : 10;
+      heaviest = std::max(heaviest, sum);
+      all += sum;
+    }
+    return heaviest / (all / static_cast<double>(made.towers.size())) - 1;
+  };
+  auto const before = partition_features(host.exec(), affinity.view(), 3, options);
+  CHECK(before.imbalance == 0);
+  for (std::int64_t f = 0; f < 24; ++f) options.weights.push_back(f % 4 == 0 ? 1000 : 10);
+  auto const made = partition_features(host.exec(), affinity.view(), 3, options);
+  CHECK(made.imbalance == doctest::Approx(uneven(made.partition)));
+  CHECK(made.imbalance <= 0.05);
+  for (auto const& tower : made.partition.towers) CHECK(tower.size() == 8);
+  auto const tower_of = tessera::towers_of_features(made.partition, 24);
+  CHECK(tower_of[1] == tower_of[2]);
+  CHECK(tower_of[3] == tower_of[4]);
+}
+
 TEST_CASE("tower_partitioner: sizes of a ratio") {
   using sizes = std::vector<tower_sizes>;
   CHECK(tessera::sizes_of_ratio(26, 8, 1) == sizes{{3, 4}});
@@ -230,6 +282,11 @@ TEST_CASE("tower_partitioner: what cannot be is refused") {
   refused(2, {.pre_groups = {{0, 1}, {2, 3, 1}}}, "first pre-group", "0");
   refused(2, {.pre_groups = {{0, 1, 2, 3}, {}}}, "pre-group", "1");
   refused(2, {.pre_groups = {{0, 1, 2, 3, 4}}}, "feature", "4");
+  refused(2, {.kept_together = {{0, 1}, {2, 4}}}, "feature", "4");
+  refused(2, {.kept_together = {{0, 1}, {2, 1}}}, "list", "1");
+  refused(2, {.pre_groups = {{0, 1}, {2, 3}}, .kept_together = {{1, 2}}}, "feature", "2");
+  refused(2, {.kept_together = {{0, 1, 2}}}, "points", "3");
+  CHECK(error_of([&] { partition_features(host.exec(), affinity.view(), 2, {.weights = {1, 2}}); }).code() == errc::shape_mismatch);
   refused(2, {.embedding = {.dims = 0}}, "option", "dims");
   refused(2, {.kmeans = {.starts = 0}}, "option", "starts");
   affinity.at(1, 2) = std::nan("");

@@ -168,6 +168,31 @@ TEST_CASE("a plan is not compared with a prediction of other steps, and a run sa
   CHECK(!std::filesystem::exists(plan + ".samples.csv"));
 }
 
+TEST_CASE("a plan is not compared with a prediction of other optimizers or row formats, and a run names the first table that differs") {
+  small_data const data;
+  auto const plan = data.folder.file("plan.json");
+  auto of = predicted(plan_of(2, 0), 2, "aaaa");
+  of.found->optimizer = "rowwise_adagrad";
+  of.found->row_format = "float16";
+  tessera::write_predicted_plan(plan, of);
+  auto const on = with(usual, {"--ranks", "threads:2", "--plan", plan});
+  auto const refused = [&](arguments const& more, std::vector<std::string> const& parts) {
+    auto const result = data.run(with(on, more));
+    CAPTURE(result.output);
+    CHECK(result.status == 0);
+    CHECK(result.says("plan: not compared with its prediction: "));
+    for (auto const& part : parts) CHECK_MESSAGE(result.says(part), part);
+    CHECK(!std::filesystem::exists(plan + ".samples.csv"));
+  };
+  refused({}, {"plan.json", "field row_format", "expected float16", "found float)"});
+  refused({"--row-format", "fp16", "--embedding-optimizer", "adam"},
+          {"plan.json", "field optimizer", "expected rowwise_adagrad", "found adam"});
+  auto const result = data.run(with(on, {"--row-format", "fp16"}));
+  CAPTURE(result.output);
+  CHECK(result.status == 0);
+  CHECK(result.says("predicted / measured"));
+}
+
 TEST_CASE("a checkpoint keeps its plan and what it was found with: under other models it goes on with them, and says so") {
   small_data const data;
   auto const first = data.folder.file("first.json"), second = data.folder.file("second.json"), plain = data.folder.file("plain.json");

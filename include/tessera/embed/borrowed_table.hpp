@@ -46,8 +46,8 @@ void check_borrowed(table_options const& options, char const* what, vector_view<
 
 }  // namespace detail
 
-/// A row for each id of 0 … rows - 1, as `dense_table`. The rows lie in memory of the host that the caller owns: a user's own weights, or a
-/// part of an arena. Nothing is allocated or initialised. Steps write to that memory, which keeps the trained rows after the table is
+/// A row for each id of 0 … rows - 1, as `dense_table`. The rows lie in memory that the caller owns, of the execution that will use them: a
+/// user's own weights, or a part of an arena. Nothing is allocated or initialised. Steps write to that memory, which keeps the trained rows after the table is
 /// destroyed. The table is move-only, as two tables of the same rows would count their steps apart.
 ///
 /// `weights`: (rows, dim), contiguous. A row of `scaled_int8` has row_scale<scaled_int8>::extent(dim) elements, the first four its scale.
@@ -56,9 +56,9 @@ void check_borrowed(table_options const& options, char const* what, vector_view<
 /// options.init_bound is not used; the seed is used by steps that round.
 /// @pre The memory outlives the table and stays where it is. Rows and states do not overlap. Nobody else writes to the memory during a call
 /// on the table.
-template <row_element Element = float>
-class borrowed_table : public detail::rows_by_id<Element, host_exec, detail::borrowed_memory<Element>> {
-  using base = detail::rows_by_id<Element, host_exec, detail::borrowed_memory<Element>>;
+template <row_element Element = float, execution Exec = host_exec>
+class borrowed_table : public detail::rows_by_id<Element, Exec, detail::borrowed_memory<Element>> {
+  using base = detail::rows_by_id<Element, Exec, detail::borrowed_memory<Element>>;
 
  public:
   /// Refers to rows and to states of this optimizer.

@@ -22,7 +22,8 @@ inline namespace TESSERA_ABI {
 ///
 /// A shard has a representation of `width()` floats. The computation of a device, forward and backward, is a function of the sum of its
 /// shards' representations. So a search adds or takes away a shard in `width()` additions. The exchanges depend on the columns of each
-/// device alone, the elements that it sends of each bag, and on the moments at which devices start.
+/// device alone, the elements that it sends of each bag, and on the moments at which devices start. Every device gets its share of the bags:
+/// what a device sends to each other one, on its host or elsewhere, is its columns times that share.
 ///
 /// - `represent(shards, representations)`: writes (shards, width).
 /// - `compute_ms(sums, ms)`: of sums (devices, width), (devices,). What it writes of a device depends on its own row alone, bit for bit.

@@ -47,8 +47,9 @@ struct found_plan {
 
   /// The plan that sharded tables execute on so many ranks, of a device each; shards of rows return partial sums. Shards of a table that are
   /// on one rank are one there: its columns, or its rows, are dealt anew, as many to each rank as before. So first columns may differ from
-  /// those of `shards`. Only of a table that is cut both ways are they left as they are, and sharded tables refuse two on one rank.
-  /// @throws tessera::error incompatible for another number of ranks than devices.
+  /// those of `shards`. Those of a table that is cut both ways are left as they are.
+  /// @throws tessera::error incompatible for another number of ranks than devices. incompatible too for two shards on one rank of a table that
+  /// is cut both ways, which sharded tables refuse; it names table, rank, and the place of both.
   sharding_plan plan(std::int64_t ranks) const;
   /// As above for the ranks of a topology.
   sharding_plan plan(topology const& where) const { return plan(where.ranks()); }
@@ -101,11 +102,27 @@ void check_search(char const* call, vector_view<table_profile const> tables, M c
                 {{"bytes_per_device", limits.bytes_per_device}});
 }
 
+// Which part of its table a shard is.
+inline std::string place_text(table_shard const& shard) {
+  auto const range = [](std::int64_t first, std::int64_t count) { return std::to_string(first) + " to " + std::to_string(first + count); };
+  return "rows " + range(shard.first_row, shard.rows) + ", columns " + range(shard.first_column, shard.columns);
+}
+
+inline void check_one_shard_a_rank(table_profile const& table, std::vector<table_shard> const& shards) {
+  for (auto const& second : shards)
+    for (auto const& first : shards) {
+      if (&first == &second) break;
+      if (first.rank == second.rank)
+        throw error(errc::incompatible, "found_plan: a rank has two shards of a table that is cut both ways",
+                    {{"table", table.name}, {"rank", first.rank}, {"first", place_text(first)}, {"second", place_text(second)}});
+    }
+}
+
 // Shards of one table, each rank's as one block of columns or of rows, in the order in which ranks come first.
 inline void join_shards_of_ranks(table_profile const& table, std::vector<table_shard>& shards) {
   auto const all = [&](auto const& is) { return std::all_of(shards.begin(), shards.end(), is); };
   bool const by_columns = all([&](auto const& s) { return s.rows == table.rows; });
-  if (!by_columns && !all([&](auto const& s) { return s.columns == table.dim; })) return;
+  if (!by_columns && !all([&](auto const& s) { return s.columns == table.dim; })) return check_one_shard_a_rank(table, shards);
   auto const extent = by_columns ? &table_shard::columns : &table_shard::rows;
   std::vector<table_shard> joined;
   for (auto const& shard : shards) {
@@ -159,9 +176,8 @@ inline std::ostream& operator<<(std::ostream& out, found_plan const& found) {
   }
   for (auto const& shard : found.shards)
     if (detail::is_cut(found, shard))
-      out << "table " << found.tables[static_cast<std::size_t>(shard.table)].name << ": rows " << shard.first_row << " to "
-          << shard.first_row + shard.rows << ", columns " << shard.first_column << " to " << shard.first_column + shard.columns
-          << " on device " << shard.rank << '\n';
+      out << "table " << found.tables[static_cast<std::size_t>(shard.table)].name << ": " << detail::place_text(shard) << " on device "
+          << shard.rank << '\n';
   return out;
 }
 

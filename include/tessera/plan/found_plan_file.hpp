@@ -42,11 +42,12 @@ inline std::string plan_digest(sharding_plan const& plan) {
 ///
 ///     {"shards": […],
 ///      "found": {"plan": "0c54a9f1", "model": "5f0e22c18a7d9b04", "machine": "…", "batch_samples": 65536, "relative_error": 0.12,
-///                "cost_ms": 7.5,
+///                "optimizer": "rowwise_adagrad", "row_format": "float", "cost_ms": 7.5,
 ///                "devices": [{"compute_ms": 5, "backward_ms": 1.25, "forward_ms": 1.25, "bytes": 1073741824}, …]}}
 inline nlohmann::json predicted_plan_json(predicted_plan const& of);
 
-/// The plan of JSON, as `plan_of_json`. A "found" needs all fields but "machine" and "relative_error".
+/// The plan of JSON, as `plan_of_json`. A "found" needs all fields but "machine", "relative_error",
+/// "optimizer" and "row_format".
 /// @post predicted_plan_of_json(predicted_plan_json(p), tables, ranks, file) == p
 /// @throws tessera::error as `plan_of_json`. parse_error naming the field of "found" that is missing, unknown or of the wrong type;
 /// invalid_argument naming field and value, for one that is negative or not finite and for a batch without samples. It does so for a model
@@ -83,7 +84,8 @@ inline plan_prediction prediction_of_json(nlohmann::json const& json, sharding_p
   auto const refuse = [&](errc code, char const* what, char const* field, auto const& value, error_value more) {
     throw error(code, std::string("predicted plan: ") + what, {{"file", file}, {"field", field}, {"value", value}, std::move(more)});
   };
-  allow_fields(json, {"plan", "model", "machine", "batch_samples", "relative_error", "cost_ms", "devices"}, file, "found");
+  allow_fields(json, {"plan", "model", "machine", "batch_samples", "relative_error", "optimizer", "row_format", "cost_ms", "devices"}, file,
+               "found");
   plan_prediction result;
   if (auto const& digest = json_string(json, "plan", file); digest != plan_digest(plan))
     refuse(errc::corrupt_file, "what was found is of other shards", "plan", digest, {"digest of the shards", plan_digest(plan)});
@@ -94,6 +96,8 @@ inline plan_prediction prediction_of_json(nlohmann::json const& json, sharding_p
   if (result.batch_samples < 1)
     refuse(errc::invalid_argument, "a batch without samples", "batch_samples", result.batch_samples, {"least", 1});
   if (json.contains("relative_error")) result.relative_error = json_cost(json, "relative_error", file);
+  if (json.contains("optimizer")) result.optimizer = json_string(json, "optimizer", file);
+  if (json.contains("row_format")) result.row_format = json_string(json, "row_format", file);
   for (auto const& one : json_array(json, "devices", file)) {
     allow_fields(one, {"compute_ms", "backward_ms", "forward_ms", "bytes"}, file, "devices");
     result.devices.push_back({json_cost(one, "compute_ms", file), json_cost(one, "backward_ms", file), json_cost(one, "forward_ms", file)});
@@ -128,7 +132,12 @@ inline nlohmann::json predicted_plan_json(predicted_plan const& of) {
                    {"relative_error", of.found->relative_error},
                    {"cost_ms", of.found->cost_ms()},
                    {"devices", std::move(devices)}};
-  if (!of.found->machine.empty()) json["found"]["machine"] = of.found->machine;
+  auto const say = [&](char const* field, std::string const& text) {
+    if (!text.empty()) json["found"][field] = text;
+  };
+  say("machine", of.found->machine);
+  say("optimizer", of.found->optimizer);
+  say("row_format", of.found->row_format);
   return json;
 }
 

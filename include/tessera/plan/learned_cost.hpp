@@ -15,6 +15,9 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
+/// The row format of all tables whose steps are measured: `compute_bench` has no other.
+inline constexpr char const* measured_row_format = "float";
+
 /// What the embeddings of a training step cost on a machine, learned from its own measurements: the tables of a device, and the exchanges of
 /// any number of devices either way. Costs are the means over networks.
 struct learned_cost {
@@ -41,6 +44,12 @@ struct learned_cost {
   }
 };
 static_assert(cost_model<learned_cost>);
+
+/// Refuses tables whose steps a model says nothing of: those of another optimizer, or of rows that are no floats.
+/// @throws tessera::error as `check_row_kinds`.
+inline void check_measured_tables(learned_cost const& cost, vector_view<table_profile const> tables) {
+  check_row_kinds(tables, cost.optimizer, measured_row_format);
+}
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -66,8 +66,8 @@ class pool_ids {
 };
 
 /// Measures a combination of a pool's tables in a bench's arena. @throws tessera::error as `compute_bench::measure` and `draw_table_ids`.
-template <row_optimizer Optimizer, measuring_clock Clock>
-compute_times measure_combination(host_exec const& exec, Clock& clock, compute_bench& bench, pool_ids& ids,
+template <row_optimizer Optimizer, measuring_clock Clock, execution Exec>
+compute_times measure_combination(Exec const& exec, Clock& clock, compute_bench<Exec>& bench, pool_ids& ids,
                                   table_combination const& combination, Optimizer const& optimizer, repetition const& repeat = {}) {
   std::vector<measured_table> tables;
   for (auto const& one : combination.tables) {

@@ -57,39 +57,65 @@ inline std::int64_t last_cache_bytes() noexcept {
   return bytes > 0 ? bytes : std::int64_t{32} << 20;
 }
 
+namespace detail {
+
+struct compute_bench_tag {};
+inline constexpr std::int64_t floats_of_line = 16;  // of a cache
+
+// What the memory of a bench needs of an execution.
+template <>
+struct back_end<compute_bench_tag, host_exec> {
+  static void fill(host_exec const& exec, vector_view<float> floats, float value) {
+    for_each_piece(exec, floats.size(), 1 << 20,
+                   [&](std::int64_t first, std::int64_t last) { std::fill(floats.begin() + first, floats.begin() + last, value); });
+  }
+  static void touch_lines(host_exec const& exec, vector_view<float> floats) {
+    for_each_piece(exec, floats.size(), 1 << 15, [&](std::int64_t first, std::int64_t last) {
+      for (auto i = first; i < last; i += floats_of_line) floats[i] = -floats[i];
+    });
+  }
+  static void wait(host_exec const&) noexcept {}
+  static buffer<std::int64_t> copy_of(host_exec const& exec, std::vector<std::int64_t> const& values) {
+    buffer<std::int64_t> copy(exec, static_cast<std::int64_t>(values.size()));
+    std::copy(values.begin(), values.end(), copy.begin());
+    return copy;
+  }
+};
+
+}  // namespace detail
+
 /// Memory that is larger than the caches, to drive everything else out of them.
+template <execution Exec = host_exec>
 class cache_flush {
  public:
   /// @throws tessera::error as `buffer`.
-  cache_flush(host_exec const& exec, std::int64_t bytes = 2 * last_cache_bytes()) : lines_(exec, bytes / 8) {
-    std::fill(lines_.begin(), lines_.end(), std::uint64_t{0});
+  cache_flush(Exec const& exec, std::int64_t bytes = 2 * last_cache_bytes()) : floats_(exec, bytes / 4) {
+    back_end::fill(exec, floats_.view(), 1.0F);
   }
   /// Reads and writes each line of it, on all threads.
-  void operator()(host_exec const& exec) noexcept(!checks_indices) {
-    constexpr std::int64_t line = 8, piece = 1 << 14;
-    for_each_piece(exec, lines_.size(), piece, [&](std::int64_t first, std::int64_t last) {
-      for (auto i = first; i < last; i += line) ++lines_[i];
-    });
-  }
-  std::size_t bytes() const noexcept { return lines_.capacity_bytes(); }
+  void operator()(Exec const& exec) noexcept(!checks_indices && !device_execution<Exec>) { back_end::touch_lines(exec, floats_.view()); }
+  std::size_t bytes() const noexcept { return floats_.capacity_bytes(); }
 
  private:
-  buffer<std::uint64_t> lines_;
+  using back_end = detail::back_end<detail::compute_bench_tag, Exec>;
+  buffer<float, Exec> floats_;
 };
 
-/// Measures training steps of combinations of tables, which lie in one arena from measurement to measurement.
+/// Measures training steps of combinations of tables, which lie in one arena from measurement to measurement. On a device, it waits for all
+/// work before it reads the clock.
+template <execution Exec = host_exec>
 class compute_bench {
  public:
-  /// Makes an arena of so many bytes, all of whose pages are there.
+  /// Makes an arena of so many bytes, all of whose pages are there. `flush_bytes` are more than the execution's caches
+  /// hold; the default is twice the host's.
   /// @throws tessera::error invalid_argument for a negative number; out_of_memory.
-  compute_bench(host_exec const& exec, std::int64_t arena_bytes, std::int64_t flush_bytes = 2 * last_cache_bytes())
+  compute_bench(Exec const& exec, std::int64_t arena_bytes, std::int64_t flush_bytes = 2 * last_cache_bytes())
       : arena_(exec, arena_bytes < 0 ? arena_bytes : arena_bytes / static_cast<std::int64_t>(sizeof(float))), flush_(exec, flush_bytes) {
-    for_each_piece(exec, arena_.size(), 1 << 20,
-                   [&](std::int64_t first, std::int64_t last) { std::fill(arena_.begin() + first, arena_.begin() + last, 1.0F); });
+    back_end::fill(exec, arena_.view(), 1.0F);
   }
 
   std::size_t bytes() const noexcept { return arena_.capacity_bytes() + flush_.bytes(); }
-  /// All of the arena: ones, except where states were.
+  /// All of the arena, in the execution's memory: ones, except where states were.
   vector_view<float const> arena() const noexcept { return arena_.view(); }
 
   /// The bytes of the arena that tables of these shapes take, with the states of this optimizer.
@@ -106,26 +132,30 @@ class compute_bench {
   /// take no time.
   /// @throws tessera::error out_of_memory naming the first table that the arena has no room for, its bytes and what is free; invalid_argument
   /// for options that cannot be, and as `borrowed_table`; out_of_range for an id that is not in its table; shape_mismatch for lengths that do
-  /// not sum to the number of ids.
+  /// not sum to the number of ids. A device's ids that are out of range are found when it is awaited.
   template <row_optimizer Optimizer, measuring_clock Clock>
-  compute_times measure(host_exec const& exec, Clock& clock, vector_view<measured_table const> tables, Optimizer const& optimizer,
+  compute_times measure(Exec const& exec, Clock& clock, vector_view<measured_table const> tables, Optimizer const& optimizer,
                         repetition const& repeat = {}) {
     repeat.check("compute_bench::measure");
     if (tables.empty()) return {};
-    auto stores = place(tables, optimizer);
+    auto stores = place(exec, tables, optimizer);
     combination const batch(exec, tables);
-    lookup_saved saved;
+    basic_lookup_saved<Exec> saved;
+    auto const now = [&] {
+      back_end::wait(exec);
+      return clock.now();
+    };
     compute_times best;
     double least = std::numeric_limits<double>::infinity();
     for (std::int64_t round = 0; round < repeat.most_rounds && least > repeat.steady; ++round) {
       std::vector<double> forward, backward, step;
       for (auto run = round == 0 ? -repeat.warm_up : 0; run < repeat.runs; ++run) {
         flush_(exec);
-        auto const start = clock.now();
+        auto const start = now();
         pooled_lookup(exec, stores, batch.features, batch.view(), batch.out, saved);
-        auto const middle = clock.now();
+        auto const middle = now();
         pooled_lookup_backward(exec, stores, batch.features, saved, batch.gradients, optimizer);
-        auto const end = clock.now();
+        auto const end = now();
         if (run < 0) continue;
         forward.push_back((middle - start) * 1000);
         backward.push_back((end - middle) * 1000);
@@ -140,13 +170,17 @@ class compute_bench {
   }
 
  private:
+  using back_end = detail::back_end<detail::compute_bench_tag, Exec>;
+
   // To lines of the cache, as tables of their own would lie.
-  static constexpr std::int64_t rounded(std::int64_t floats) noexcept { return divide_up(floats, 16) * 16; }
+  static constexpr std::int64_t rounded(std::int64_t floats) noexcept {
+    return divide_up(floats, detail::floats_of_line) * detail::floats_of_line;
+  }
 
   template <class Optimizer>
-  std::vector<borrowed_table<>> place(vector_view<measured_table const> tables, Optimizer const& optimizer) {
+  std::vector<borrowed_table<float, Exec>> place(Exec const& exec, vector_view<measured_table const> tables, Optimizer const& optimizer) {
     auto const layout = row_state_layout::of(optimizer);
-    std::vector<borrowed_table<>> stores;
+    std::vector<borrowed_table<float, Exec>> stores;
     std::int64_t used = 0;
     for (std::int64_t t = 0; t < tables.size(); ++t) {
       table_options const options{.id = table_id(t), .dim = tables[t].dim, .rows = tables[t].rows};
@@ -161,7 +195,7 @@ class compute_bench {
                      {"free", (arena_.size() - used) * 4}});
       auto const of_states = arena_.view().slice(used + rounded(weights), states);
       // What the states were before is another table's; steps without gradients would let moments fade to numbers that are slow.
-      std::fill(of_states.begin(), of_states.end(), layout.initial);
+      back_end::fill(exec, of_states, layout.initial);
       stores.emplace_back(options, optimizer, arena_.view().slice(used, weights), of_states);
       used += rounded(weights) + rounded(states);
     }
@@ -170,31 +204,35 @@ class compute_bench {
 
   // The batch of all tables, and where vectors and gradients go.
   struct combination {
-    std::vector<std::int64_t> ids, offsets{0}, first_row{0};
+    buffer<std::int64_t, Exec> ids, offsets;
+    std::vector<std::int64_t> first_row{0};
     std::vector<pooled_feature> features;
-    buffer<float> vectors, zeros;
+    buffer<float, Exec> vectors, zeros;
     std::vector<matrix_view<float>> out;
     std::vector<matrix_view<float const>> gradients;
 
-    combination(host_exec const& exec, vector_view<measured_table const> tables) {
+    combination(Exec const& exec, vector_view<measured_table const> tables) {
+      std::vector<std::int64_t> all, ends{0};
       std::int64_t floats = 0;
       for (std::int64_t t = 0; t < tables.size(); ++t) {
         auto const& table = tables[t];
-        ids.insert(ids.end(), table.ids.begin(), table.ids.end());
-        for (auto const length : table.lengths) offsets.push_back(offsets.back() + length);
-        if (offsets.back() != static_cast<std::int64_t>(ids.size()))
+        all.insert(all.end(), table.ids.begin(), table.ids.end());
+        for (auto const length : table.lengths) ends.push_back(ends.back() + length);
+        if (ends.back() != static_cast<std::int64_t>(all.size()))
           throw error(errc::shape_mismatch, "compute_bench: lengths of bags that do not sum to the number of ids",
                       {{"table", t},
                        {"ids", table.ids.size()},
-                       {"lengths", offsets.back() - static_cast<std::int64_t>(ids.size()) + table.ids.size()}});
+                       {"lengths", ends.back() - static_cast<std::int64_t>(all.size()) + table.ids.size()}});
         first_row.push_back(first_row.back() + table.lengths.size());
         features.push_back({t, pooling::sum});
         floats += table.lengths.size() * table.dim;
       }
+      ids = back_end::copy_of(exec, all);
+      offsets = back_end::copy_of(exec, ends);
       vectors.resize(exec, floats);
       zeros.resize(exec, floats);
-      std::fill(vectors.begin(), vectors.end(), 0.0F);
-      std::fill(zeros.begin(), zeros.end(), 0.0F);
+      back_end::fill(exec, vectors.view(), 0.0F);
+      back_end::fill(exec, zeros.view(), 0.0F);
       floats = 0;
       for (auto const& table : tables) {
         out.emplace_back(vectors.data() + floats, table.lengths.size(), table.dim);
@@ -203,17 +241,12 @@ class compute_bench {
       }
     }
     keyed_jagged_view<std::int64_t const> view() const noexcept {
-      return {ids.data(),
-              nullptr,
-              offsets.data(),
-              first_row.data(),
-              static_cast<std::int64_t>(features.size()),
-              static_cast<std::int64_t>(ids.size())};
+      return {ids.data(), nullptr, offsets.data(), first_row.data(), static_cast<std::int64_t>(features.size()), ids.size()};
     }
   };
 
-  buffer<float> arena_;
-  cache_flush flush_;
+  buffer<float, Exec> arena_;
+  cache_flush<Exec> flush_;
 };
 
 }  // namespace TESSERA_ABI

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <string_view>
 
 #include <tessera/core/config.hpp>
 #include <tessera/plan/cost_model.hpp>
@@ -20,6 +21,12 @@ enum class plan_objective {
   /// different batches at once. A forward exchange counts with its wait for the last device, as in `device_costs`.
   slowest_stage,
 };
+
+/// Its name, as above.
+constexpr std::string_view name(plan_objective objective) noexcept {
+  if (objective == plan_objective::compute_balance) return "compute_balance";
+  return objective == plan_objective::slowest_stage ? "slowest_stage" : "cost";
+}
 
 namespace detail {
 

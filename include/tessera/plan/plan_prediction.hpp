@@ -15,6 +15,7 @@
 #include <tessera/plan/cost_interval.hpp>
 #include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/learned_cost.hpp>
+#include <tessera/plan/table_profile.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
@@ -37,6 +38,8 @@ struct plan_prediction {
   double relative_error = 0;       ///< that the model states of itself, in parts of a cost (`stated_error`); 0: it states none
   std::vector<step_costs> devices;
   std::vector<std::int64_t> bytes;  ///< that each device takes, (devices,)
+  /// Those of all tables' rows, as profiles name them; empty: tables differ, or it does not say.
+  std::string optimizer = {}, row_format = {};
 
   /// The largest total of a device.
   double cost_ms() const noexcept {
@@ -54,11 +57,22 @@ inline double stated_error(learned_cost const& cost) noexcept {
   return std::max({of(cost.compute.interval()), of(cost.forward.interval()), of(cost.backward.interval())});
 }
 
-/// What a search predicted of a plan by the model of this digest. A step has as many samples as the table with the most bags. A cost below 0,
-/// as networks may say of a device with next to nothing, is 0 here.
+/// What a search predicted of a plan by the model of this digest. A step has as many samples as `batch_samples_of` says. A cost below 0, as
+/// networks may say of a device with next to nothing, is 0 here.
 inline plan_prediction prediction_of(found_plan const& found, std::string model, std::string machine = {}, double relative_error = 0) {
-  plan_prediction result{std::move(model), std::move(machine), 0, relative_error, {}, found.bytes};
-  for (auto const& table : found.tables) result.batch_samples = std::max<std::int64_t>(result.batch_samples, std::llround(table.bags));
+  auto const of_all = [&](std::string table_profile::*field) {
+    auto const& tables = found.tables;
+    auto const is_first = [&](table_profile const& table) { return table.*field == tables[0].*field; };
+    return !tables.empty() && std::all_of(tables.begin(), tables.end(), is_first) ? tables[0].*field : std::string();
+  };
+  plan_prediction result{std::move(model),
+                         std::move(machine),
+                         batch_samples_of(found.tables),
+                         relative_error,
+                         {},
+                         found.bytes,
+                         of_all(&table_profile::optimizer),
+                         of_all(&table_profile::row_format)};
   for (std::size_t d = 0; d < found.costs.compute.size(); ++d)
     result.devices.push_back({std::max(0.0, static_cast<double>(found.costs.compute[d])),
                               std::max(0.0, static_cast<double>(found.costs.backward[d])),

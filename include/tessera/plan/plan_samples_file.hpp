@@ -184,13 +184,16 @@ inline std::optional<double> expected_error(plan_sample const& now, vector_view<
 inline constexpr double grown_error = 2;
 
 /// Samples as `fit_learned_compute` learns from them, one a run and rank. `tables` are the profiles of the plans' tables, of batches as large as
-/// the samples'. @throws tessera::error naming run and table: out_of_range for a table without a profile and for a shard that reaches past it;
-/// incompatible for a profile of another number of bags than the batch has samples.
+/// the samples'. A table that k columns read has k bags a sample.
+/// @throws tessera::error naming run and table: out_of_range for a table without a profile and for a shard that reaches past it; incompatible
+/// for a profile whose bags are no multiple of the batch's samples. incompatible too, naming the run, where all tables have too many bags:
+/// where `batch_samples_of` the run's tables are more.
 inline std::vector<compute_cost_sample> samples_of_steps(vector_view<plan_sample const> samples, vector_view<table_profile const> tables) {
   std::vector<compute_cost_sample> result;
   for (std::int64_t run = 0; run < samples.size(); ++run) {
     auto const& of = samples[run];
     auto const first = result.size();
+    std::vector<table_profile> read;
     for (auto const& costs : of.measured) result.push_back({{}, costs.compute_ms});
     for (auto const& shard : of.shards) {
       auto const refuse = [&](errc code, char const* why, error_value value) {
@@ -200,9 +203,15 @@ inline std::vector<compute_cost_sample> samples_of_steps(vector_view<plan_sample
       auto const& table = tables[shard.table];
       if (shard.first_row > table.rows - shard.rows) refuse(errc::out_of_range, "a shard reaches past its table", {"rows", table.rows});
       if (shard.first_column > table.dim - shard.columns) refuse(errc::out_of_range, "a shard reaches past its table", {"dim", table.dim});
-      if (std::llround(table.bags) != of.batch_samples) refuse(errc::incompatible, "a profile of other batches", {"bags", table.bags});
+      if (auto const bags = std::llround(table.bags); of.batch_samples < 1 || bags < 1 || bags % of.batch_samples != 0)
+        throw error(errc::incompatible, "samples_of_steps: a profile of other batches",
+                    {{"run", run}, {"table", shard.table}, {"bags", table.bags}, {"samples of the batch", of.batch_samples}});
+      read.push_back(table);
       result[first + static_cast<std::size_t>(shard.rank)].shards.push_back(profile_of_shard(table, shard.rows, shard.columns));
     }
+    if (auto const fewest = batch_samples_of(read); !read.empty() && fewest != of.batch_samples)
+      throw error(errc::incompatible, "samples_of_steps: profiles of larger batches",
+                  {{"run", run}, {"fewest bags of a table", fewest}, {"samples of the batch", of.batch_samples}});
   }
   return result;
 }

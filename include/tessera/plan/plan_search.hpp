@@ -55,6 +55,7 @@ struct plan_search_options {
 /// @post one set of options finds one plan, bit for bit, on any number of threads, without a deadline. More evaluations never cost more.
 /// Where they suffice for all that `published_search` compares, its plan costs no less, if the objective is cost and there are no towers.
 /// Each halving of the largest shards takes four of them. With towers too, exchanges cost what the model says of all devices.
+/// No device has two shards of a table that is cut by columns and by rows, so that `found_plan::plan` is a plan of sharded tables.
 /// @throws tessera::error invalid_argument, naming the option, as `plan_of_shards`, and for less than one evaluation or a negative deadline;
 /// as `devices_of_tables` with towers. out_of_memory where no plan can be: it names all bytes and the limit of all devices, or those of a
 /// tower's devices, or the table whose smallest shard is too large. out_of_memory too where none was found, naming the evaluations.
@@ -143,6 +144,19 @@ class plan_searcher {
     evaluations_ = std::min(evaluations_ + 4, options_.evaluations);
   }
 
+  // The halves of a shard of a table that is evenly cut one way, and stays so: by columns as far as they are halved, else by rows. Where
+  // columns are halved no further, its shard i of columns makes way for shards 2 i and 2 i + 1 of rows, if these have fewer bytes.
+  bool halve(placed_shard const& shard, placed_shard (&halves)[2]) const {
+    auto const& kind = kinds_[shard.kind];
+    if (kind.row_halvings == 0 && halves_of(kinds_, shard, false, halves)) return true;
+    if (kind.column_halvings == 0) return halves_of(kinds_, shard, true, halves);
+    auto rows = kinds_.whole(kind.table);
+    for (int i = 0; i <= kind.column_halvings && rows >= 0; ++i) rows = kinds_[rows].half_rows;
+    if (rows < 0 || kinds_[rows].bytes >= kind.bytes) return false;
+    for (int i = 0; i < 2; ++i) halves[i] = {rows, shard.device, 0, 2 * shard.column + i};
+    return true;
+  }
+
   // Whole tables. Where they do not fit, all of the largest shards are halved, again and again.
   void begin() {
     std::vector<placed_shard> shards;
@@ -151,12 +165,11 @@ class plan_searcher {
     while (best_.score.overflow > 0 && evaluations_ + 4 <= options_.evaluations && !is_late()) {
       std::int64_t largest = 0;
       placed_shard halves[2];
-      auto const halve = [&](placed_shard const& s) { return halves_of(kinds_, s, false, halves) || halves_of(kinds_, s, true, halves); };
       for (auto const& s : shards)
-        if (halve(s)) largest = std::max(largest, kinds_[s.kind].bytes);
+        if (halve(s, halves)) largest = std::max(largest, kinds_[s.kind].bytes);
       if (largest == 0) break;
       for (std::size_t s = 0, count = shards.size(); s < count; ++s) {
-        if (static_cast<double>(kinds_[shards[s].kind].bytes) < 0.75 * static_cast<double>(largest) || !halve(shards[s])) continue;
+        if (static_cast<double>(kinds_[shards[s].kind].bytes) < 0.75 * static_cast<double>(largest) || !halve(shards[s], halves)) continue;
         shards[s] = halves[0];
         shards.push_back(halves[1]);
       }

@@ -47,6 +47,30 @@ inline std::vector<std::string> split_text(std::string_view text, char separator
   }
 }
 
+/// A line of these fields, whose last field is the checksum of what goes before it.
+inline std::string line_with_checksum(std::vector<std::string> const& fields) {
+  auto text = joined_text(fields, ',') + ',';
+  char digits[10];
+  std::snprintf(digits, sizeof digits, "%08x\n", crc32_of(std::string_view(text)));
+  return text += digits;
+}
+
+/// Takes the checksum away from the fields of a line. `what` the lines are of; `count`: of the fields without it.
+/// @throws tessera::error corrupt_file naming file, line and field, for another number of fields and for a line that was altered.
+inline void take_checksum(std::string const& what, std::string const& file, std::int64_t line, std::vector<std::string>& fields,
+                          std::size_t count) {
+  if (fields.size() != count + 1)
+    throw error(errc::corrupt_file, what + ": another number of fields",
+                {{"file", file}, {"line", line}, {"fields", fields.size()}, {"expected", count + 1}});
+  auto const found = std::move(fields.back());
+  fields.pop_back();
+  auto const whole = line_with_checksum(fields);
+  auto const expected = whole.substr(whole.size() - 9, 8);
+  if (found != expected)
+    throw error(errc::corrupt_file, what + ": a line was altered",
+                {{"file", file}, {"line", line}, {"field", "crc32"}, {"found", found}, {"expected", expected}});
+}
+
 /// A line of a log, with the place for errors.
 struct log_line {
   std::string const& file;
@@ -92,16 +116,9 @@ class sample_log {
   sample_log(std::string path, std::string const& about, std::vector<std::string> names, Accept const& accept)
       : path_(std::move(path)), names_(std::move(names)), file_(open(path_, "# " + about, names_, accept)) {}
 
-  void append(std::vector<std::string> const& fields) { file_.append(with_checksum(joined_text(fields, ','))); }
+  void append(std::vector<std::string> const& fields) { file_.append(line_with_checksum(fields)); }
 
  private:
-  static std::string with_checksum(std::string text) {
-    text += ',';
-    char digits[10];
-    std::snprintf(digits, sizeof digits, "%08x\n", crc32_of(std::string_view(text)));
-    return text += digits;
-  }
-
   template <class Accept>
   static posix_file open(std::string const& path, std::string const& about, std::vector<std::string> const& names, Accept const& accept) {
     auto const head = about + '\n' + joined_text(names, ',') + ",crc32\n";
@@ -138,17 +155,7 @@ class sample_log {
   static log_line checked_line(std::string const& path, std::int64_t number, std::vector<std::string> const& names,
                                std::string const& text) {
     log_line line{path, number, names, split_text(text, ',')};
-    if (line.fields.size() != names.size() + 1)
-      throw error(errc::corrupt_file, "samples: another number of fields",
-                  {{"file", path}, {"line", number}, {"fields", line.fields.size()}, {"expected", names.size() + 1}});
-    line.fields.pop_back();
-    if (auto const expected = with_checksum(joined_text(line.fields, ',')); expected != text + '\n')
-      throw error(errc::corrupt_file, "samples: a line was altered",
-                  {{"file", path},
-                   {"line", number},
-                   {"field", "crc32"},
-                   {"found", text.substr(text.size() - std::min<std::size_t>(8, text.size()))},
-                   {"expected", expected.substr(expected.size() - 9, 8)}});
+    take_checksum("samples", path, number, line.fields, names.size());
     return line;
   }
 

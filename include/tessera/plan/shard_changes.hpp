@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <tessera/core/config.hpp>
 #include <tessera/core/philox.hpp>
@@ -30,7 +32,8 @@ inline bool halves_of(shard_kinds const& kinds, placed_shard const& shard, bool 
   return true;
 }
 
-// Draws changes of a placement: moves and swaps, halvings of a shard and joins of two halves.
+// Draws changes of a placement: moves and swaps, halvings of a shard and joins of two halves. None of them gives a device two shards of a
+// table that is cut both ways, which no rank executes.
 class shard_changes {
  public:
   shard_changes(shard_kinds const& kinds, random_seed seed, std::uint64_t stream) : kinds_(kinds), seed_(seed), stream_(stream) {}
@@ -49,10 +52,11 @@ class shard_changes {
     auto const other = static_cast<std::size_t>(within.first) + below(static_cast<std::size_t>(within.count));
     auto const what = uniform();
     change = {};
-    if (what < 0.35F && devices > 1) return move(here, s, other, change);
-    if (what < 0.70F && devices > 1) return swap(here, s, other, change);
-    if (what < 0.85F) return halve(here, s, other, change);
-    return join(here, s, change);
+    bool const is_drawn = what < 0.35F && devices > 1   ? move(here, s, other, change)
+                          : what < 0.70F && devices > 1 ? swap(here, s, other, change)
+                          : what < 0.85F                ? halve(here, s, other, change)
+                                                        : join(here, s, change);
+    return is_drawn && !puts_two_together(here, change);
   }
 
  private:
@@ -124,6 +128,34 @@ class shard_changes {
     return false;
   }
 
+  // Whether a device would have two shards of a table that is cut both ways then.
+  template <class M>
+  bool puts_two_together(placement<M> const& here, placement_change const& change) {
+    for (int i = 0; i < change.coming_count; ++i) {
+      auto const table = kinds_[change.coming[i].kind].table;
+      auto const& whole = kinds_[kinds_.whole(table)];
+      if (whole.half_columns < 0 || whole.half_rows < 0) continue;
+      bool by_columns = false, by_rows = false;
+      devices_.clear();
+      auto const add = [&](placed_shard const& shard) {
+        auto const& kind = kinds_[shard.kind];
+        if (kind.table != table) return;
+        by_columns |= kind.column_halvings > 0;
+        by_rows |= kind.row_halvings > 0;
+        devices_.push_back(shard.device);
+      };
+      for (std::size_t s = 0; s < here.shards().size(); ++s) {
+        auto const* const last = change.leaving + change.leaving_count;
+        if (std::find(change.leaving, last, s) == last) add(here.shards()[s]);
+      }
+      for (int c = 0; c < change.coming_count; ++c) add(change.coming[c]);
+      if (!by_columns || !by_rows) continue;
+      std::sort(devices_.begin(), devices_.end());
+      if (std::adjacent_find(devices_.begin(), devices_.end()) != devices_.end()) return true;
+    }
+    return false;
+  }
+
   static void leave(placement_change& change, std::size_t s) { change.leaving[change.leaving_count++] = s; }
   static void come(placement_change& change, placed_shard shard, std::int32_t device) {
     shard.device = device;
@@ -136,6 +168,7 @@ class shard_changes {
   std::uint32_t next_ = 0;
   random_block block_{};
   int used_ = 4;
+  std::vector<std::int32_t> devices_;  // of a table's shards
 };
 
 }  // namespace detail

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tessera/core/config.hpp>
@@ -51,6 +52,10 @@ inline void check_table_profile(table_profile const& profile);
 /// As above for each table. @throws tessera::error invalid_argument also for no tables.
 inline void check_table_profiles(vector_view<table_profile const> tables);
 
+/// Refuses tables whose rows are stored or updated otherwise than those that costs are of. An empty name stands for any.
+/// @throws tessera::error incompatible naming the table, the field, optimizer or row_format, and both names.
+inline void check_row_kinds(vector_view<table_profile const> tables, std::string_view optimizer, std::string_view row_format);
+
 /// The mean number of reads of the rows of a bin. Numbers of reads follow the law 1 / count within a bin. The last bin has no upper end,
 /// and counts as if it had twice its lower end. @pre 0 <= bin < table_profile::bins
 constexpr double mean_reads(std::int64_t bin) noexcept {
@@ -58,6 +63,15 @@ constexpr double mean_reads(std::int64_t bin) noexcept {
   auto const n = static_cast<double>(std::int64_t{1} << (bin - 1));  // numbers of reads that the bin is of: n + 1 … 2 n
   // The sum of 1 / c over them, by the Euler-Maclaurin formula.
   return n / (0.69314718055994530942 - 1 / (4 * n) + 1 / (16 * n * n) - 1 / (128 * n * n * n * n));
+}
+
+/// The samples of a batch that these tables are read by: the fewest bags of a table that has any, rounded. A table that several columns read
+/// has a bag of each column in a sample, so that its bags are more. 0 where no table has a bag.
+inline std::int64_t batch_samples_of(vector_view<table_profile const> tables) noexcept {
+  double fewest = 0;
+  for (auto const& table : tables)
+    if (table.bags > 0 && (fewest == 0 || table.bags < fewest)) fewest = table.bags;
+  return std::llround(fewest);
 }
 
 /// The ids of a batch.
@@ -144,6 +158,18 @@ inline void check_table_profile(table_profile const& profile) {
     detail::refuse_profile(profile, "group", static_cast<double>(profile.group), "a group is a number from 0, or -1 for none");
   if (profile.tower < -1)
     detail::refuse_profile(profile, "tower", static_cast<double>(profile.tower), "a tower is a number from 0, or -1 for none");
+}
+
+inline void check_row_kinds(vector_view<table_profile const> tables, std::string_view optimizer, std::string_view row_format) {
+  auto const compare = [](table_profile const& table, char const* field, std::string_view expected, std::string const& found) {
+    if (!expected.empty() && found != expected)
+      throw error(errc::incompatible, "costs of tables whose rows are stored or updated otherwise",
+                  {{"table", table.name}, {"field", field}, {"expected", std::string(expected)}, {"found", found}});
+  };
+  for (auto const& table : tables) {
+    compare(table, "optimizer", optimizer, table.optimizer);
+    compare(table, "row_format", row_format, table.row_format);
+  }
 }
 
 inline void check_table_profiles(vector_view<table_profile const> tables) {

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <limits>
 #include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <tessera/cluster/balance_weights.hpp>
 #include <tessera/cluster/constrained_kmeans.hpp>
 #include <tessera/cluster/distance_embedding.hpp>
 #include <tessera/cluster/kmeans.hpp>
@@ -37,6 +40,13 @@ struct tower_partitioner_options {
   /// Groups of features that never share a tower, such as those of users and of items; each feature is in one. None: all are one group. The
   /// ratio then holds in each group.
   std::vector<std::vector<std::int64_t>> pre_groups{};
+  /// Lists of features that stay in one tower, such as those that are deduplicated together. Each counts by its features. A list lies in one
+  /// pre-group.
+  std::vector<std::vector<std::int64_t>> kept_together{};
+  /// (features,), or empty: what each feature's tables take, say. Then features, and lists of as many features, swap places
+  /// until the towers' sums are even, within a tolerance; towers keep their sizes.
+  std::vector<std::int64_t> weights{};
+  weight_balance_options balance{};        ///< of `weights`
   distance_embedding_options embedding{};  ///< 2 dims as in the paper; more keep more of the affinity
   kmeans_options kmeans{};                 ///< its number of clusters is not read
 };
@@ -49,6 +59,8 @@ struct partitioned_features {
   double stress = 0;           ///< of the embedding: the sum over pairs of squared differences of distances there and asked for
   double relative_stress = 0;  ///< of the embedding: 0 where all distances are kept
   double inertia = 0;          ///< of the clustering: the sum of squared distances of features from the means of their towers
+  /// Of `weights`: the heaviest tower of a pre-group over the mean of its towers, less 1; the largest of all pre-groups.
+  double imbalance = 0;
 
   /// The points as a matrix.
   matrix_view<double const> point_rows() const noexcept {
@@ -64,7 +76,9 @@ struct partitioned_features {
 /// clustering runs for up to 16 of them, and that of the least inertia counts. The number of threads changes no bit.
 /// Source: DMT, Section 3.3; pre-groups from Section 5.2.3.
 /// @throws tessera::error as `check_affinity`, `embed_distances` and `constrained_kmeans`. invalid_argument, with the values, for towers below
-/// 1 or more than features, fewer towers than pre-groups, and a ratio below 1. Also for pre-groups that do not have each feature once.
+/// 1 or more than features, fewer towers than pre-groups, and a ratio below 1. Also for pre-groups that do not have each feature once, for a
+/// feature twice in `kept_together`, or not there, and for a list of it in two pre-groups. shape_mismatch for other than one weight a feature.
+/// invalid_argument or incompatible, as `constrained_kmeans`, where no sizes of the ratio suit what is kept together.
 inline partitioned_features partition_features(host_exec const& exec, matrix_view<double const> affinity, std::int64_t towers,
                                                tower_partitioner_options const& options = {});
 
@@ -106,13 +120,43 @@ inline std::vector<std::int64_t> towers_of_groups(std::vector<std::vector<std::i
   return share;
 }
 
-/// The towers of one group, whose points are a part of all.
-inline tower_partition cluster_group(host_exec const& exec, partitioned_features const& all, std::vector<std::int64_t> const& group,
-                                     std::int64_t towers, tower_partitioner_options const& options, double& inertia) {
+/// The number of what each feature is kept together with, (features,): a list, or the feature alone.
+inline std::vector<std::int64_t> units_of_features(std::vector<std::vector<std::int64_t>> const& pre_groups,
+                                                   std::vector<std::vector<std::int64_t>> const& kept_together, std::int64_t features) {
+  std::vector<std::int64_t> units(static_cast<std::size_t>(features)), group_of(units.size());
+  std::vector<bool> seen(units.size());
+  std::iota(units.begin(), units.end(), static_cast<std::int64_t>(kept_together.size()));
+  for (std::size_t g = 0; g < pre_groups.size(); ++g)
+    for (auto const f : pre_groups[g]) group_of[static_cast<std::size_t>(f)] = static_cast<std::int64_t>(g);
+  for (std::size_t l = 0; l < kept_together.size(); ++l)
+    for (auto const f : kept_together[l]) {
+      auto const refuse = [&](char const* why) {
+        throw error(errc::invalid_argument, std::string("partition_features: ") + why, {{"list", l}, {"feature", f}});
+      };
+      if (f < 0 || f >= features) refuse("no such feature to keep together");
+      auto const at = static_cast<std::size_t>(f);
+      if (seen[at]) refuse("a feature is kept together twice");
+      if (group_of[at] != group_of[static_cast<std::size_t>(kept_together[l][0])]) refuse("features of two pre-groups are kept together");
+      seen[at] = true;
+      units[at] = static_cast<std::int64_t>(l);
+    }
+  return units;
+}
+
+/// The towers of one group, whose points, and units, are a part of all. Adds its inertia, and its imbalance if that is the largest.
+inline tower_partition cluster_group(host_exec const& exec, partitioned_features& all, std::vector<std::int64_t> const& group,
+                                     std::int64_t towers, vector_view<std::int64_t const> all_units,
+                                     tower_partitioner_options const& options) {
   auto const features = static_cast<std::int64_t>(group.size());
   auto const rows = all.point_rows();
   std::vector<double> points;
-  for (auto const feature : group) points.insert(points.end(), rows.row(feature), rows.row(feature) + all.dims);
+  std::vector<std::int64_t> units, weights;
+  for (auto const feature : group) {
+    points.insert(points.end(), rows.row(feature), rows.row(feature) + all.dims);
+    if (!options.kept_together.empty()) units.push_back(all_units[feature]);
+    if (!options.weights.empty()) weights.push_back(options.weights[static_cast<std::size_t>(feature)]);
+  }
+  matrix_view<double const> const of_group(points.data(), features, all.dims);
   auto bounds = sizes_of_ratio(features, towers, options.ratio);
   constexpr std::size_t most_bounds = 16;
   if (bounds.size() > most_bounds) {
@@ -124,13 +168,25 @@ inline tower_partition cluster_group(host_exec const& exec, partitioned_features
   clustering.kmeans.clusters = towers;
   kmeans_result best;
   best.inertia = std::numeric_limits<double>::infinity();
+  std::exception_ptr unsuited;
   for (auto const& sizes : bounds) {
     clustering.least = sizes.least;
     clustering.most = sizes.most;
-    auto result = constrained_kmeans(exec, matrix_view<double const>(points.data(), features, all.dims), clustering);
-    if (result.inertia < best.inertia) best = std::move(result);
+    try {
+      auto result = constrained_kmeans(exec, of_group, clustering, units);
+      if (result.inertia < best.inertia) best = std::move(result);
+    } catch (error const& e) {  // units that do not fit these bounds may fit others
+      if (units.empty() || (e.code() != errc::invalid_argument && e.code() != errc::incompatible)) throw;
+      if (!unsuited) unsuited = std::current_exception();
+    }
   }
-  inertia += best.inertia;
+  if (best.labels.empty() && unsuited) std::rethrow_exception(unsuited);
+  if (!weights.empty()) {
+    auto const balanced = balance_weights(exec, of_group, weights, towers, vector_view<std::int32_t>(best.labels), options.balance, units);
+    best.inertia = balanced.inertia;
+    all.imbalance = std::max(all.imbalance, balanced.imbalance);
+  }
+  all.inertia += best.inertia;
   tower_partition partition;
   partition.towers.resize(static_cast<std::size_t>(towers));
   for (std::size_t f = 0; f < group.size(); ++f) partition.towers[static_cast<std::size_t>(best.labels[f])].push_back(group[f]);
@@ -158,6 +214,11 @@ inline partitioned_features partition_features(host_exec const& exec, matrix_vie
     throw error(errc::invalid_argument, "partition_features: a tower for each pre-group at least",
                 {{"towers", towers}, {"pre-groups", groups.size()}});
 
+  if (!options.weights.empty() && static_cast<std::int64_t>(options.weights.size()) != features)
+    throw error(errc::shape_mismatch, "partition_features: one weight a feature",
+                {{"weights", options.weights.size()}, {"features", features}});
+  auto const units = detail::units_of_features(groups, options.kept_together, features);
+
   std::vector<double> distances(static_cast<std::size_t>(features * features));
   for (std::int64_t i = 0; i < features; ++i)
     for (std::int64_t j = 0; j < features; ++j) {
@@ -174,7 +235,7 @@ inline partitioned_features partition_features(host_exec const& exec, matrix_vie
   auto const share = detail::towers_of_groups(groups, towers);
   for (std::size_t g = 0; g < groups.size(); ++g) {
     std::sort(groups[g].begin(), groups[g].end());
-    auto const part = detail::cluster_group(exec, result, groups[g], share[g], options, result.inertia);
+    auto const part = detail::cluster_group(exec, result, groups[g], share[g], units, options);
     result.partition.towers.insert(result.partition.towers.end(), part.towers.begin(), part.towers.end());
   }
   check_towers(result.partition, features);

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: Tessera contributors
+# SPDX-License-Identifier: Apache-2.0
+"""What the library aims at in these experiments, and what was found."""
+
+import math
+
+import report_plans
+import samples
+import stages
+from markdown import number, percent, table
+from report_errors import PARTS, relative_error, two_rounds
+from samples import mean
+
+# Devices -> seconds of the published search, and cost of the library's over the published one's within a second, dims up to the largest.
+SECONDS = {4: 0.06, 8: 0.12}
+RATIOS = {4: 0.983, 8: 0.968}
+MEASURED = {"strongest": 0.15, "least": -0.01}  # over the strongest baseline: in the hardest settings, in all
+REAL_SHARE = 2 / 3  # of what a search gains on networks
+HELD_OUT = {"error": 0.05, "tau": 0.95, "of two rounds": 0.98}
+
+
+def simulated(study):
+    """Tasks solved, seconds of the published search, and the library's search against it."""
+    for model in stages.MODELS:
+        solved = settings = 0
+        for devices, dim in stages.settings(study):
+            tasks = samples.compared(study.folder / f"simulated/{devices}x{dim}_{model}.csv")
+            if not tasks:
+                continue
+            settings += 1
+            solved += all(methods["plan"][0] is not None for methods in tasks.values())
+            if dim != stages.most_dims(study)[-1] or devices not in SECONDS:
+                continue
+            who = f"{devices} devices, dims up to {dim}, {report_plans.NAMES[model]}"
+            seconds = mean(methods["published"][1] for methods in tasks.values())
+            if model == "published":
+                yield f"seconds of the published search, {who}", f"{SECONDS[devices]} at most", number(seconds, 3), seconds <= SECONDS[devices]
+            both = [(methods["published"][0], methods["plan"][0], methods["plan"][1]) for methods in tasks.values()]
+            both = [one for one in both if None not in one]
+            if not both:
+                continue
+            ratio, costlier = sum(one[1] for one in both) / sum(one[0] for one in both), sum(one[1] > one[0] for one in both)
+            took = mean(one[2] for one in both)
+            yield (f"cost of the library's search over the published one, {who}", f"{RATIOS[devices]} at most within 1 s, never costlier",
+                   f"{number(ratio)} in {number(took, 2)} s, costlier {costlier}", ratio <= RATIOS[devices] and costlier == 0 and took <= 1)
+        if settings:
+            yield (f"settings whose tasks the library's search solves all, {report_plans.NAMES[model]}", "all", f"{solved} of {settings}",
+                   solved == settings)
+
+
+def measured(study):
+    """Table 1, measured, and how much of a gain is real."""
+    found = report_plans.measured_tasks(study)
+    of = {setting: report_plans.over_strongest(tasks, "plan on ours") for setting in stages.settings(study)
+          if (tasks := report_plans.common_tasks(study, *setting, found)[1])}
+    first, last = stages.most_dims(study)[-1], study.size["devices"][-1]
+    for devices, dim in of:
+        if dim == first or (devices == last and dim in report_plans.most_of(study)):
+            yield (f"measured, strongest baseline over the library's plan, {devices} devices, dims up to {dim}",
+                   f"{percent(MEASURED['strongest'])} at least", percent(of[devices, dim]), of[devices, dim] >= MEASURED["strongest"])
+    if of:
+        yield (f"the least of {len(of)} settings", f"{percent(MEASURED['least'])} at least", percent(min(of.values())),
+               min(of.values()) >= MEASURED["least"])
+    for devices in study.size["devices"]:
+        if both := report_plans.gains_of_table_1(study, devices, "ours"):
+            told, real = (mean(one) for one in zip(*both))
+            yield (f"measured part of the gain that our networks predict, {devices} devices", f"{number(REAL_SHARE, 2)} at least",
+                   number(real / told, 2) if told > 1e-6 else "-", told > 1e-6 and real / told >= REAL_SHARE)
+
+
+def held_out(study):
+    """Errors of our networks on samples that they have not seen."""
+    for devices in study.size["devices"]:
+        for part, kind in PARTS:
+            of = stages.held_out(study, kind, "ours", part, None if part == "step" else devices)
+            if not of or (part == "step" and devices != study.size["devices"][0]):
+                continue
+            error, tau = relative_error(of), samples.kendall_tau(*samples.costs(of))
+            between = two_rounds(study, part, kind, None if part == "step" else devices)
+            least = min(HELD_OUT["tau"], HELD_OUT["of two rounds"] * between) if between == between else HELD_OUT["tau"]
+            who = part if part == "step" else f"{part}, {devices} devices"
+            yield f"held-out error, {who}", f"{100 * HELD_OUT['error']:.0f} % at most", f"{100 * error:.1f} %", error <= HELD_OUT["error"]
+            yield f"held-out tau, {who}", f"{number(least, 3)} at least", number(tau, 3), tau >= least
+    devices = study.size["devices"][-1]
+    for part in ("forward", "backward"):
+        errors = {model: [relative_error(of) for seed in range(study.size["compared_starts"])
+                          if (of := samples.predicted(study.folder / f"starts/{model}_{seed}.csv", part, devices))] for model in stages.MODELS}
+        if all(errors.values()):
+            worst, best = max(errors["ours"]), min(errors["published"])
+            yield (f"our exchange network's worst start, {part}, {devices} devices", f"{100 * best:.1f} % at most (the published one's best)",
+                   f"{100 * worst:.1f} %", worst <= best)
+    for devices in study.size["untrained"]:
+        for part in ("forward", "backward"):
+            real, told = samples.costs(samples.predicted(study.folder / "predicted/test_exchanges_ours.csv", part, devices))
+            if real:
+                tau = samples.kendall_tau(real, told)
+                yield f"tau of {devices} devices, never trained, {part}", f"{HELD_OUT['tau']} at least", number(tau, 3), tau >= HELD_OUT["tau"]
+
+
+def targets(page):
+    """What is aimed at, and what is reached."""
+    rows = [[what, aim, found, "yes" if reached and not math.isnan(reached) else "no"]
+            for part in (simulated, measured, held_out) for what, aim, found, reached in part(page.study)]
+    if rows:
+        reached = sum(row[-1] == "yes" for row in rows)
+        page.say(f"## What is aimed at\n\n{reached} of {len(rows)} are reached. `bench/plan/search_bench.cpp` measures the searches alone, of many "
+                 "devices too.\n")
+        page.say(table(["what", "aim", "found", "reached"], rows))
