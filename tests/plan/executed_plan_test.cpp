@@ -39,8 +39,11 @@ constexpr std::int64_t limit = 120'000, wide = 0, tall = 1;
 std::vector<tessera::table_options> draw_tables(std::mt19937_64& random, bool is_tall) {
   auto const around = [&](std::uint64_t rows) { return static_cast<std::int64_t>(rows + random() % (rows / 4)); };
   std::vector<tessera::table_options> tables;
-  for (auto const& [dim, rows] : {std::pair<std::int64_t, std::int64_t>(64, around(500)), {6, around(is_tall ? 5200 : 50)}, {16, around(400)},
-                                  {8, around(700)}, {5, around(300)}})
+  for (auto const& [dim, rows] : {std::pair<std::int64_t, std::int64_t>(64, around(500)),
+                                  {6, around(is_tall ? 5200 : 50)},
+                                  {16, around(400)},
+                                  {8, around(700)},
+                                  {5, around(300)}})
     tables.push_back({.id = tessera::table_id{20 + static_cast<std::int64_t>(tables.size())},
                       .dim = dim,
                       .rows = rows,
@@ -108,8 +111,8 @@ TEST_CASE("executed plans: tables cut as a search found give and learn what whol
     // Of at most four ids, partial sums are this near; sums' gradients, and so all rows, have the bits.
     roundings const most{is_tall ? 2.0 * (4 + 1) * 4 : 0, 0};
     auto const specs = specs_of(problem, hashed_tables(problem.tables.size(), false));
-    check_as_one_process(problem, specs, found_for(problem.tables, is_tall), ranks, false, {.out_of_range = tessera::out_of_range_ids::zero},
-                         random, draw_rows, most);
+    check_as_one_process(problem, specs, found_for(problem.tables, is_tall), ranks, false,
+                         {.out_of_range = tessera::out_of_range_ids::zero}, random, draw_rows, most);
   }
 }
 
@@ -117,12 +120,10 @@ TEST_CASE("executed plans: a model over tables cut as a search found trains as o
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  std::vector<tessera::table_feature> const features{{.name = "a", .table = wide},
-                                                     {.name = "b", .table = wide, .pooling = tessera::pooling::mean},
-                                                     {.name = "c", .table = tall},
-                                                     {.name = "d", .table = 2, .pooling = tessera::pooling::mean},
-                                                     {.name = "e", .table = 3},
-                                                     {.name = "f", .table = 4}};
+  std::vector<tessera::table_feature> const features{
+      {.name = "a", .table = wide}, {.name = "b", .table = wide, .pooling = tessera::pooling::mean},
+      {.name = "c", .table = tall}, {.name = "d", .table = 2, .pooling = tessera::pooling::mean},
+      {.name = "e", .table = 3},    {.name = "f", .table = 4}};
   using train_tests::chunk;
   tessera::trainer_options const fixed_sums{.chunk_samples = chunk};
   auto const learn = [&](host_exec const& exec, auto source, tessera::trainer_options const& options, auto const& data, auto const& part) {
@@ -152,9 +153,8 @@ TEST_CASE("executed plans: a model over tables cut as a search found trains as o
       options.comm = comm;
       // Whole chunks a rank.
       auto const bound = [&](std::int64_t samples, int rank) { return rank == ranks ? samples : samples / chunk * rank / ranks * chunk; };
-      of_rank[r] = learn(
-          hosts[r].exec(), sharded_tables(hosts[r].exec(), comm, specs, features, plan), options, data,
-          [&](std::int64_t samples) { return std::pair(bound(samples, comm.rank()), bound(samples, comm.rank() + 1)); });
+      of_rank[r] = learn(hosts[r].exec(), sharded_tables(hosts[r].exec(), comm, specs, features, plan), options, data,
+                         [&](std::int64_t samples) { return std::pair(bound(samples, comm.rank()), bound(samples, comm.rank() + 1)); });
     });
     CHECK(alone.losses.front() != alone.losses.back());
     for (auto const& one : of_rank) {

@@ -262,8 +262,9 @@ found_plan plan_search(host_exec const& exec, vector_view<table_profile const> t
                                                      : std::vector<device_range>{});
   auto const device_bytes = options.bytes_per_device - received_bytes(tables, options.devices, options.counted);
   detail::check_feasible("plan_search", kinds, limits, device_bytes,
-                         options.cut_rows ? "the smallest shard of a table is too large for a device"
-                                          : "a table is too large for a device, and its columns are cut no further; cut_rows cuts its rows");
+                         options.cut_rows
+                             ? "the smallest shard of a table is too large for a device"
+                             : "a table is too large for a device, and its columns are cut no further; cut_rows cuts its rows");
   detail::plan_searcher<M> searcher(exec, kinds, model, device_bytes, options);
   auto const placed = searcher.run();
   if (searcher.best().overflow > 0)
