@@ -244,9 +244,9 @@ TEST_CASE("exhaustive_search: plan_search finds the best plan of up to 12 tables
     optimal += found.cost_ms <= best.cost_ms * (1 + 1e-6F);
     ++tasks;
   };
-  for (std::size_t const count : {2, 4, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 11, 12})
+  for (auto const count : std::vector<std::size_t>{2, 4, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 11, 12})
     if (count < 10 || !tessera_tests::under_asan) compare(count, false);
-  for (std::size_t const count : {2, 3, 4, 4, 5, 5}) compare(count, true);
+  for (auto const count : std::vector<std::size_t>{2, 3, 4, 4, 5, 5}) compare(count, true);
   MESSAGE(optimal << " of " << tasks << " are optimal");
   CHECK(optimal * 20 >= tasks * 19);
 }
