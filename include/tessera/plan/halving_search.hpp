@@ -228,6 +228,7 @@ class halving_search {
     bool is_first = false;  // of the beams with its kinds in its order
   };
 
+  // Beams that reach the same halvings in another order stay: each takes a place among the best, so that dropping some finds other plans.
   std::vector<beam> halved(std::vector<beam> const& beams) const {
     std::vector<beam> next;
     for (auto const& one : beams)
