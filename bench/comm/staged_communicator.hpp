@@ -21,8 +21,8 @@
 
 namespace tessera_bench {
 
-/// How exchanges run, and how long they took: seconds by operation, with "inside " before it among ranks of one host. Where they run one by one, of the
-/// exchange alone on all links; else what the rank spent in `begin` and `finish`, which no other work of its own hid.
+/// How exchanges run, and how long they took: seconds by operation, with "inside " before it among ranks of one host. Where they run one by
+/// one, these are of the exchange alone on all links; else they are what the rank spent in `begin` and `finish`, which no work of its own hid.
 struct exchange_stages {
   bool one_by_one = false;
   std::map<std::string, double, std::less<>> seconds;

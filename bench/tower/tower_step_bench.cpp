@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench-target: tessera::mpi
 
-// Training steps of a DLRM by ranks on hosts, 26 tables of dim 64: vectors travel flat, by two hops, by towers without modules, and by towers whose
-// modules send fewer bytes. Ids travel ahead, the same plan serves all. Steps are measured in alternated rounds, and what of their exchanges no work of
-// the same rank hides. Then steps whose exchanges are kept apart, each alone on all links, tell the stages, and these the step that modules could reach.
+// Training steps of a DLRM by ranks on hosts, 26 tables of dim 64: vectors travel flat, by two hops, by towers without modules, and by towers
+// whose modules send fewer bytes. Ids travel ahead, the same plan serves all. Steps are measured in alternated rounds, and what of their
+// exchanges no work of the same rank hides. Then steps whose exchanges are kept apart, each alone on all links, tell the stages, and these the
+// step that modules could reach.
 //
 //   sudo bench/testbed/hosts.sh up 4 400mbit
 //   sudo bench/testbed/hosts.sh run 4 2 build/release/bench/tower_tower_step_bench [SAMPLES A RANK [ROUNDS [RANKS_OF_A_HOST [fp16|fp32
@@ -12,7 +13,8 @@
 //   sudo bench/testbed/hosts.sh down 4
 //
 // With RANKS_OF_A_HOST, hosts are neighbouring ranks, as many as that; 0: as they say themselves. A codec leaves out steps with the other, and
-// compressions those with others than these: all ways together take more than 24 GiB, of 8 ranks and of 16. Without a launcher there is one rank, which sends nothing.
+// compressions those with others than these: all ways together take more than 24 GiB, of 8 ranks and of 16. Without a launcher there is one
+// rank, which sends nothing.
 
 #include <algorithm>
 #include <cstdint>

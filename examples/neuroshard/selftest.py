@@ -79,6 +79,12 @@ def all_stages(make_study):
         text = out.read_text()
         assert "Missing" not in text, text
         assert "| torchrec |" in text
+        aims = text.split("## What is aimed at")[1].split("\n## ")[0]
+        rows = [line.strip("| ").split(" | ") for line in aims.splitlines() if line.startswith("| ")][1:]
+        assert rows and {row[-1] for row in rows} <= {"yes", "no"}, aims
+        assert f"{sum(row[-1] == 'yes' for row in rows)} of {len(rows)} are reached" in aims
+        for what in ("held-out error, step", "settings whose tasks", "our exchange network's worst start", "strongest baseline over"):
+            assert any(what in row[0] for row in rows), what
         for devices, dim in stages.settings(study):
             tasks = samples.compared(folder / f"simulated/{devices}x{dim}_published_torchrec.csv")
             assert len(tasks) == study.size["tasks"] and sum(of["torchrec"][0] is None for of in tasks.values()) >= 1

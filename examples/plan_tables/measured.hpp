@@ -26,7 +26,8 @@ struct measured_costs {
 /// @throws tessera::error naming the file that cannot be written.
 void write_measured(std::string const& path, std::vector<std::string> const& plans, std::vector<measured_costs> const& costs);
 
-/// Reads the lines of one plan. @throws tessera::error naming file, line and field: corrupt_file for a line that was altered; and for a plan that has no line, or not each device once.
+/// Reads the lines of one plan. @throws tessera::error naming file, line and field: corrupt_file for a line that was altered; and for a plan
+/// that has no line, or not each device once.
 measured_costs read_measured(std::string const& path, std::string const& plan, std::int64_t devices);
 
 }  // namespace plan_tables

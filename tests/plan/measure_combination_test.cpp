@@ -14,6 +14,7 @@
 #include "hosts.hpp"
 #include "learned_cost_support.hpp"
 #include "random.hpp"
+#include "slowing_clock.hpp"
 #include "temporary_folder.hpp"
 
 namespace measure_combination_test {
@@ -21,18 +22,6 @@ namespace measure_combination_test {
 using tessera::pool_ids;
 using tessera::random_seed;
 using tessera::table_combination;
-
-namespace {
-
-/// Every read takes a millisecond more than the one before.
-struct fake_clock {
-  double time = 0, step = 0;
-
-  double now() { return time += step += 0.001; }
-  void wait(double) {}
-};
-
-}  // namespace
 
 TEST_CASE("pool_ids: each table's ids are drawn once a size of batch, with the share of distinct bags, and shards have their profiles") {
   auto const seed = tessera_tests::draw_seed();
@@ -69,7 +58,7 @@ TEST_CASE("measure_combination: drawn combinations run through a bench into a fi
       .most_tables = 3, .dims = {4, 8}, .batches = {32, 64}, .limit_bytes = 1 << 20, .state_floats_per_row = 1, .seed = random_seed(seed)};
   tessera::compute_bench bench(host.exec(), 1 << 20, 1 << 10);
   pool_ids ids(pool, random_seed(seed));
-  fake_clock clock;
+  tessera_tests::slowing_clock clock;
   tessera_tests::temporary_folder const folder;
   auto const samples = tessera::collect_compute_samples(
       folder.file("samples.csv"), "test", 21, [&](std::int64_t number) { return tessera::draw_combination(pool, options, number); },

@@ -13,19 +13,9 @@
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/plan/measure_compute.cuh>
 
+#include "slowing_clock.hpp"
+
 namespace measure_compute_device {
-
-/// Every read takes a millisecond more than the one before.
-struct fake_clock {
-  double time = 0, step = 0;
-  int reads = 0;
-
-  double now() {
-    ++reads;
-    return time += step += 0.001;
-  }
-  void wait(double) {}
-};
 
 template <class Exec>
 std::vector<float> arena_of(Exec const& exec, tessera::compute_bench<Exec> const& bench) {
@@ -40,7 +30,7 @@ void measures_steps(Exec const& exec) {
   std::vector<std::int64_t> const ids{0, 3, 3, 1, 2, 3, 0}, lengths{2, 0, 4, 1};
   std::vector<tessera::measured_table> const tables{{4, 8, ids, lengths}, {4, 3, ids, lengths}, {5, 4, {}, {}}};
   tessera::compute_bench bench(exec, 1 << 12, 1 << 10);
-  fake_clock clock;
+  tessera_tests::slowing_clock clock;
   auto const times = bench.measure(exec, clock, tables, tessera::sgd{}, {.warm_up = 1, .runs = 3});
   // Three reads a run: of the three that count, the second's forward ends with read 8, its backward with read 9.
   CHECK(clock.reads == 12);
@@ -59,12 +49,22 @@ void measures_steps(Exec const& exec) {
   CHECK(bench.measure(exec, clock, {}, optimizer) == tessera::compute_times{});
 }
 
+/// A flush writes the first float of each line, and no other.
+template <class Exec>
+void touches_each_line(Exec const& exec) {
+  std::vector<float> floats(2 * 16 + 3, 1.0F);
+  auto there = tessera::to_device(exec, floats);
+  tessera::detail::back_end<tessera::detail::compute_bench_tag, Exec>::touch_lines(exec, there.view());
+  exec.copy_out(floats.data(), there.data(), floats.size() * sizeof(float));
+  for (std::size_t i = 0; i < floats.size(); ++i) CHECK(floats[i] == (i % 16 == 0 ? -1.0F : 1.0F));
+}
+
 /// What cannot be is refused before or when the device is awaited; then the bench measures on.
 template <class Exec>
 void names_bad_input(Exec const& exec) {
   std::vector<std::int64_t> const ids{0, 3, 7, 1}, lengths{2, 2}, one{3};
   tessera::compute_bench bench(exec, 1 << 10, 1 << 10);
-  fake_clock clock;
+  tessera_tests::slowing_clock clock;
   auto const refused = [&](tessera::measured_table const& table, tessera::errc code, char const* what, std::string const& value) {
     try {
       bench.measure(exec, clock, std::vector{table}, tessera::sgd{}, {.warm_up = 0, .runs = 1});

@@ -29,10 +29,15 @@ TEST_CASE("compute_bench on an emulated device: each read of the clock awaits th
   std::vector<std::int64_t> const ids{0, 3, 1}, lengths{2, 1};
   std::vector<tessera::measured_table> const tables{{4, 8, ids, lengths}};
   tessera::compute_bench bench(exec, 1 << 12, 1 << 10);
-  measure_compute_device::fake_clock clock;
+  tessera_tests::slowing_clock clock;
   auto const waits = device.waits;
   bench.measure(exec, clock, tables, tessera::sgd{}, {.warm_up = 2, .runs = 3});
   CHECK(device.waits - waits >= clock.reads);
+}
+
+TEST_CASE("compute_bench on an emulated device: a flush writes each line") {
+  tessera_tests::emulated_device device;
+  measure_compute_device::touches_each_line(device.exec());
 }
 
 TEST_CASE("compute_bench on an emulated device: bad input is named") {
@@ -56,7 +61,7 @@ TEST_CASE("measure_combination on an emulated device: a collection is resumed") 
       .most_tables = 2, .dims = {4, 8}, .batches = {8}, .limit_bytes = 1 << 13, .seed = tessera::random_seed(seed)};
   tessera::compute_bench bench(exec, 1 << 14, 1 << 10);
   tessera::pool_ids ids(pool, tessera::random_seed(seed));
-  measure_compute_device::fake_clock clock;
+  tessera_tests::slowing_clock clock;
   tessera_tests::temporary_folder const folder;
   int measured = 0;
   auto const collect = [&](std::int64_t count) {
@@ -78,7 +83,7 @@ TEST_CASE("measured_cost on an emulated device: the sum of steps that the device
   tessera_tests::emulated_device device;
   auto const exec = device.exec();
   tessera::compute_bench bench(exec, 1 << 14, 1 << 10);
-  measure_compute_device::fake_clock clock;
+  tessera_tests::slowing_clock clock;
   tessera::measured_cost const cost(exec, clock, bench, tessera::roofline_cost({1e9, 1e9, 16}), tessera::sgd{}, {},
                                     {.warm_up = 0, .runs = 1});
   tessera::table_profile table{.name = "t", .rows = 50, .dim = 8, .pooling_factor = 1, .bags = 16, .distinct_bags = 16};

@@ -76,6 +76,13 @@ TEST_CASE("compute_bench: the steadiest round counts, and a steady one is the la
   CHECK(tessera::detail::relative_spread({9, 1, 2, 3}) == doctest::Approx(1.0 / 3));
 }
 
+TEST_CASE("compute_bench: a flush writes each line") {
+  tessera_tests::serial_host host;
+  std::vector<float> floats(2 * 16 + 3, 1.0F);
+  tessera::detail::back_end<tessera::detail::compute_bench_tag, tessera::host_exec>::touch_lines(host.exec(), floats);
+  for (std::size_t i = 0; i < floats.size(); ++i) CHECK(floats[i] == (i % 16 == 0 ? -1.0F : 1.0F));
+}
+
 TEST_CASE("compute_bench: no weight changes") {
   tessera_tests::serial_host host;
   compute_bench bench(host.exec(), 1 << 12, 64);

@@ -15,6 +15,7 @@
 
 #include "hosts.hpp"
 #include "random.hpp"
+#include "slowing_clock.hpp"
 #include "temporary_folder.hpp"
 
 namespace measured_cost_test {
@@ -22,14 +23,6 @@ namespace measured_cost_test {
 using tessera::table_profile;
 
 namespace {
-
-/// Every read takes a millisecond more than the one before.
-struct fake_clock {
-  double time = 0, step = 0;
-
-  double now() { return time += step += 0.001; }
-  void wait(double) {}
-};
 
 table_profile profile_of(std::string name, std::int64_t rows, std::int64_t dim) {
   table_profile table{.name = std::move(name), .rows = rows, .dim = dim, .pooling_factor = 2, .bags = 32, .distinct_bags = 16};
@@ -44,7 +37,7 @@ tessera::roofline_cost const exchange({.memory_bytes_per_second = 1e9, .exchange
 TEST_CASE("measured_cost: each shard's step runs once, and a device's are added up") {
   tessera_tests::serial_host host;
   tessera::compute_bench bench(host.exec(), 1 << 14, 64);
-  fake_clock clock;
+  tessera_tests::slowing_clock clock;
   tessera::measured_cost const cost(host.exec(), clock, bench, exchange, tessera::sgd{}, {}, {.warm_up = 0, .runs = 1});
   static_assert(tessera::cost_model<std::remove_cv_t<decltype(cost)>>);
   auto const a = profile_of("a", 40, 8), b = profile_of("b", 40, 4), like_a = profile_of("another name", 40, 8);
@@ -85,15 +78,36 @@ TEST_CASE("measured_cost: a search runs on this machine's own times, and finds o
   for (auto const ms : found.costs.compute) CHECK(ms > 0);
 }
 
+TEST_CASE("measured_cost: shares of bags are measured by whole bags") {
+  tessera_tests::serial_host host;
+  tessera::compute_bench bench(host.exec(), 1 << 14, 64);
+  tessera_tests::slowing_clock clock;
+  tessera::measured_cost const cost(host.exec(), clock, bench, exchange, tessera::sgd{}, {}, {.warm_up = 0, .runs = 1});
+  auto third = profile_of("third", 40, 8);
+  third.bags = third.distinct_bags = 32.0 / 3;
+  CHECK(tessera::costs_of_devices(cost, std::vector{third}, std::vector<std::int64_t>{0}, 1).compute[0] == doctest::Approx(2 + 3));
+}
+
 TEST_CASE("measured_cost: what cannot be measured is named") {
   tessera_tests::serial_host host;
   tessera::compute_bench bench(host.exec(), 1 << 10, 64);
-  fake_clock clock;
+  tessera_tests::slowing_clock clock;
   tessera::measured_cost const cost(host.exec(), clock, bench, exchange, tessera::sgd{});
   std::vector<table_profile> const large{profile_of("large", 100, 64)};
   auto const refused = tessera_tests::error_of([&] { tessera::costs_of_devices(cost, large, std::vector<std::int64_t>{0}, 1); });
   CHECK(refused.code() == tessera::errc::out_of_memory);
   CHECK(refused.value("bytes") == std::to_string(4 * 100 * 64));
+  auto other = profile_of("other", 4, 4);
+  other.optimizer = "adam";
+  auto const mixed = tessera_tests::error_of([&] { tessera::costs_of_devices(cost, std::vector{other}, std::vector<std::int64_t>{0}, 1); });
+  CHECK(mixed.code() == tessera::errc::incompatible);
+  CHECK(mixed.value("field") == "optimizer");
+  CHECK(mixed.value("expected") == "sgd");
+  other.optimizer = "sgd";
+  other.row_format = "float16";
+  CHECK(tessera_tests::error_of([&] {
+          tessera::costs_of_devices(cost, std::vector{other}, std::vector<std::int64_t>{0}, 1);
+        }).value("found") == "float16");
   auto const repeat = tessera::repetition{.runs = 0};
   CHECK(tessera_tests::error_of([&] {
           tessera::measured_cost(host.exec(), clock, bench, exchange, tessera::sgd{}, {}, repeat);

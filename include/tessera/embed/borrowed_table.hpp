@@ -47,8 +47,8 @@ void check_borrowed(table_options const& options, char const* what, vector_view<
 }  // namespace detail
 
 /// A row for each id of 0 … rows - 1, as `dense_table`. The rows lie in memory that the caller owns, of the execution that will use them: a
-/// user's own weights, or a part of an arena. Nothing is allocated or initialised. Steps write to that memory, which keeps the trained rows after the table is
-/// destroyed. The table is move-only, as two tables of the same rows would count their steps apart.
+/// user's own weights, or a part of an arena. Nothing is allocated or initialised. Steps write to that memory, which keeps the trained rows
+/// after the table is destroyed. The table is move-only, as two tables of the same rows would count their steps apart.
 ///
 /// `weights`: (rows, dim), contiguous. A row of `scaled_int8` has row_scale<scaled_int8>::extent(dim) elements, the first four its scale.
 /// `states`: (rows, state_layout().width(dim)), as `row_state_layout` orders them. `bytes_for` says how many bytes each needs.

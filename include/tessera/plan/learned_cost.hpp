@@ -15,9 +15,6 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// The row format of all tables whose steps are measured: `compute_bench` has no other.
-inline constexpr char const* measured_row_format = "float";
-
 /// What the embeddings of a training step cost on a machine, learned from its own measurements: the tables of a device, and the exchanges of
 /// any number of devices either way. Costs are the means over networks.
 struct learned_cost {

@@ -51,10 +51,10 @@ class measured_cost {
   std::int64_t measured() const { return seen_->count(); }
 
   /// See `cost_model`, here and below; (shards, 1).
-  /// @throws tessera::error out_of_memory for a shard that the bench has no room for; incompatible for one of another optimizer or of rows that are
-  /// no floats, as `check_row_kinds`; as `draw_table_ids` and `compute_bench::measure`.
+  /// @throws tessera::error out_of_memory for a shard that the bench has no room for; incompatible for one of another optimizer
+  /// or of rows that are no floats, as `check_row_kinds`; as `draw_table_ids` and `compute_bench::measure`.
   void represent(vector_view<table_profile const> shards, matrix_view<float> representations) const {
-    check_row_kinds(shards, Optimizer::name, "float");
+    check_row_kinds(shards, Optimizer::name, measured_row_format);
     for (std::int64_t s = 0; s < shards.size(); ++s) representations(s, 0) = seen_->step_ms(shards[s]);
   }
   void compute_ms(matrix_view<float const> sums, vector_view<float> ms) const {

@@ -52,6 +52,9 @@ inline void check_table_profile(table_profile const& profile);
 /// As above for each table. @throws tessera::error invalid_argument also for no tables.
 inline void check_table_profiles(vector_view<table_profile const> tables);
 
+/// The row format of all tables whose steps are measured: `compute_bench` has no other.
+inline constexpr char const* measured_row_format = "float";
+
 /// Refuses tables whose rows are stored or updated otherwise than those that costs are of. An empty name stands for any.
 /// @throws tessera::error incompatible naming the table, the field, optimizer or row_format, and both names.
 inline void check_row_kinds(vector_view<table_profile const> tables, std::string_view optimizer, std::string_view row_format);

@@ -78,7 +78,8 @@ struct partitioned_features {
 /// @throws tessera::error as `check_affinity`, `embed_distances` and `constrained_kmeans`. invalid_argument, with the values, for towers below
 /// 1 or more than features, fewer towers than pre-groups, and a ratio below 1. Also for pre-groups that do not have each feature once, for a
 /// feature twice in `kept_together`, or not there, and for a list of it in two pre-groups. shape_mismatch for other than one weight a feature.
-/// invalid_argument or incompatible, as `constrained_kmeans`, where no sizes of the ratio suit what is kept together.
+/// invalid_argument or incompatible, as `constrained_kmeans`, where no sizes of the ratio suit what is kept together. As
+/// `balance_weights` for weights and options of it, whose points are a pre-group's features, ascending.
 inline partitioned_features partition_features(host_exec const& exec, matrix_view<double const> affinity, std::int64_t towers,
                                                tower_partitioner_options const& options = {});
 
@@ -120,7 +121,7 @@ inline std::vector<std::int64_t> towers_of_groups(std::vector<std::vector<std::i
   return share;
 }
 
-/// The number of what each feature is kept together with, (features,): a list, or the feature alone.
+/// What each feature is kept together with, (features,): the number of its list, or a number that no other feature has.
 inline std::vector<std::int64_t> units_of_features(std::vector<std::vector<std::int64_t>> const& pre_groups,
                                                    std::vector<std::vector<std::int64_t>> const& kept_together, std::int64_t features) {
   std::vector<std::int64_t> units(static_cast<std::size_t>(features)), group_of(units.size());
