@@ -105,12 +105,13 @@ TEST_CASE("bucket_place: an id's slots are those of its bucket, each once, its o
         auto const id = static_cast<std::int64_t>(random() >> 1);
         bucket_place const place(id, {groups, each});
         std::set<std::int64_t> slots, numbers;
-        for (int k = 0; k < place.slots(); ++k) slots.insert(place.slot(k));
         for (int g = 0; g < place.groups(); ++g) numbers.insert(place.group(g));
+        size_of[*numbers.begin()] = place.groups();
+        if (draw >= 1000) continue;
+        for (int k = 0; k < place.slots(); ++k) slots.insert(place.slot(k));
         right = right && static_cast<int>(slots.size()) == place.slots() && *slots.begin() == *numbers.begin() * 32 &&
                 *slots.rbegin() == *slots.begin() + place.slots() - 1 && *slots.rbegin() < groups * 32 &&
                 place.slot(0) / 32 == place.group(0) && place.tag() >= 1 && place.tag() <= 255;
-        size_of[*numbers.begin()] = place.groups();
       }
       CHECK(right);
       std::int64_t next = 0;

@@ -50,6 +50,7 @@ void towers_on_devices(std::vector<hosts_and_towers> const& layouts, tessera::ex
   std::mt19937_64 random(seed);
   for (auto const& layout : layouts)
     for (bool const by_rows : {false, true}) {
+      if (tessera_tests::under_asan && by_rows != ((&layout - layouts.data()) % 2 == 1)) continue;
       CAPTURE(layout.hosts);
       CAPTURE(layout.ranks_of_host);
       CAPTURE(layout.towers);

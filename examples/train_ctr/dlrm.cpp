@@ -1,5 +1,0 @@
-// SPDX-FileCopyrightText: Tessera contributors
-// SPDX-License-Identifier: Apache-2.0
-#include "../support/training_run.hpp"
-
-void examples::run_dlrm(training_job& j) { run_model<trained_model<tessera::dot_products>>(j); }

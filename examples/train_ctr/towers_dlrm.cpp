@@ -1,7 +1,0 @@
-// SPDX-FileCopyrightText: Tessera contributors
-// SPDX-License-Identifier: Apache-2.0
-#include "../support/tower_sources.hpp"
-
-template tessera::any_source examples::make_towers(settings const&, tessera::host_exec const&, source_parts const&,
-                                                   tessera::dlrm_tower const&);
-template tessera::local_tables* examples::tables_of_towers<tessera::dlrm_tower>(tessera::any_source&);
