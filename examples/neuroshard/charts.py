@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: Tessera contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Charts of points as SVG."""
+"""Charts of points, and of bars, as SVG."""
 
 import math
 from html import escape
 
 COLOURS = ["#2a7f62", "#c0392b", "#2c5aa0", "#c0792a", "#7b4fa3", "#444444", "#1f9bb4", "#a0522d"]
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 420, 280, 64, 34, 150, 46
+BAR, GAP, WORDS = 11, 10, 150  # of bars: thickness, between groups, room for what groups are called
 
 
 def ticks(low, high, is_log):
@@ -67,4 +68,39 @@ def chart(title, x_label, y_label, series, joined=False, log_x=False, log_y=Fals
         y = TOP + 12 + 18 * number
         parts.append(f'<circle cx="{LEFT + WIDTH + 12}" cy="{y - 4}" r="4" fill="{colour}"/>'
                      f'<text x="{LEFT + WIDTH + 22}" y="{y}">{escape(name)}</text>')
+    return "\n".join(parts) + "\n</svg>\n"
+
+
+def bars(title, x_label, groups):
+    """groups: name -> {series: value}. Horizontal bars from 0, a colour a series; values that are not finite are left out."""
+    shown = {name: {one: value for one, value in of.items() if math.isfinite(value)} for name, of in groups.items()}
+    names = list(dict.fromkeys(one for of in groups.values() for one in of))
+    values = [value for of in shown.values() for value in of.values()] or [1.0]
+    low, high = min(0.0, *values), max(0.0, *values)
+    if low == high:
+        high = low + 1
+    x_at = lambda value: WORDS + WIDTH * (value - low) / (high - low)
+    height = sum(GAP + BAR * max(1, len(of)) for of in shown.values()) + GAP
+    height = max(height, 18 * len(names))
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WORDS + WIDTH + 2 * RIGHT} {TOP + height + BOTTOM}" font-family="sans-serif" '
+             'font-size="12"><rect width="100%" height="100%" fill="white"/>',
+             f'<text x="{WORDS}" y="20" font-size="14">{escape(title)}</text>',
+             f'<text x="{WORDS + WIDTH / 2}" y="{TOP + height + 38}" text-anchor="middle">{escape(x_label)}</text>']
+    for value in ticks(low, high, False):
+        parts.append(f'<line x1="{x_at(value):.1f}" y1="{TOP}" x2="{x_at(value):.1f}" y2="{TOP + height}" stroke="#ddd"/>'
+                     f'<text x="{x_at(value):.1f}" y="{TOP + height + 16}" text-anchor="middle">{value:g}</text>')
+    y = TOP + GAP
+    for name, of in shown.items():
+        parts.append(f'<text x="{WORDS - 6}" y="{y + BAR * max(1, len(of)) / 2 + 4:.1f}" text-anchor="end">{escape(str(name))}</text>')
+        for series, value in of.items():
+            left, right = sorted((x_at(0.0), x_at(value)))
+            colour = COLOURS[names.index(series) % len(COLOURS)]
+            parts.append(f'<rect x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="{BAR - 2}" fill="{colour}">'
+                         f'<title>{escape(f"{name}, {series}: {value:.4g}")}</title></rect>')
+            y += BAR
+        y += GAP + (0 if of else BAR)
+    for place, series in enumerate(names):
+        y = TOP + 12 + 18 * place
+        parts.append(f'<circle cx="{WORDS + WIDTH + 12}" cy="{y - 4}" r="4" fill="{COLOURS[place % len(COLOURS)]}"/>'
+                     f'<text x="{WORDS + WIDTH + 22}" y="{y}">{escape(series)}</text>')
     return "\n".join(parts) + "\n</svg>\n"

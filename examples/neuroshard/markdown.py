@@ -33,10 +33,16 @@ class Page:
         self.say(f"## {title}\n\nMissing: `python3 examples/neuroshard/study.py {stage}` has not done all of it.")
 
     def figure(self, name, *words, **options):
+        self._picture(name, words[0], charts.chart(*words, **options))
+
+    def bars(self, name, *words):
+        self._picture(name, words[0], charts.bars(*words))
+
+    def _picture(self, name, title, svg):
         file = self.out.with_name(f"{self.out.stem}_{name}.svg")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(charts.chart(*words, **options))
-        self.say(f"![{words[0]}]({file.name})")
+        file.write_text(svg)
+        self.say(f"![{title}]({file.name})")
 
     def write(self):
         self.out.parent.mkdir(parents=True, exist_ok=True)

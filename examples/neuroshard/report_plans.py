@@ -99,7 +99,8 @@ def simulated(page):
     """Table 1, by the models."""
     study = page.study
     for model in stages.MODELS:
-        rows, settings = [], [one for one in stages.settings(study) if model in stages.simulating_models(study, one[1])]
+        rows, drawn = [], {}
+        settings = [one for one in stages.settings(study) if model in stages.simulating_models(study, one[1])]
         for devices, dim in settings:
             tasks = samples.compared(*(study.folder / f"simulated/{devices}x{dim}_{model}{of}.csv" for of in ("", "_torchrec")))
             if not tasks:
@@ -112,7 +113,11 @@ def simulated(page):
                 row.append(number(mean(solved)) + (f" ({len(solved)})" if len(solved) < len(costs) else "") if solved else "-")
             for baselines in (stages.BASELINES, [*stages.HEURISTICS, *stages.WHOLE]):
                 costs = [{name: cost for name, (cost, _) in methods.items()} for methods in tasks.values()]
-                row += [percent(improvement(costs, baselines, name)) for name in ("published", "plan")]
+                gains = {name: improvement(costs, baselines, name) for name in ("published", "plan")}
+                row += [percent(one) for one in gains.values()]
+                if baselines == stages.BASELINES:
+                    gains["paper, measured"] = paper.TABLE_1.get((devices, dim), math.nan)
+                    drawn[f"{devices} devices, {dim}"] = {name: 100 * one for name, one in gains.items()}
             row.append(percent(paper.TABLE_1.get((devices, dim), math.nan)))
             both = [(of["published"][0], of["plan"][0]) for of in tasks.values()]
             both = [pair for pair in both if None not in pair]
@@ -130,6 +135,7 @@ def simulated(page):
         say_settings(page, len(rows), len(settings))
         page.say(table(["devices, dims up to", *names, "published over heuristics", "plan over heuristics", "published over whole tables",
                         "plan over whole tables", "paper", "plan over published: cost, tasks", "seconds: published, plan"], rows))
+        page.bars(f"table_1_{model}", f"Table 1 by {NAMES[model]}: cost of the best heuristic over the search's", "%", drawn)
 
 
 def say_settings(page, there, of):
@@ -178,7 +184,7 @@ def over_strongest(tasks, name):
 
 def measured(page):
     """Table 1, measured."""
-    study, costs, gains, found = page.study, [], [], measured_tasks(page.study)
+    study, costs, gains, drawn, found = page.study, [], [], {}, measured_tasks(page.study)
     for devices, dim in stages.settings(study):
         named, tasks = common_tasks(study, devices, dim, found)
         if not tasks:
@@ -186,6 +192,8 @@ def measured(page):
         setting, (least, name) = f"{devices}, {dim}", strongest(tasks)
         costs.append([setting, f"{len(tasks)} of {len(named)}", f"{number(least)} ({name})",
                       *(number(mean(of[one] for of in tasks)) for one in ["best", *SEARCHED])])
+        drawn[f"{devices} devices, {dim}"] = {**{one: 100 * over_strongest(tasks, one) for one in SEARCHED},
+                                              "paper": 100 * paper.TABLE_1.get((devices, dim), math.nan)}
         gains.append([setting, *(f"{percent(over_strongest(tasks, one))} ({percent(improvement(tasks, ['best'], one))})" for one in SEARCHED),
                       percent(paper.TABLE_1.get((devices, dim), math.nan))])
     if not costs:
@@ -200,6 +208,7 @@ def measured(page):
     page.say(table(["devices, dims up to", "tasks", "strongest baseline", "best of each task", *SEARCHED], costs))
     page.say("How much more the strongest baseline costs; in parentheses, the best baseline of each task, in the mean of tasks.\n")
     page.say(table(["devices, dims up to", *SEARCHED, "paper"], gains))
+    page.bars("table_1_measured", "Table 1, measured: cost of the strongest baseline over the search's", "%", drawn)
 
 
 def in_short(page):
@@ -296,7 +305,7 @@ def of_compare(path, name="published"):
 
 def ablation(page):
     """Tables 3 and 7."""
-    study, rows = page.study, []
+    study, rows, drawn = page.study, [], {}
     for devices in study.size["devices"]:
         found = {name: of_compare(study.folder / f"ablated/{devices}_{name.replace(' ', '_')}.csv") for name in stages.ABLATIONS}
         if not all(costs for costs, _ in found.values()):
@@ -305,6 +314,9 @@ def ablation(page):
         for name, (costs, seconds) in found.items():
             solved = [cost for cost in costs.values() if cost is not None]
             cost, success, took = paper.TABLES_3_7.get(devices, {}).get(name, (math.nan, math.nan, math.nan))
+            of_full = paper.TABLES_3_7.get(devices, {}).get("full", (math.nan,))[0]
+            drawn[f"{devices} devices, {name}"] = {"here": mean(costs[task] for task in common) / mean(found["full"][0][task] for task in common),
+                                                   "paper": math.nan if cost is None else cost / of_full}
             rows.append([devices, name, number(mean(solved)), number(mean(costs[task] for task in common)),
                          f"{100 * len(solved) / len(costs):.1f} %",
                          number(seconds, 3), f"{number(cost)}, {100 * success:.1f} %, {took} s" if success == success else "-"])
@@ -316,6 +328,7 @@ def ablation(page):
              "without them it adds up all of a device's tables anew.\n")
     page.say(table(["devices", "search", "ms of what it solved", "ms of what all solve", "solved", "seconds", "paper: ms, solved, seconds"],
                    rows))
+    page.bars("tables_3_7", "Tables 3 and 7: cost of what all solve", "of the full search's", drawn)
 
 
 def bounds(page):
@@ -362,13 +375,15 @@ def scale(page):
              "networks, which were not trained for so many devices; nothing is measured here. The baselines place the shards that our plan "
              "cuts, as in the paper.\n")
     ours = costs["plan"]
-    rows = []
+    rows, drawn = [], {}
     for name, of in costs.items():
         both = [(a, b) for a, b in zip(of, ours) if a is not None]
+        drawn[name] = {"here": sum(a for a, _ in both) / sum(b for _, b in both) if both else math.nan,
+                       "paper": paper.TABLE_4.get(name, math.nan) / paper.TABLE_4["plan"]}
         rows.append([name, f"{len(both)} of {len(of)}", number(mean(a for a, _ in both)),
-                     number(sum(a for a, _ in both) / sum(b for _, b in both), 3) if both else "-",
-                     number(paper.TABLE_4[name] / paper.TABLE_4["plan"], 3) if name in paper.TABLE_4 else "-"])
+                     *(number(one, 3) for one in drawn[name].values())])
     page.say(table(["method", "solved", "ms", "over plan", "paper: over NeuroShard"], rows))
+    page.bars("table_4", "Table 4: cost on many devices", "of our plan's, in the paper of NeuroShard's", drawn)
 
 
 def recd(page):

@@ -44,6 +44,14 @@ def figures():
             shown = sum((x > 0 and y > 0) or not log for points in series.values() for x, y in points)
             circles = drawn.findall("{http://www.w3.org/2000/svg}circle")
             assert len(circles) == shown + len(series), (series, log)
+    svg = "{http://www.w3.org/2000/svg}"
+    for groups in ({}, {"a": {}}, {"a <&>": {"x": 2.0, "y": -1.0}, "b": {"y": math.nan, "z": 0.0}}):
+        drawn = xml.etree.ElementTree.fromstring(charts.bars("t", "%", groups))
+        values = [value for of in groups.values() for value in of.values() if math.isfinite(value)]
+        widths = [float(bar.get("width")) for bar in drawn.findall(f"{svg}rect") if bar.get("width") != "100%"]
+        assert len(widths) == len(values), groups
+        assert not values or math.isclose(widths[0], 2 * widths[1], abs_tol=0.2), widths
+        assert len(drawn.findall(f"{svg}circle")) == len({one for of in groups.values() for one in of})
 
 
 # Stands for a Python with TorchRec: it finds no plan of the first of several files.
