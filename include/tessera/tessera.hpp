@@ -61,6 +61,7 @@
 #include <tessera/core/philox.hpp>
 #include <tessera/core/piece_list.hpp>
 #include <tessera/core/radix_sort.hpp>
+#include <tessera/core/register_bytes.hpp>
 #include <tessera/core/row_formats.hpp>
 #include <tessera/core/run_length_encode.hpp>
 #include <tessera/core/scan.hpp>

@@ -174,6 +174,39 @@ TEST_CASE("learned_exchange: costs follow the devices, whatever their order and 
                        tessera::error);
 }
 
+TEST_CASE("learned_exchange: heads of one layer and of more give what the networks do") {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  tessera_tests::serial_host host;
+  for (auto const& behind : {std::vector<std::int64_t>{1}, std::vector<std::int64_t>{5, 1}, std::vector<std::int64_t>{64, 32, 1}})
+    for (std::int64_t const representation : {3, 32}) {
+      CAPTURE(behind.size());
+      CAPTURE(representation);
+      std::vector<std::int64_t> of_head{7 + 2 * representation};
+      of_head.insert(of_head.end(), behind.begin(), behind.end());
+      std::vector<tessera::set_network> networks;
+      for (int n = 0; n < 3; ++n)
+        networks.emplace_back(host.exec(), tessera::set_network::options{{7, 20, representation}, of_head, tessera::random_seed(random())});
+      tessera::learned_exchange const model({std::vector<float>(7, 3), std::vector<float>(7, 2)}, std::move(networks), 1.5, {});
+      for (int const devices : {1, 2, 9}) {
+        CAPTURE(devices);
+        auto const dims = tessera_tests::random_floats(random, static_cast<std::size_t>(devices)),
+                   starts = tessera_tests::random_floats(random, static_cast<std::size_t>(devices));
+        std::vector<float> features;
+        tessera::write_exchange_features(dims, starts, 8192, features);
+        for (std::int64_t d = 0; d < devices; ++d) model.statistics().normalise({features.data() + 7 * d, 7});
+        tessera::network_samples one(7);
+        one.add(features, std::vector<float>(static_cast<std::size_t>(devices)));
+        auto const expected =
+            tessera::predict_by_all(host.exec(), tessera::eigen_gemm{}, model.networks(), one, std::vector<std::int64_t>{0});
+        auto const costs = model.predict(dims, starts, 8192);
+        for (std::size_t d = 0; d < costs.size(); ++d)
+          CHECK(costs[d].mean == doctest::Approx(expected[d].mean * 1.5).epsilon(1e-4).scale(1));
+      }
+    }
+}
+
 TEST_CASE("fit_published_exchange: learns exchanges of one number of devices, and refuses others") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);

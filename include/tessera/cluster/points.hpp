@@ -14,6 +14,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/piece_list.hpp>
+#include <tessera/core/register_bytes.hpp>
 #include <tessera/core/view.hpp>
 
 /// What all clusterings share: points as doubles, their squared distances to centres, the means of clusters.
@@ -50,9 +51,10 @@ buffer<double> copy_points(char const* call, host_exec const& exec, matrix_view<
   return result;
 }
 
-// Arrays of sums would be turned inside out by the vectoriser.
-using four_doubles [[gnu::vector_size(4 * sizeof(double))]] = double;
-using four_in_memory [[gnu::vector_size(4 * sizeof(double)), gnu::aligned(alignof(double)), gnu::may_alias]] = double;
+// Of a register, four at most. Arrays of sums would be turned inside out by the vectoriser.
+inline constexpr int doubles_bytes = std::min(register_bytes, 32), doubles_count = doubles_bytes / static_cast<int>(sizeof(double));
+using doubles [[gnu::vector_size(doubles_bytes)]] = double;
+using doubles_in_memory [[gnu::vector_size(doubles_bytes), gnu::aligned(alignof(double)), gnu::may_alias]] = double;
 
 // Centres by tiles of 8: element j of all centres of a tile stand together, so that one point's distances to them are computed as a vector.
 class tiled_centres {
@@ -73,17 +75,17 @@ class tiled_centres {
   }
   /// Squared distances of one point to all centres, into `room()` numbers. Each adds up its dims in order.
   void squared_distances(double const* point, double* out) const noexcept {
-    double const* centre = values_.data();
-    for (std::int64_t tile = 0; tile < tiles_; ++tile, out += centres_per_tile) {
-      four_doubles low{}, high{};
+    for (std::int64_t c = 0; c < tiles_ * centres_per_tile; c += 2 * doubles_count) {
+      double const* centre = values_.data() + c / centres_per_tile * centres_per_tile * d_ + c % centres_per_tile;
+      doubles low{}, high{};
       for (std::int64_t j = 0; j < d_; ++j, centre += centres_per_tile) {
-        auto const to_low = *reinterpret_cast<four_in_memory const*>(centre) - point[j];
-        auto const to_high = *reinterpret_cast<four_in_memory const*>(centre + 4) - point[j];
+        auto const to_low = *reinterpret_cast<doubles_in_memory const*>(centre) - point[j];
+        auto const to_high = *reinterpret_cast<doubles_in_memory const*>(centre + doubles_count) - point[j];
         low += to_low * to_low;
         high += to_high * to_high;
       }
-      *reinterpret_cast<four_in_memory*>(out) = low;
-      *reinterpret_cast<four_in_memory*>(out + 4) = high;
+      *reinterpret_cast<doubles_in_memory*>(out + c) = low;
+      *reinterpret_cast<doubles_in_memory*>(out + c + doubles_count) = high;
     }
   }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <tessera/core/config.hpp>
+#include <tessera/core/register_bytes.hpp>
 #include <tessera/core/view.hpp>
 
 /// Small products whose sums stay in vector registers, transposition and powers of two: what attention on the host is made of.
@@ -18,13 +19,7 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 // Floats of the machine's widest vector register.
-#if defined(__AVX512F__)
-inline constexpr int register_lanes = 16;
-#elif defined(__AVX__)
-inline constexpr int register_lanes = 8;
-#else
-inline constexpr int register_lanes = 4;
-#endif
+inline constexpr int register_lanes = register_bytes / static_cast<int>(sizeof(float));
 /// How many sums a tile keeps: of 32 registers or of 16, those that the factors leave.
 inline constexpr int register_sums = register_lanes >= 16 ? 24 : 12;
 

@@ -12,6 +12,7 @@
 
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
+#include <tessera/core/register_bytes.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
@@ -48,16 +49,17 @@ class dense_network {
   void operator()(float const* input, float* output) const noexcept;
 
  private:
-  // Outputs are done by sixteens; weights are (inputs, outputs rounded up to whole sixteens).
-  static constexpr std::int64_t unit = 16;
-  using floats [[gnu::vector_size(64)]] = float;
-  using in_memory [[gnu::vector_size(64), gnu::aligned(alignof(float)), gnu::may_alias]] = float;
+  // Outputs are done by registers; weights are (inputs, outputs rounded up to whole sixteens), whatever the processor.
+  static constexpr std::int64_t whole = 16, unit = detail::register_bytes / static_cast<std::int64_t>(sizeof(float));
+  using floats [[gnu::vector_size(detail::register_bytes)]] = float;
+  using in_memory [[gnu::vector_size(detail::register_bytes), gnu::aligned(alignof(float)), gnu::may_alias]] = float;
   struct packed {
     std::int64_t inputs, outputs;
     std::vector<float> weight, bias;
   };
 
-  template <std::size_t Units>
+  // Unit: so that code for other processors in the same program is other code.
+  template <std::int64_t Unit, std::size_t Units>
   static void columns_of(packed const& layer, float const* input, std::int64_t first, float floor, float* output) noexcept;
   static void apply(packed const& layer, float const* input, bool relu, float* output) noexcept;
 
@@ -84,7 +86,7 @@ inline dense_network::dense_network(std::vector<dense_layer> layers, bool relu_a
       for (float const number : *numbers)
         if (!std::isfinite(number))
           throw error(errc::invalid_argument, "dense_network: a weight is not finite", {{"layer", l}, {"weight", number}});
-    auto const width = (layer.outputs + unit - 1) / unit * unit;
+    auto const width = (layer.outputs + whole - 1) / whole * whole;
     packed p{layer.inputs, width, std::vector<float>(static_cast<std::size_t>(layer.inputs * width)), layer.bias};
     p.bias.resize(static_cast<std::size_t>(width));
     for (std::int64_t o = 0; o < layer.outputs; ++o)
@@ -94,13 +96,13 @@ inline dense_network::dense_network(std::vector<dense_layer> layers, bool relu_a
   }
 }
 
-template <std::size_t Units>
+template <std::int64_t Unit, std::size_t Units>
 void dense_network::columns_of(packed const& layer, float const* input, std::int64_t first, float floor, float* output) noexcept {
   // Four units of sums in any case, so that additions wait for each other less: of few columns some are of other inputs.
   constexpr auto units = static_cast<std::int64_t>(Units), ways = 4 / units;
   auto const* weight = layer.weight.data() + first;
   auto const at = [&](std::size_t sum) -> in_memory const& {  // of the weights
-    return *reinterpret_cast<in_memory const*>(weight + static_cast<std::int64_t>(sum / Units) * layer.outputs + sum % Units * unit);
+    return *reinterpret_cast<in_memory const*>(weight + static_cast<std::int64_t>(sum / Units) * layer.outputs + sum % Units * Unit);
   };
   floats sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};
   std::int64_t i = 0;
@@ -115,8 +117,8 @@ void dense_network::columns_of(packed const& layer, float const* input, std::int
     if constexpr (Units == 2) sum1 += input[i] * at(1);
   }
   auto const write = [&](floats const& sum, std::size_t column) {
-    for (std::size_t k = column * unit; k < (column + 1) * unit; ++k) {
-      auto const value = sum[k % unit] + layer.bias[static_cast<std::size_t>(first) + k];
+    for (std::size_t k = column * Unit; k < (column + 1) * Unit; ++k) {
+      auto const value = sum[k % Unit] + layer.bias[static_cast<std::size_t>(first) + k];
       output[static_cast<std::size_t>(first) + k] = value > floor ? value : floor;
     }
   };
@@ -132,9 +134,9 @@ void dense_network::columns_of(packed const& layer, float const* input, std::int
 inline void dense_network::apply(packed const& layer, float const* input, bool relu, float* output) noexcept {
   auto const floor = relu ? 0.0F : -HUGE_VALF;
   std::int64_t first = 0;
-  for (; first + 4 * unit <= layer.outputs; first += 4 * unit) columns_of<4>(layer, input, first, floor, output);
-  for (; first + 2 * unit <= layer.outputs; first += 2 * unit) columns_of<2>(layer, input, first, floor, output);
-  for (; first < layer.outputs; first += unit) columns_of<1>(layer, input, first, floor, output);
+  for (; first + 4 * unit <= layer.outputs; first += 4 * unit) columns_of<unit, 4>(layer, input, first, floor, output);
+  for (; first + 2 * unit <= layer.outputs; first += 2 * unit) columns_of<unit, 2>(layer, input, first, floor, output);
+  for (; first < layer.outputs; first += unit) columns_of<unit, 1>(layer, input, first, floor, output);
 }
 
 inline void dense_network::operator()(float const* input, float* output) const noexcept {

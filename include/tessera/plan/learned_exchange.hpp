@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,7 +60,7 @@ class learned_exchange {
         throw error(errc::invalid_argument, "learned_exchange: a network of other features",
                     {{"features", exchange_feature_count}, {"input width", network.input_width()}});
       rows_.push_back(detail::dense_network_of(network.row_layers(), true));
-      heads_.push_back(detail::dense_network_of(network.head_layers(), false));
+      heads_.emplace_back(detail::dense_network_of(network.head_layers(), false));
     }
   }
 
@@ -95,31 +96,61 @@ class learned_exchange {
  private:
   static constexpr std::int64_t features = exchange_feature_count, most_representation = dense_network::most_width;
 
+  // Gives a device's cost from its features, and from the mean and the largest of all representations. What these add to the first layer is
+  // the same for all devices: it is computed once.
+  struct head_network {
+    dense_network of_pooled, of_features;
+    std::optional<dense_network> behind;  // the first layer
+
+    explicit head_network(dense_network const& whole)
+        : of_pooled(part(whole.layers()[0], features, whole.inputs(), true)), of_features(part(whole.layers()[0], 0, features, false)) {
+      if (whole.layers().size() > 1) behind.emplace(std::vector<dense_layer>(whole.layers().begin() + 1, whole.layers().end()));
+    }
+
+    float operator()(float const* of_device, float const* pooled_part) const noexcept {
+      float first[dense_network::most_width], cost = 0;
+      of_features(of_device, first);
+      if (!behind) return first[0] + pooled_part[0];
+      for (std::int64_t i = 0; i < of_features.outputs(); ++i) first[i] = std::max(first[i] + pooled_part[i], 0.0F);
+      (*behind)(first, &cost);
+      return cost;
+    }
+
+   private:
+    // What inputs [begin, end) of a layer add.
+    static dense_network part(dense_layer const& layer, std::int64_t begin, std::int64_t end, bool with_bias) {
+      dense_layer some{end - begin, layer.outputs, {}, with_bias ? layer.bias : std::vector<float>(layer.bias.size())};
+      for (std::int64_t o = 0; o < layer.outputs; ++o)
+        some.weight.insert(some.weight.end(), layer.weight.begin() + o * layer.inputs + begin,
+                           layer.weight.begin() + o * layer.inputs + end);
+      return dense_network({std::move(some)});
+    }
+  };
+
   // Calls f(device, network, milliseconds) for all of them.
   template <class F>
   void visit(vector_view<float const> columns, vector_view<float const> starts_ms, std::int64_t batch_samples, F const& f) const {
     exchange_features const of(columns, starts_ms, batch_samples);
-    float head_in[features + 2 * most_representation];  // a device's features, then the mean and the largest of all representations
-    float one[most_representation];
+    float of_device[features], one[most_representation], pooled_part[dense_network::most_width];
+    float pooled[2 * most_representation];  // the mean and the largest of all representations
     auto const write = [&](std::int64_t device) {
-      of.write(device, head_in);
-      statistics_.normalise({head_in, features});
+      of.write(device, of_device);
+      statistics_.normalise({of_device, features});
     };
     for (std::size_t n = 0; n < rows_.size(); ++n) {
       auto const width = rows_[n].outputs();
-      float *const mean = head_in + features, *const largest = mean + width;
+      float *const mean = pooled, *const largest = mean + width;
       std::fill_n(mean, 2 * width, 0.0F);  // no representation is below 0, behind a ReLU
       for (std::int64_t d = 0; d < columns.size(); ++d) {
         write(d);
-        rows_[n](head_in, one);
+        rows_[n](of_device, one);
         for (std::int64_t i = 0; i < width; ++i) mean[i] += one[i], largest[i] = std::max(largest[i], one[i]);
       }
       for (std::int64_t i = 0; i < width; ++i) mean[i] *= 1.0F / static_cast<float>(columns.size());
+      heads_[n].of_pooled(pooled, pooled_part);
       for (std::int64_t d = 0; d < columns.size(); ++d) {
         write(d);
-        float cost = 0;
-        heads_[n](head_in, &cost);
-        f(d, n, static_cast<double>(cost) * unit_ms_);
+        f(d, n, static_cast<double>(heads_[n](of_device, pooled_part)) * unit_ms_);
       }
     }
   }
@@ -128,7 +159,8 @@ class learned_exchange {
   std::vector<set_network> networks_;
   double unit_ms_;
   cost_interval interval_;
-  std::vector<dense_network> rows_, heads_;
+  std::vector<dense_network> rows_;
+  std::vector<head_network> heads_;
 };
 
 /// How a model of exchanges is fitted.

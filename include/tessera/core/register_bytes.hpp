@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <tessera/core/config.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
+
+// Bytes of the widest vector register that the compiler may use. It makes code of longer vectors that is ten times as slow as two of these.
+#if defined(__AVX512F__)
+inline constexpr int register_bytes = 64;
+#elif defined(__AVX__)
+inline constexpr int register_bytes = 32;
+#else
+inline constexpr int register_bytes = 16;
+#endif
+
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera
