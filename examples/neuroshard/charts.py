@@ -7,7 +7,7 @@ from html import escape
 
 COLOURS = ["#2a7f62", "#c0392b", "#2c5aa0", "#c0792a", "#7b4fa3", "#444444", "#1f9bb4", "#a0522d"]
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 420, 280, 64, 34, 150, 46
-BAR, GAP, WORDS = 11, 10, 150  # of bars: thickness, between groups, room for what groups are called
+BAR, GAP, WORDS = 11, 10, 190  # of bars: thickness, between groups, room for what groups are called
 
 
 def ticks(low, high, is_log):
@@ -91,7 +91,7 @@ def bars(title, x_label, groups):
                      f'<text x="{x_at(value):.1f}" y="{TOP + height + 16}" text-anchor="middle">{value:g}</text>')
     y = TOP + GAP
     for name, of in shown.items():
-        parts.append(f'<text x="{WORDS - 6}" y="{y + BAR * max(1, len(of)) / 2 + 4:.1f}" text-anchor="end">{escape(str(name))}</text>')
+        parts.append(f'<text x="{WORDS - 6}" y="{y + BAR * max(1, len(of)) / 2 + 4:.1f}" text-anchor="end">{escape(name)}</text>')
         for series, value in of.items():
             left, right = sorted((x_at(0.0), x_at(value)))
             colour = COLOURS[names.index(series) % len(COLOURS)]

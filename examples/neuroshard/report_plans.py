@@ -135,7 +135,7 @@ def simulated(page):
         say_settings(page, len(rows), len(settings))
         page.say(table(["devices, dims up to", *names, "published over heuristics", "plan over heuristics", "published over whole tables",
                         "plan over whole tables", "paper", "plan over published: cost, tasks", "seconds: published, plan"], rows))
-        page.bars(f"table_1_{model}", f"Table 1 by {NAMES[model]}: cost of the best heuristic over the search's", "%", drawn)
+        page.bars(f"table_1_{model}", f"Table 1 by {NAMES[model]}: how much more the best heuristic costs than the search", "%", drawn)
 
 
 def say_settings(page, there, of):
@@ -208,7 +208,7 @@ def measured(page):
     page.say(table(["devices, dims up to", "tasks", "strongest baseline", "best of each task", *SEARCHED], costs))
     page.say("How much more the strongest baseline costs; in parentheses, the best baseline of each task, in the mean of tasks.\n")
     page.say(table(["devices, dims up to", *SEARCHED, "paper"], gains))
-    page.bars("table_1_measured", "Table 1, measured: cost of the strongest baseline over the search's", "%", drawn)
+    page.bars("table_1_measured", "Table 1, measured: how much more the strongest baseline costs than the search", "%", drawn)
 
 
 def in_short(page):
@@ -328,7 +328,7 @@ def ablation(page):
              "without them it adds up all of a device's tables anew.\n")
     page.say(table(["devices", "search", "ms of what it solved", "ms of what all solve", "solved", "seconds", "paper: ms, solved, seconds"],
                    rows))
-    page.bars("tables_3_7", "Tables 3 and 7: cost of what all solve", "of the full search's", drawn)
+    page.bars("tables_3_7", "Tables 3 and 7: cost of what all solve", "times the full search's", drawn)
 
 
 def bounds(page):
@@ -383,7 +383,7 @@ def scale(page):
         rows.append([name, f"{len(both)} of {len(of)}", number(mean(a for a, _ in both)),
                      *(number(one, 3) for one in drawn[name].values())])
     page.say(table(["method", "solved", "ms", "over plan", "paper: over NeuroShard"], rows))
-    page.bars("table_4", "Table 4: cost on many devices", "of our plan's, in the paper of NeuroShard's", drawn)
+    page.bars("table_4", "Table 4: cost on many devices", "times our plan's; paper: times NeuroShard's", drawn)
 
 
 def recd(page):

@@ -191,7 +191,7 @@ class training_job : public any_job {
   std::string plan_name_;
 };
 
-/// Trains or tests the model that the settings ask for, in train_ctr/models.cpp. What has no model in it is in train_ctr/training_job.cpp.
+/// Trains or tests the model that the settings ask for. In train_ctr/models.cpp; what has no model in it is in train_ctr/training_job.cpp.
 void run_dlrm(training_job& j);
 void run_dcn(training_job& j);
 void run_deepfm(training_job& j);

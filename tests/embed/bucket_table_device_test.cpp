@@ -107,7 +107,7 @@ TEST_CASE("bucket_place: an id's slots are those of its bucket, each once, its o
         std::set<std::int64_t> slots, numbers;
         for (int g = 0; g < place.groups(); ++g) numbers.insert(place.group(g));
         size_of[*numbers.begin()] = place.groups();
-        if (draw >= 1000) continue;
+        if (draw >= 1000) continue;  // enough for what holds of each id; the others find all buckets
         for (int k = 0; k < place.slots(); ++k) slots.insert(place.slot(k));
         right = right && static_cast<int>(slots.size()) == place.slots() && *slots.begin() == *numbers.begin() * 32 &&
                 *slots.rbegin() == *slots.begin() + place.slots() - 1 && *slots.rbegin() < groups * 32 &&

@@ -186,8 +186,10 @@ TEST_CASE("learned_exchange: heads of one layer and of more give what the networ
       std::vector<std::int64_t> of_head{7 + 2 * representation};
       of_head.insert(of_head.end(), behind.begin(), behind.end());
       std::vector<tessera::set_network> networks;
-      for (int n = 0; n < 3; ++n)
+      for (int n = 0; n < 3; ++n) {
         networks.emplace_back(host.exec(), tessera::set_network::options{{7, 20, representation}, of_head, tessera::random_seed(random())});
+        for (auto& parameter : networks.back().parameters()) parameter = std::normal_distribution<float>(0, 0.3F)(random);  // biases too
+      }
       tessera::learned_exchange const model({std::vector<float>(7, 3), std::vector<float>(7, 2)}, std::move(networks), 1.5, {});
       for (int const devices : {1, 2, 9}) {
         CAPTURE(devices);

@@ -18,6 +18,7 @@
 
 #include "../shard/sharded_tables_device.hpp"
 #include "drawn_towers.hpp"
+#include "sanitizers.hpp"
 
 /// Towers on devices beside those of the host, of the same ranks. `Ranks` as for sharded tables.
 namespace tower_tests {

@@ -51,7 +51,7 @@ buffer<double> copy_points(char const* call, host_exec const& exec, matrix_view<
   return result;
 }
 
-// Of a register, four at most. Arrays of sums would be turned inside out by the vectoriser.
+// As many as a register holds, four at most, since two of them lie in a tile. The vectoriser would turn arrays of sums inside out.
 inline constexpr int doubles_bytes = std::min(register_bytes, 32), doubles_count = doubles_bytes / static_cast<int>(sizeof(double));
 using doubles [[gnu::vector_size(doubles_bytes)]] = double;
 using doubles_in_memory [[gnu::vector_size(doubles_bytes), gnu::aligned(alignof(double)), gnu::may_alias]] = double;

@@ -51,6 +51,7 @@ class dense_network {
  private:
   // Outputs are done by registers; weights are (inputs, outputs rounded up to whole sixteens), whatever the processor.
   static constexpr std::int64_t whole = 16, unit = detail::register_bytes / static_cast<std::int64_t>(sizeof(float));
+  static_assert(whole % unit == 0);
   using floats [[gnu::vector_size(detail::register_bytes)]] = float;
   using in_memory [[gnu::vector_size(detail::register_bytes), gnu::aligned(alignof(float)), gnu::may_alias]] = float;
   struct packed {
@@ -58,7 +59,7 @@ class dense_network {
     std::vector<float> weight, bias;
   };
 
-  // Unit: so that code for other processors in the same program is other code.
+  // Unit is an argument so that sources that are compiled for different processors never share this function.
   template <std::int64_t Unit, std::size_t Units>
   static void columns_of(packed const& layer, float const* input, std::int64_t first, float floor, float* output) noexcept;
   static void apply(packed const& layer, float const* input, bool relu, float* output) noexcept;

@@ -96,23 +96,23 @@ class learned_exchange {
  private:
   static constexpr std::int64_t features = exchange_feature_count, most_representation = dense_network::most_width;
 
-  // Gives a device's cost from its features, and from the mean and the largest of all representations. What these add to the first layer is
+  // Gives a device's cost from its features, and from the mean and the largest of all representations. What the latter two add to the first layer is
   // the same for all devices: it is computed once.
   struct head_network {
     dense_network of_pooled, of_features;
-    std::optional<dense_network> behind;  // the first layer
+    std::optional<dense_network> rest;  // the layers behind the first
 
     explicit head_network(dense_network const& whole)
         : of_pooled(part(whole.layers()[0], features, whole.inputs(), true)), of_features(part(whole.layers()[0], 0, features, false)) {
-      if (whole.layers().size() > 1) behind.emplace(std::vector<dense_layer>(whole.layers().begin() + 1, whole.layers().end()));
+      if (whole.layers().size() > 1) rest.emplace(std::vector<dense_layer>(whole.layers().begin() + 1, whole.layers().end()));
     }
 
     float operator()(float const* of_device, float const* pooled_part) const noexcept {
       float first[dense_network::most_width], cost = 0;
       of_features(of_device, first);
-      if (!behind) return first[0] + pooled_part[0];
+      if (!rest) return first[0] + pooled_part[0];
       for (std::int64_t i = 0; i < of_features.outputs(); ++i) first[i] = std::max(first[i] + pooled_part[i], 0.0F);
-      (*behind)(first, &cost);
+      (*rest)(first, &cost);
       return cost;
     }
 
