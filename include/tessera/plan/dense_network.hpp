@@ -59,9 +59,11 @@ class dense_network {
     std::vector<float> weight, bias;
   };
 
-  // Unit is an argument so that sources that are compiled for different processors never share this function.
+  // Unit is an argument so that sources that are compiled for different processors never share this function. It is never inlined: so all of a
+  // program's calls give the same bits, whether or not the compiler joins multiplications and additions where they stand.
   template <std::int64_t Unit, std::size_t Units>
-  static void columns_of(packed const& layer, float const* input, std::int64_t first, float floor, float* output) noexcept;
+  [[gnu::noinline]] static void columns_of(packed const& layer, float const* input, std::int64_t first, float floor,
+                                           float* output) noexcept;
   static void apply(packed const& layer, float const* input, bool relu, float* output) noexcept;
 
   std::vector<dense_layer> layers_;
