@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-optimize: -O2
 #include <tessera/plan/any_cost_model.hpp>
 
 #include <doctest/doctest.h>

@@ -9,6 +9,7 @@
 
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
+#include <tessera/core/multiply_add.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/plan/cost_model.hpp>
 #include <tessera/plan/shard_memory.hpp>
@@ -50,8 +51,9 @@ class roofline_cost {
   static double moved_bytes(table_profile const& shard) {
     auto const state = 4 * static_cast<double>(detail::state_layout_of(shard).width(shard.dim));
     auto const row = static_cast<double>(detail::stored_row_bytes(shard));
-    return distinct_rows_of_batch(shard) * (3 * row + 2 * state) + 8 * static_cast<double>(shard.dim) * shard.distinct_bags +
-           16 * distinct_ids_of_batch(shard);
+    // Sums are rounded in one way, whatever the compiler joins: equal plans have equal costs, bit for bit.
+    return std::fma(distinct_rows_of_batch(shard), 3 * row + 2 * state,
+                    std::fma(8 * static_cast<double>(shard.dim), shard.distinct_bags, 16 * distinct_ids_of_batch(shard)));
   }
 
   /// See `cost_model`, here and below; (shards, 1). @throws tessera::error as `memory_of_shard`.
@@ -70,7 +72,7 @@ class roofline_cost {
     auto const all = sum_of(columns);
     auto last = -HUGE_VALF;  // when the last message to a device may have come, from another one
     for (std::int64_t d = 0; d < ms.size(); ++d)
-      if (columns[d] > 0) last = std::max(last, starts_ms[d] + message(columns[d], columns.size()));
+      if (columns[d] > 0) last = std::max(last, multiply_add(columns[d], message(1, columns.size()), starts_ms[d]));
     for (std::int64_t d = 0; d < ms.size(); ++d) {
       auto const own = through(columns[d], all, columns.size());
       ms[d] = columns.size() == 1 ? own : std::max(own, last - starts_ms[d]);
