@@ -76,9 +76,10 @@ class tiled_centres {
   /// Squared distances of one point to all centres, into `room()` numbers. Each adds up its dims in order.
   void squared_distances(double const* point, double* out) const noexcept {
     for (std::int64_t c = 0; c < tiles_ * centres_per_tile; c += 2 * doubles_count) {
-      double const* centre = values_.data() + c / centres_per_tile * centres_per_tile * d_ + c % centres_per_tile;
+      auto first = c / centres_per_tile * centres_per_tile * d_ + c % centres_per_tile;
       doubles low{}, high{};
-      for (std::int64_t j = 0; j < d_; ++j, centre += centres_per_tile) {
+      for (std::int64_t j = 0; j < d_; ++j, first += centres_per_tile) {
+        auto const* const centre = values_.data() + first;
         auto const to_low = *reinterpret_cast<doubles_in_memory const*>(centre) - point[j];
         auto const to_high = *reinterpret_cast<doubles_in_memory const*>(centre + doubles_count) - point[j];
         low += to_low * to_low;
