@@ -111,14 +111,13 @@ def simulated(page):
                 costs = [methods[name][0] for methods in tasks.values()]
                 solved = [cost for cost in costs if cost is not None]
                 row.append(number(mean(solved)) + (f" ({len(solved)})" if len(solved) < len(costs) else "") if solved else "-")
-            for baselines in (stages.BASELINES, [*stages.HEURISTICS, *stages.WHOLE]):
-                costs = [{name: cost for name, (cost, _) in methods.items()} for methods in tasks.values()]
-                gains = {name: improvement(costs, baselines, name) for name in ("published", "plan")}
-                row += [percent(one) for one in gains.values()]
-                if baselines == stages.BASELINES:
-                    gains["paper, measured"] = paper.TABLE_1.get((devices, dim), math.nan)
-                    drawn[f"{devices} devices, {dim}"] = {name: 100 * one for name, one in gains.items()}
-            row.append(percent(paper.TABLE_1.get((devices, dim), math.nan)))
+            costs = [{name: cost for name, (cost, _) in methods.items()} for methods in tasks.values()]
+            over_heuristics, over_whole = ({name: improvement(costs, baselines, name) for name in ("published", "plan")}
+                                           for baselines in (stages.BASELINES, [*stages.HEURISTICS, *stages.WHOLE]))
+            measured_there = paper.TABLE_1.get((devices, dim), math.nan)
+            row += [percent(one) for one in (*over_heuristics.values(), *over_whole.values(), measured_there)]
+            drawn[f"{devices} devices, {dim}"] = {name: 100 * one
+                                                  for name, one in {**over_heuristics, "paper, measured": measured_there}.items()}
             both = [(of["published"][0], of["plan"][0]) for of in tasks.values()]
             both = [pair for pair in both if None not in pair]
             row.append(f"{number(sum(b for _, b in both) / sum(a for a, _ in both), 4)}, costlier {sum(b > a for a, b in both)}")

@@ -8,7 +8,7 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 namespace detail {
 
-// Bytes of the widest vector register that the compiler may use. Code of one longer vector is ten times as slow as that of several of this size.
+// Bytes of the widest vector register that the compiler may use. It makes far slower code of a longer vector than of several of this size.
 #if defined(__AVX512F__)
 inline constexpr int register_bytes = 64;
 #elif defined(__AVX__)

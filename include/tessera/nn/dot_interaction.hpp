@@ -13,6 +13,7 @@
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/register_bytes.hpp>
 #include <tessera/core/view.hpp>
 
 namespace tessera {
@@ -42,7 +43,7 @@ namespace detail {
 // and what is loaded serves eight.
 struct dot_interaction_kernels {
   static constexpr std::int64_t samples_per_piece = 64;
-  static constexpr std::int64_t lanes = __BIGGEST_ALIGNMENT__ / sizeof(float), sums = 8;  // of a vector register
+  static constexpr std::int64_t lanes = detail::register_bytes / sizeof(float), sums = 8;  // of a vector register
 
   static constexpr std::int64_t pad(std::int64_t n) noexcept { return divide_up(n, lanes) * lanes; }
 

@@ -12,7 +12,7 @@
 
 #include <tessera/core/config.hpp>
 #include <tessera/core/error.hpp>
-#include <tessera/core/register_bytes.hpp>
+#include <tessera/nn/register_tiles.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
@@ -50,10 +50,8 @@ class dense_network {
 
  private:
   // Outputs are done by registers; weights are (inputs, outputs rounded up to whole sixteens), whatever the processor.
-  static constexpr std::int64_t whole = 16, unit = detail::register_bytes / static_cast<std::int64_t>(sizeof(float));
+  static constexpr std::int64_t whole = 16, unit = detail::register_lanes;
   static_assert(whole % unit == 0);
-  using floats [[gnu::vector_size(detail::register_bytes)]] = float;
-  using in_memory [[gnu::vector_size(detail::register_bytes), gnu::aligned(alignof(float)), gnu::may_alias]] = float;
   struct packed {
     std::int64_t inputs, outputs;
     std::vector<float> weight, bias;
@@ -61,7 +59,7 @@ class dense_network {
 
   // Unit is an argument so that sources that are compiled for different processors never share this function. It is never inlined: so all of a
   // program's calls give the same bits, whether or not the compiler joins multiplications and additions where they stand.
-  template <std::int64_t Unit, std::size_t Units>
+  template <int Unit, std::size_t Units>
   [[gnu::noinline]] static void columns_of(packed const& layer, float const* input, std::int64_t first, float floor,
                                            float* output) noexcept;
   static void apply(packed const& layer, float const* input, bool relu, float* output) noexcept;
@@ -99,14 +97,15 @@ inline dense_network::dense_network(std::vector<dense_layer> layers, bool relu_a
   }
 }
 
-template <std::int64_t Unit, std::size_t Units>
+template <int Unit, std::size_t Units>
 void dense_network::columns_of(packed const& layer, float const* input, std::int64_t first, float floor, float* output) noexcept {
   // Four units of sums in any case, so that additions wait for each other less: of few columns some are of other inputs.
   constexpr auto units = static_cast<std::int64_t>(Units), ways = 4 / units;
   auto const* weight = layer.weight.data() + first;
-  auto const at = [&](std::size_t sum) -> in_memory const& {  // of the weights
-    return *reinterpret_cast<in_memory const*>(weight + static_cast<std::int64_t>(sum / Units) * layer.outputs + sum % Units * Unit);
+  auto const at = [&](std::size_t sum) {  // of the weights
+    return detail::load_register<Unit>(weight + static_cast<std::int64_t>(sum / Units) * layer.outputs + sum % Units * Unit);
   };
+  using floats = detail::register_floats<Unit>;
   floats sum0 = {}, sum1 = {}, sum2 = {}, sum3 = {};
   std::int64_t i = 0;
   for (; i + ways <= layer.inputs; i += ways, weight += ways * layer.outputs) {

@@ -70,9 +70,10 @@ class roofline_cost {
   }
   void forward_ms(vector_view<float const> columns, vector_view<float const> starts_ms, vector_view<float> ms) const {
     auto const all = sum_of(columns);
+    auto const of_a_column = message(1, columns.size());
     auto last = -HUGE_VALF;  // when the last message to a device may have come, from another one
     for (std::int64_t d = 0; d < ms.size(); ++d)
-      if (columns[d] > 0) last = std::max(last, multiply_add(columns[d], message(1, columns.size()), starts_ms[d]));
+      if (columns[d] > 0) last = std::max(last, multiply_add(columns[d], of_a_column, starts_ms[d]));
     for (std::int64_t d = 0; d < ms.size(); ++d) {
       auto const own = through(columns[d], all, columns.size());
       ms[d] = columns.size() == 1 ? own : std::max(own, last - starts_ms[d]);
