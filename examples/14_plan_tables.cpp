@@ -183,9 +183,14 @@ void declare_model(CLI::App& app, model_options& o) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--exchange-gb-per-second", o.exchange_gb_per_second,
-                 "Of the roofline: what a device sends, and at the same time receives")
+                 "Of the roofline: what a device sends to other hosts, and at the same time receives")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--host-gb-per-second", o.host_gb_per_second, "Of the roofline: the same inside a host; 0: as between hosts")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  add_count(app, "--devices-of-host", o.devices_of_host, 1,
+            "Of the roofline, and of towers: a tower has a host or several, or towers share a host");
   app.add_flag("--any-machine", o.any_machine, "Learned costs may be of another machine");
   app.add_option("--caution", o.caution,
                  "Add so many standard deviations over the networks of learned costs: what they disagree about costs more")
@@ -206,9 +211,9 @@ void declare_searches(CLI::App& app, search_options& o) {
       ->check(CLI::IsMember({"cost", "compute_balance", "slowest_stage"}))
       ->capture_default_str();
   app.add_flag("--cut-rows", o.cut_rows, "Tables may be cut by rows too");
+  app.add_flag("--replicas", o.replicas, "Of the method plan: small tables may be on all devices too");
   app.add_flag("--weights-alone", o.weights_alone, "Count float weights alone as memory, as NeuroShard does");
   add_count(app, "--towers", o.towers, 0, "Of the searches plan and whole: tables stay on the devices of their tower; 0: anywhere");
-  add_count(app, "--devices-of-host", o.devices_of_host, 1, "Of which towers are made: a host or several each, or towers share a host");
   add_count(app, "--candidates", o.candidates, 1, "Of the published search: tables by size, and by cost, that a beam tries to halve (N)");
   add_count(app, "--beams", o.beams, 1, "Of the published search: plans that go on to the next halving (K)");
   add_count(app, "--steps", o.steps, 0, "Of the published search: halvings of a plan (L)");

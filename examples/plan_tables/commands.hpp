@@ -69,6 +69,8 @@ struct model_options {
   std::string folder;  ///< of a learned model or of published networks
   bool roofline = false;
   double memory_gb_per_second = 10, exchange_gb_per_second = 1;
+  double host_gb_per_second = 0;  ///< inside a host; 0: as between hosts
+  std::int64_t devices_of_host = 1;
   bool any_machine = false;  ///< whether a learned model may be of another machine
   double caution = 0;        ///< standard deviations over a learned model's networks that are added to its costs
 };
@@ -79,8 +81,8 @@ struct search_options {
   std::int64_t devices = 0, evaluations = 200'000;
   std::uint64_t bytes_per_device = 0, seed = 0;
   double deadline_ms = 0;
-  bool cut_rows = false, weights_alone = false;
-  std::int64_t towers = 0, devices_of_host = 1;                    ///< of the method "plan"
+  bool cut_rows = false, replicas = false, weights_alone = false;
+  std::int64_t towers = 0;                                         ///< of the method "plan"
   std::int64_t candidates = 10, beams = 3, steps = 10, grid = 11;  ///< of the published search: N, K, L and M
   bool no_sums = false;                                            ///< of the published search
   std::string objective = "cost";                                  ///< the name of a `plan_objective`

@@ -44,7 +44,7 @@ tessera::plan_search_options plan_options(search_options const& o) {
   options.deadline_ms = o.deadline_ms;
   options.cut_rows = o.cut_rows;
   options.towers = o.towers;
-  options.devices_of_host = o.devices_of_host;
+  options.devices_of_host = o.model.devices_of_host;
   options.objective = objective_of(o);
   options.seed = tessera::random_seed{o.seed};
   return options;
@@ -84,7 +84,9 @@ found_plan published(host_exec const& exec, profiles const& tables, any_cost_mod
 }
 
 found_plan plan(host_exec const& exec, profiles const& tables, any_cost_model const& cost, search_options const& o) {
-  return tessera::plan_search(exec, tables, cost, plan_options(o));
+  auto options = plan_options(o);
+  options.replicas = o.replicas;
+  return tessera::plan_search(exec, tables, cost, options);
 }
 
 found_plan exhaustive(host_exec const&, profiles const& tables, any_cost_model const& cost, search_options const& o) {
@@ -107,7 +109,7 @@ std::vector<search_method> const& search_methods() {
                                               {"whole-even-compute", whole_even_compute, true},
                                               {"whole", whole, true, true},
                                               {"published", published},
-                                              {"plan", plan, true, true},
+                                              {"plan", plan, true, true, true},
                                               {"exhaustive", exhaustive, false, true}};
   return all;
 }
@@ -128,6 +130,9 @@ void check_method(search_method const& method, search_options const& options) {
   if (options.objective != tessera::name(tessera::plan_objective::cost) && !method.has_objectives)
     throw tessera::error(tessera::errc::invalid_argument, "option --objective: the method takes none; plan, whole and exhaustive do",
                          {{"--objective", options.objective}, {"method", method.name}});
+  if (options.replicas && !method.has_replicas)
+    throw tessera::error(tessera::errc::invalid_argument, "option --replicas: the method puts no table on all devices; plan does",
+                         {{"method", method.name}});
 }
 
 }  // namespace plan_tables

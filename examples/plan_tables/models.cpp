@@ -42,7 +42,9 @@ loaded_model load_model(tessera::host_exec const& exec, model_options const& o, 
   if (o.roofline) {
     tessera::roofline_cost const roofline({.memory_bytes_per_second = o.memory_gb_per_second * 1e9,
                                            .exchange_bytes_per_second = o.exchange_gb_per_second * 1e9,
-                                           .bags = static_cast<double>(samples)});
+                                           .bags = static_cast<double>(samples),
+                                           .devices_of_host = o.devices_of_host,
+                                           .host_bytes_per_second = o.host_gb_per_second * 1e9});
     loaded_model result{tessera::any_cost_model(roofline), "roofline", ""};
     result.lower_bound_ms = tessera::lower_bound_ms(roofline, tables, devices);
     return result;

@@ -107,7 +107,8 @@ void write_page(show_options const& o, found_plan const& found, measured_costs c
     auto const& table = found.tables[t];
     std::string where;
     for (auto const& s : found.shards)
-      if (static_cast<std::size_t>(s.table) == t) where += (where.empty() ? "" : ", ") + std::to_string(s.rank);
+      if (static_cast<std::size_t>(s.table) == t)
+        where += (where.empty() ? "" : ", ") + (s.rank == tessera::table_shard::all_ranks ? "all" : std::to_string(s.rank));
     rows.push_back({table.name, std::to_string(table.rows), std::to_string(table.dim), number(table.pooling_factor), number(table.bags),
                     number(table.distinct_bags), number(tessera::distinct_rows_of_batch(table)), where});
   }

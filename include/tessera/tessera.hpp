@@ -245,6 +245,7 @@
 #include <tessera/plan/shard_memory.hpp>
 #include <tessera/plan/table_ids.hpp>
 #include <tessera/plan/table_profile.hpp>
+#include <tessera/plan/table_replicas.hpp>
 #include <tessera/plan/tower_devices.hpp>
 #include <tessera/shard/agreed_shards.hpp>
 #include <tessera/shard/average_replicas.hpp>

@@ -132,6 +132,38 @@ TEST_CASE("plan_tables search --roofline: no plan costs less than the lower boun
   CHECK(printed({"--roofline", "--objective", "slowest_stage"}).find("less than") == std::string::npos);
   CHECK(printed({"--model", made().learned}).find("less than") == std::string::npos);
   CHECK(printed({"--model", made().published}).find("less than") == std::string::npos);
+  // Inside a host vectors may travel faster.
+  CHECK(std::stod(printed({"--roofline", "--devices-of-host", "2", "--host-gb-per-second", "1000"})) < std::stod(printed({"--roofline"})));
+  // What is on all devices may exchange fewer bytes than the bound reckons with.
+  CHECK(printed({"--roofline", "--replicas"}).find("less than") == std::string::npos);
+}
+
+TEST_CASE("plan_tables search --replicas: tables are on all devices where exchanges are slow, in files, pages and whole steps too") {
+  tessera_tests::temporary_folder folder;
+  auto const plan = folder.file("plan.json"), page = folder.file("plan.html"), times = folder.file("times.csv");
+  std::vector<std::string> const slow{"--roofline", "--bytes-per-device", "1MiB", "--exchange-gb-per-second", "0.0001", "--out", plan};
+  auto const cost = [&](std::vector<std::string> const& more) {
+    auto const result = plan_tables_test::run(made().search(with(slow, more)));
+    CAPTURE(result.output);
+    REQUIRE(result.status == 0);
+    CHECK(result.says(": on all devices") == !more.empty());
+    return std::stod(result.output);
+  };
+  auto const without = cost({});
+  CHECK(cost({"--replicas"}) < without);
+  CHECK(contents(plan).find("data_parallel") != std::string::npos);
+  succeeds({"show", made().tables, plan, "--roofline", "--exchange-gb-per-second", "0.0001", "--devices", "2", "--page", page},
+           {": on all devices"});
+  CHECK(contents(page).find(">all<") != std::string::npos);
+  // The steps of a rank alone are not those of a table that all ranks keep alike.
+  refused({"measure", made().tables, plan, "--devices", "2", "--no-exchanges", "--out", times}, {"plan.json", "--whole-steps"});
+  auto profiles = json::parse(contents(made().tables));
+  for (auto& one : profiles) one["distinct_bags"] = one["bags"];
+  plan_tables_test::write_file(folder.file("plain.json"), profiles.dump());
+  succeeds({"measure", folder.file("plain.json"), plan, "--devices", "2", "--whole-steps", "--runs", "1", "--rounds", "1", "--out", times});
+  CHECK(lines_of(times).size() == 3);
+  refused(made().search({"--roofline", "--bytes-per-device", "1MiB", "--method", "published", "--replicas"}),
+          {"--replicas", "method published"});
 }
 
 TEST_CASE("plan_tables search and compare --objective: what is asked for is made small, and methods without objectives refuse it") {

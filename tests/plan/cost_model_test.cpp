@@ -80,7 +80,7 @@ TEST_CASE("cost_model: devices and shards that do not fit are refused") {
   CHECK(of({0}, 2, 4).value("devices of the model") == "4");
   CHECK(of({0, 1}, 2, 0).code() == errc::shape_mismatch);
   CHECK(of({2}, 2, 0).value("device") == "2");
-  CHECK(of({-1}, 2, 2).code() == errc::out_of_range);
+  CHECK(of({-2}, 2, 2).code() == errc::out_of_range);
 }
 
 }  // namespace cost_model_test

@@ -52,29 +52,32 @@ std::vector<tessera::table_options> draw_tables(std::mt19937_64& random, bool is
   return tables;
 }
 
-// What a search finds for these tables, on as many devices as ranks.
-sharding_plan found_for(std::vector<tessera::table_options> const& tables, bool is_tall) {
-  constexpr double bags = 80;
+// What a search finds for these tables, on as many devices as ranks. With replicas, bags are so many, and exchanges so
+// slow, that the smallest table is best on all devices.
+sharding_plan found_for(std::vector<tessera::table_options> const& tables, bool is_tall, bool replicas = false) {
+  double const bags = replicas ? 1000 : 80;
   std::vector<tessera::table_profile> profiles;
   for (auto const& table : tables)
     profiles.push_back({.name = std::to_string(profiles.size()),
                         .rows = table.rows,
                         .dim = table.dim,
-                        .pooling_factor = 2,
+                        .pooling_factor = replicas ? 1.0 : 2.0,
                         .bags = bags,
                         .distinct_bags = bags});
-  tessera::roofline_cost const model({.memory_bytes_per_second = 2e10, .exchange_bytes_per_second = 5e9, .bags = bags});
+  tessera::roofline_cost const model({.memory_bytes_per_second = 2e10, .exchange_bytes_per_second = replicas ? 1e8 : 5e9, .bags = bags});
   tessera_tests::serial_host host;
   auto const plan = tessera::plan_search(host.exec(), profiles, model,
                                          {.devices = ranks,
                                           .bytes_per_device = limit,
                                           .counted = tessera::counted_memory::float_weights,
                                           .evaluations = 5000,
-                                          .cut_rows = is_tall})
+                                          .cut_rows = is_tall,
+                                          .replicas = replicas})
                         .plan(ranks);
   for (auto const& shard : plan.shards) {
     if (shard.table == wide) CHECK(shard.columns < tables[wide].dim);
     if (shard.table == tall && is_tall) CHECK(shard.rows < tables[tall].rows);
+    if (shard.table == tall) CHECK((shard.rank == tessera::table_shard::all_ranks) == replicas);
   }
   CHECK(plan.partial == (is_tall ? std::vector<std::int64_t>{tall} : std::vector<std::int64_t>{}));
   return plan;
@@ -86,8 +89,9 @@ TEST_CASE("executed plans: tables cut as a search found give and learn what whol
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  for (bool const is_tall : {false, true}) {
+  for (auto const& [is_tall, replicas] : {std::pair(false, false), {true, false}, {false, true}}) {
     CAPTURE(is_tall);
+    CAPTURE(replicas);
     source_problem problem;
     problem.tables = draw_tables(random, is_tall);
     problem.rates = {0.5F, 0.25F, 1, 0.125F, 0.5F};
@@ -111,7 +115,7 @@ TEST_CASE("executed plans: tables cut as a search found give and learn what whol
     // Of at most four ids, partial sums are this near; sums' gradients, and so all rows, have the bits.
     roundings const most{is_tall ? 2.0 * (4 + 1) * 4 : 0, 0};
     auto const specs = specs_of(problem, hashed_tables(problem.tables.size(), false));
-    check_as_one_process(problem, specs, found_for(problem.tables, is_tall), ranks, false,
+    check_as_one_process(problem, specs, found_for(problem.tables, is_tall, replicas), ranks, false,
                          {.out_of_range = tessera::out_of_range_ids::zero}, random, draw_rows, most);
   }
 }

@@ -43,8 +43,12 @@ TEST_CASE("plan_of_shards: what no plan can be is refused by name") {
   CHECK(refused({user}).find("a table is not covered (table 1") != std::string::npos);
   CHECK(refused({user, item}, 1).find("no such rank (table 1, rank 1") != std::string::npos);
   CHECK(refused({user, item, item}).find("two shards overlap (table 1") != std::string::npos);
-  CHECK(refused({user, {1, table_shard::all_ranks, 0, 50, 0, 4}}) ==
-        "plan_of_shards: a table on all ranks has no predicted cost (table item, number 1)");
+  // Each device would look up fewer ids of it than the batch has distinct rows.
+  auto const everywhere = refused({item, {0, table_shard::all_ranks, 0, 100, 0, 8}});
+  CHECK(everywhere.find("costs on all devices are not known") != std::string::npos);
+  CHECK(everywhere.find("table user, devices 2") != std::string::npos);
+  CHECK(planned({user, {1, table_shard::all_ranks, 0, 50, 0, 4}}).bytes == std::vector<std::int64_t>{4000, 800});
+  CHECK(refused({user, {1, table_shard::all_ranks, 0, 25, 0, 4}}).find("a part of a table on all ranks") != std::string::npos);
   CHECK(refused({user, item}, 2, 3199) == "a device would hold more than it may (device 0, bytes 3200, bytes_per_device 3199)");
   CHECK(refused({user, item}, 0).find("devices 0") != std::string::npos);
 }

@@ -14,6 +14,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/plan/table_profile.hpp>
+#include <tessera/plan/table_replicas.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
@@ -69,10 +70,11 @@ struct device_costs {
 /// The cost of a plan whose devices' `costs.compute` are known: the largest sum of a device's three costs. It writes the other costs.
 ///
 /// A device starts to send vectors when it is done with the gradients of the batch before: at its compute and backward cost, counted from
-/// the first device that is done. `columns` are (devices,). Source: NeuroShard, Section 3.3, as its authors' code has it.
+/// the first device that is done. `columns` are (devices,). The exchange of gradients depends on `gradient_columns`, (devices,) too, which
+/// differ from `columns` where tables are on all devices (`columns_of_replica`). Source: NeuroShard, Section 3.3, as its authors' code has it.
 template <cost_model M>
-float plan_cost(M const& model, vector_view<float const> columns, device_costs& costs) {
-  model.backward_ms(columns, costs.backward);
+float plan_cost(M const& model, vector_view<float const> columns, vector_view<float const> gradient_columns, device_costs& costs) {
+  model.backward_ms(gradient_columns, costs.backward);
   auto first = std::numeric_limits<float>::infinity();
   for (std::size_t d = 0; d < costs.starts.size(); ++d) {
     costs.starts[d] = costs.compute[d] + costs.backward[d];
@@ -85,6 +87,12 @@ float plan_cost(M const& model, vector_view<float const> columns, device_costs& 
   return cost;
 }
 
+/// As above of tables that are not on all devices.
+template <cost_model M>
+float plan_cost(M const& model, vector_view<float const> columns, device_costs& costs) {
+  return plan_cost(model, columns, columns, costs);
+}
+
 /// As above from the sums of representations, (devices, width): it writes `costs.compute` too.
 template <cost_model M>
 float plan_cost(M const& model, matrix_view<float const> sums, vector_view<float const> columns, device_costs& costs) {
@@ -92,9 +100,11 @@ float plan_cost(M const& model, matrix_view<float const> sums, vector_view<float
   return plan_cost(model, columns, costs);
 }
 
-/// The cost of shards on devices, from the beginning: shard s is on `device_of_shard[s]`. @return all devices' costs
+/// The cost of shards on devices, from the beginning. Shard s is on device `device_of_shard[s]`. Where that is `on_all_devices`, all devices
+/// have it, and it is added up before others. @return all devices' costs @pre what is on all devices is a whole table
 /// @throws tessera::error invalid_argument for less than one device, and for a number of devices that the model is not of; shape_mismatch
-/// for another number of shards; out_of_range for a device that there is not.
+/// for another number of shards; out_of_range for a device that there is not; invalid_argument, naming the table, for one that may not be on
+/// all devices.
 template <cost_model M>
 device_costs costs_of_devices(M const& model, vector_view<table_profile const> shards, vector_view<std::int64_t const> device_of_shard,
                               std::int64_t devices);
@@ -109,6 +119,18 @@ void check_devices(char const* call, M const& model, std::int64_t devices) {
                 {{"devices", devices}, {"devices of the model", of}});
 }
 
+inline table_profile checked_replica(table_profile const& table, std::int64_t devices) {
+  if (devices > 1 && !may_be_on_all_devices(table, devices))
+    throw error(errc::invalid_argument,
+                "a table whose costs on all devices are not known: it is hashed, or a device's ids are fewer than the rows",
+                {{"table", table.name},
+                 {"devices", devices},
+                 {"hashed", table.hashed},
+                 {"distinct rows of the batch", updated_rows(table)},
+                 {"distinct ids of the batch", distinct_ids_of_batch(table)}});
+  return profile_of_replica(table, devices);
+}
+
 }  // namespace detail
 
 template <cost_model M>
@@ -121,17 +143,33 @@ device_costs costs_of_devices(M const& model, vector_view<table_profile const> s
   auto const width = static_cast<std::int64_t>(model.width());
   std::vector<float> of_shards(static_cast<std::size_t>(shards.size() * width)), sums(static_cast<std::size_t>(devices * width)),
       columns(static_cast<std::size_t>(devices));
+  auto gradient_columns = columns;
   matrix_view<float> const representations(of_shards.data(), shards.size(), width), all(sums.data(), devices, width);
-  model.represent(shards, representations);
+  std::vector<table_profile> profiles(shards.begin(), shards.end());
+  auto const is_on_all = [&](std::int64_t s) { return device_of_shard[s] == on_all_devices && devices > 1; };
+  for (std::int64_t s = 0; s < shards.size(); ++s)
+    if (is_on_all(s)) profiles[static_cast<std::size_t>(s)] = detail::checked_replica(shards[s], devices);
+  model.represent(profiles, representations);
+  auto const add = [&](std::int64_t s, std::int64_t device) {
+    for (std::int64_t i = 0; i < width; ++i) all(device, i) += representations(s, i);
+  };
+  for (std::int64_t s = 0; s < shards.size(); ++s)
+    for (std::int64_t d = 0; is_on_all(s) && d < devices; ++d) {
+      add(s, d);
+      gradient_columns[static_cast<std::size_t>(d)] += static_cast<float>(columns_of_replica(shards[s], devices));
+    }
   for (std::int64_t s = 0; s < shards.size(); ++s) {
-    auto const device = device_of_shard[s];
+    if (is_on_all(s)) continue;
+    auto const device = device_of_shard[s] == on_all_devices ? 0 : device_of_shard[s];
     if (device < 0 || device >= devices)
       throw error(errc::out_of_range, "costs_of_devices: no such device", {{"shard", s}, {"device", device}, {"devices", devices}});
-    for (std::int64_t i = 0; i < width; ++i) all(device, i) += representations(s, i);
+    add(s, device);
     columns[static_cast<std::size_t>(device)] += static_cast<float>(shards[s].dim);
+    gradient_columns[static_cast<std::size_t>(device)] += static_cast<float>(shards[s].dim);
   }
   device_costs costs(devices);
-  plan_cost(model, matrix_view<float const>(all), columns, costs);
+  model.compute_ms(matrix_view<float const>(all), costs.compute);
+  plan_cost(model, columns, gradient_columns, costs);
   return costs;
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -23,13 +24,16 @@ inline void check_feasible(std::string const& call, shard_kinds const& kinds, de
   double all = 0;
   std::vector<double> from_device(static_cast<std::size_t>(limits.devices));  // of tables that lie on a tower's devices, by the first one
   for (std::int64_t t = 0; t < kinds.tables(); ++t) {
-    all += static_cast<double>(kinds[kinds.whole(t)].bytes);
+    auto bytes = static_cast<double>(kinds[kinds.whole(t)].bytes);
+    auto const on_all = kinds.replica(t);
+    if (on_all >= 0) bytes = std::min(bytes, static_cast<double>(limits.devices) * static_cast<double>(kinds[on_all].bytes));
+    all += bytes;
     if (auto const within = kinds.devices_of(kinds.whole(t), from_device.size()); within.count < limits.devices)
-      from_device[static_cast<std::size_t>(within.first)] += static_cast<double>(kinds[kinds.whole(t)].bytes);
+      from_device[static_cast<std::size_t>(within.first)] += bytes;
     auto smallest = kinds.whole(t);
     while (kinds[smallest].half_columns >= 0) smallest = kinds[smallest].half_columns;
     while (kinds[smallest].half_rows >= 0) smallest = kinds[smallest].half_rows;
-    if (kinds[smallest].bytes <= device_bytes) continue;
+    if (kinds[smallest].bytes <= device_bytes || (on_all >= 0 && kinds[on_all].bytes <= device_bytes)) continue;
     auto const& table = kinds.table(t);
     throw error(errc::out_of_memory, call + ": " + too_large,
                 {{"table", table.name},

@@ -38,7 +38,8 @@ struct device_limits {
 struct found_plan {
   std::vector<table_profile> tables;  ///< whole
   device_limits limits;
-  std::vector<table_shard> shards;   ///< of tables by their place in `tables`, by table, first column and first row; a rank is a device
+  /// Of tables by their place in `tables`, by table, first column and first row. A rank is a device, or all of them.
+  std::vector<table_shard> shards;
   std::vector<std::int64_t> bytes;   ///< that each device takes, (devices,)
   device_costs costs;                ///< of each device
   float cost_ms = 0;                 ///< the largest total of a device
@@ -67,13 +68,14 @@ inline std::ostream& operator<<(std::ostream& out, found_plan const& found);
 
 /// The plan of shards that were placed, with its costs computed from the beginning.
 /// @throws tessera::error invalid_argument as `check_table_profiles`, and as `check_plan` for shards that do not cover each table once;
-/// invalid_argument for a limit below 1 byte, for devices that the model is not of, and for a table on all ranks, which no cost is known of;
+/// invalid_argument for a limit below 1 byte, for devices that the model is not of, and, naming it, for a table on all ranks of which no cost
+/// is known (`may_be_on_all_devices`);
 /// out_of_memory, naming device, its bytes and the limit, where a device is over its limit.
 template <cost_model M>
 found_plan plan_of_shards(vector_view<table_profile const> tables, M const& model, device_limits const& limits,
                           std::vector<table_shard> shards);
 
-/// As above with whole tables, table t on `device_of_table[t]`. @throws tessera::error as above, and shape_mismatch for other numbers.
+/// As above with whole tables, table t on `device_of_table[t]`, or `on_all_devices`. @throws tessera::error as above, and shape_mismatch for other numbers.
 template <cost_model M>
 found_plan plan_of_tables(vector_view<table_profile const> tables, M const& model, device_limits const& limits,
                           vector_view<std::int64_t const> device_of_table);
@@ -166,14 +168,19 @@ inline sharding_plan found_plan::plan(std::int64_t ranks) const {
 inline std::ostream& operator<<(std::ostream& out, found_plan const& found) {
   out << found.cost_ms << " ms, " << found.tables.size() << " tables in " << found.shards.size() << " shards on " << found.limits.devices
       << " devices, " << found.evaluations << " plans compared" << (found.stopped_by_deadline ? ", stopped by its deadline" : "") << '\n';
+  auto const on_all =
+      std::count_if(found.shards.begin(), found.shards.end(), [](auto const& s) { return s.rank == table_shard::all_ranks; });
   for (std::int64_t d = 0; d < found.limits.devices; ++d) {
     auto const at = static_cast<std::size_t>(d);
     auto const tables = std::count_if(found.shards.begin(), found.shards.end(), [&](auto const& shard) { return shard.rank == d; });
     out << "device " << d << ": " << found.costs.total(d) << " ms = " << found.costs.compute[at] << " compute + "
         << found.costs.backward[at] << " backward + " << found.costs.forward[at] << " forward, " << found.bytes[at];
     if (found.limits.bytes_per_device < std::numeric_limits<std::int64_t>::max()) out << " of " << found.limits.bytes_per_device;
-    out << " bytes, " << tables << " shards\n";
+    out << " bytes, " << tables << " shards" << (on_all > 0 ? " and " + std::to_string(on_all) + " on all devices" : "") << '\n';
   }
+  for (auto const& shard : found.shards)
+    if (shard.rank == table_shard::all_ranks)
+      out << "table " << found.tables[static_cast<std::size_t>(shard.table)].name << ": on all devices\n";
   for (auto const& shard : found.shards)
     if (detail::is_cut(found, shard))
       out << "table " << found.tables[static_cast<std::size_t>(shard.table)].name << ": " << detail::place_text(shard) << " on device "
@@ -189,20 +196,26 @@ found_plan plan_of_shards(vector_view<table_profile const> tables, M const& mode
   found.tables.assign(tables.begin(), tables.end());
   found.limits = limits;
   check_plan({shards}, detail::options_of_tables(tables), static_cast<int>(limits.devices));
-  for (auto const& shard : shards)
-    if (shard.rank == table_shard::all_ranks)
-      throw error(errc::invalid_argument, "plan_of_shards: a table on all ranks has no predicted cost",
-                  {{"table", tables[shard.table].name}, {"number", shard.table}});
+  static_assert(table_shard::all_ranks == on_all_devices);
   auto const place = [](table_shard const& s) { return std::pair(s.table, std::pair(s.first_column, s.first_row)); };
   std::sort(shards.begin(), shards.end(), [&](auto const& a, auto const& b) { return place(a) < place(b); });
   found.shards = std::move(shards);
   found.bytes.assign(static_cast<std::size_t>(limits.devices), received_bytes(tables, limits.devices, limits.counted));
   std::vector<table_profile> profiles;
   std::vector<std::int64_t> devices;
+  bool const has_replicas = limits.devices > 1 && std::any_of(found.shards.begin(), found.shards.end(),
+                                                              [](auto const& shard) { return shard.rank == table_shard::all_ranks; });
   for (auto const& shard : found.shards) {
     profiles.push_back(profile_of_shard(tables[shard.table], shard.rows, shard.columns));
     devices.push_back(shard.rank);
-    found.bytes[static_cast<std::size_t>(shard.rank)] += memory_of_shard(profiles.back(), limits.counted).total();
+    if (shard.rank == table_shard::all_ranks) {
+      auto const bytes = memory_of_shard(detail::checked_replica(profiles.back(), limits.devices), limits.counted).total();
+      for (auto& held : found.bytes) held += bytes;
+    } else {
+      found.bytes[static_cast<std::size_t>(shard.rank)] += memory_of_shard(profiles.back(), limits.counted).total();
+      if (has_replicas)
+        found.bytes[static_cast<std::size_t>(shard.rank)] += detail::counted_beside_replicas(profiles.back(), limits.counted);
+    }
   }
   for (std::size_t d = 0; d < found.bytes.size(); ++d)
     if (found.bytes[d] > limits.bytes_per_device)

@@ -17,6 +17,7 @@
 #include <tessera/plan/cost_model.hpp>
 #include <tessera/plan/plan_objective.hpp>
 #include <tessera/plan/shard_kinds.hpp>
+#include <tessera/plan/table_replicas.hpp>
 #include <tessera/shard/sharding_plan.hpp>
 
 namespace tessera {
@@ -27,7 +28,7 @@ namespace detail {
 // A shard on a device: number (column, row) of its kind.
 struct placed_shard {
   int kind = 0;
-  std::int32_t device = 0;
+  std::int32_t device = 0;  // or `on_all_devices`
   std::int64_t column = 0, row = 0;
 
   friend bool operator==(placed_shard const&, placed_shard const&) = default;
@@ -84,18 +85,28 @@ class placement {
         objective_(objective),
         sums_(devices_ * width_),
         columns_(devices_),
+        gradient_columns_(devices_),
         bytes_(devices_),
+        more_bytes_(devices_),
         held_(devices_),
         totals_(devices_),
-        costs_(devices) {}
+        costs_(devices),
+        is_touched_(devices_) {}
 
   std::size_t devices() const noexcept { return devices_; }
   std::vector<placed_shard> const& shards() const noexcept { return shards_; }
+  // Without those that are on all devices.
   std::vector<std::size_t> const& held(std::size_t device) const noexcept { return held_[device]; }
+  std::vector<std::size_t> const& held_by_all() const noexcept { return held_by_all_; }
   plan_score const& score() const noexcept { return score_; }
   // The device that decides the score.
   std::size_t most_loaded() const noexcept {
-    if (score_.overflow > 0) return static_cast<std::size_t>(std::max_element(bytes_.begin(), bytes_.end()) - bytes_.begin());
+    if (score_.overflow > 0) {
+      std::size_t most = 0;
+      for (std::size_t d = 1; d < devices_; ++d)
+        if (bytes_on(d) > bytes_on(most)) most = d;
+      return most;
+    }
     return static_cast<std::size_t>(std::max_element(totals_.begin(), totals_.end()) - totals_.begin());
   }
 
@@ -103,14 +114,15 @@ class placement {
   void set(std::vector<placed_shard> shards) {
     shards_ = std::move(shards);
     clear();
-    for (std::size_t s = 0; s < shards_.size(); ++s) held_[static_cast<std::size_t>(shards_[s].device)].push_back(s);
+    replicas_ = std::count_if(shards_.begin(), shards_.end(), [](auto const& s) { return s.device == on_all_devices; });
+    for (std::size_t s = 0; s < shards_.size(); ++s) held_of(shards_[s]).push_back(s);
     for (std::size_t d = 0; d < devices_; ++d) add_up(d);
     model_->compute_ms(matrix_view<float const>(sums_.data(), static_cast<std::int64_t>(devices_), kinds_->width()), costs_.compute);
     keep(evaluate());
   }
 
   // Places shards one by one, the costliest or, by bytes, the largest first. A shard goes where the least bytes are over the limit, the
-  // columns are within theirs, and the device then costs least, or holds least.
+  // columns are within theirs, and the device then costs least, or holds least. Replicas are on all devices before.
   void place(std::vector<placed_shard> shards, bool by_bytes, float most_columns) {
     std::vector<std::size_t> order(shards.size()), near;
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -119,10 +131,17 @@ class placement {
       return by_bytes ? of_a.bytes > of_b.bytes : of_a.cost > of_b.cost;
     });
     clear();
+    for (auto& shard : shards)
+      if (kinds_->is_replica(shard.kind)) {
+        shard.device = static_cast<std::int32_t>(on_all_devices);
+        ++replicas_;
+        for (std::size_t d = 0; d < devices_; ++d) add(d, shard.kind, 1);
+      }
     model_->compute_ms(matrix_view<float const>(sums_.data(), static_cast<std::int64_t>(devices_), kinds_->width()), costs_.compute);
     constexpr std::size_t most_tried = 16;
     std::vector<float> sums(most_tried * width_), all_costs(most_tried);
     for (auto const s : order) {
+      if (kinds_->is_replica(shards[s].kind)) continue;
       auto const& kind = (*kinds_)[shards[s].kind];
       auto const* const more = kinds_->representation(shards[s].kind);
       // Of many devices those alone that have little.
@@ -133,7 +152,7 @@ class placement {
       vector_view<float> const costs(all_costs.data(), static_cast<std::int64_t>(tried));
       if (tried < near.size())
         std::nth_element(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(tried), near.end(), [&](std::size_t a, std::size_t b) {
-          return by_bytes ? std::tie(bytes_[a], a) < std::tie(bytes_[b], b)
+          return by_bytes ? std::tuple(bytes_on(a), a) < std::tuple(bytes_on(b), b)
                           : std::tuple(excess(a, kind), costs_.compute[a], a) < std::tuple(excess(b, kind), costs_.compute[b], b);
         });
       for (std::size_t i = 0; i < tried; ++i)
@@ -141,7 +160,7 @@ class placement {
       model_->compute_ms(matrix_view<float const>(sums.data(), static_cast<std::int64_t>(tried), kinds_->width()), costs);
       auto const key = [&](std::size_t i) {
         auto const d = near[i];
-        auto const held = bytes_[d] + kind.bytes;
+        auto const held = bytes_on(d) + bytes_of(kind);
         return std::tuple(excess(d, kind), columns_[d] + kind.columns > most_columns, by_bytes ? static_cast<float>(held) : all_costs[i],
                           held, d);
       };
@@ -153,6 +172,7 @@ class placement {
       std::copy_n(sums.data() + best * width_, width_, sums_.data() + device * width_);
       columns_[device] += kind.columns;
       bytes_[device] += kind.bytes;
+      more_bytes_[device] += kind.more_bytes;
       costs_.compute[device] = all_costs[best];
     }
     set(std::move(shards));
@@ -160,24 +180,29 @@ class placement {
 
   // What the score would be. Either `accept` or `reject` comes next.
   plan_score const& try_change(placement_change const& change) {
+    for (auto const d : touched_) is_touched_[d] = false;
     touched_.clear();
     saved_.clear();
+    saved_bytes_.clear();
+    saved_replicas_ = replicas_;
     for (int i = 0; i < change.leaving_count; ++i) apply(shards_[change.leaving[i]], -1);
     for (int i = 0; i < change.coming_count; ++i) apply(change.coming[i], 1);
-    for (auto const d : touched_)
-      model_->compute_ms(matrix_view<float const>(sums_.data() + d * width_, 1, kinds_->width()),
-                         vector_view<float>(&costs_.compute[d], 1));
+    compute_touched();
     return tried_ = evaluate();
   }
 
   void reject() {
     for (std::size_t i = 0; i < touched_.size(); ++i) {
       auto const d = touched_[i];
-      std::copy_n(saved_.data() + i * (width_ + 2), width_, sums_.data() + d * width_);
-      columns_[d] = saved_[i * (width_ + 2) + width_];
-      costs_.compute[d] = saved_[i * (width_ + 2) + width_ + 1];
-      bytes_[d] = saved_bytes_[i];
+      auto const* const saved = saved_.data() + i * (width_ + 3);
+      std::copy_n(saved, width_, sums_.data() + d * width_);
+      columns_[d] = saved[width_];
+      gradient_columns_[d] = saved[width_ + 1];
+      costs_.compute[d] = saved[width_ + 2];
+      bytes_[d] = saved_bytes_[2 * i];
+      more_bytes_[d] = saved_bytes_[2 * i + 1];
     }
+    replicas_ = saved_replicas_;
   }
 
   void accept(placement_change const& change) {
@@ -198,63 +223,79 @@ class placement {
       shards_.pop_back();
     }
     // Sums are added up anew, so that they do not drift.
-    for (auto const d : touched_) {
-      add_up(d);
-      model_->compute_ms(matrix_view<float const>(sums_.data() + d * width_, 1, kinds_->width()),
-                         vector_view<float>(&costs_.compute[d], 1));
-    }
+    for (auto const d : touched_) add_up(d);
+    compute_touched();
     keep(tried_);
   }
 
  private:
+  // What a device has, and what a shard takes, which is more where there are replicas.
+  std::int64_t bytes_on(std::size_t d) const noexcept { return bytes_[d] + (replicas_ > 0 ? more_bytes_[d] : 0); }
+  std::int64_t bytes_of(shard_kind const& kind) const noexcept { return kind.bytes + (replicas_ > 0 ? kind.more_bytes : 0); }
   std::int64_t excess(std::size_t device, shard_kind const& kind) const noexcept {
-    return std::max<std::int64_t>(bytes_[device] + kind.bytes - device_bytes_, 0);
+    return std::max<std::int64_t>(bytes_on(device) + bytes_of(kind) - device_bytes_, 0);
+  }
+  // What a device computes depends on its own sums alone, so that all may be asked at once.
+  void compute_touched() {
+    auto const width = kinds_->width();
+    if (touched_.size() == devices_)
+      return model_->compute_ms(matrix_view<float const>(sums_.data(), static_cast<std::int64_t>(devices_), width), costs_.compute);
+    for (auto const d : touched_)
+      model_->compute_ms(matrix_view<float const>(sums_.data() + d * width_, 1, width), vector_view<float>(&costs_.compute[d], 1));
   }
 
   void clear() {
     std::fill(sums_.begin(), sums_.end(), 0.0F);
     std::fill(columns_.begin(), columns_.end(), 0.0F);
+    std::fill(gradient_columns_.begin(), gradient_columns_.end(), 0.0F);
     std::fill(bytes_.begin(), bytes_.end(), std::int64_t{0});
+    std::fill(more_bytes_.begin(), more_bytes_.end(), std::int64_t{0});
+    replicas_ = 0;
     for (auto& of : held_) of.clear();
+    held_by_all_.clear();
   }
 
   void add_up(std::size_t d) {
-    auto* const sum = sums_.data() + d * width_;
-    std::fill_n(sum, width_, 0.0F);
-    columns_[d] = 0;
-    bytes_[d] = 0;
-    for (auto const s : held_[d]) {
-      auto const& kind = (*kinds_)[shards_[s].kind];
-      auto const* const more = kinds_->representation(shards_[s].kind);
-      for (std::size_t k = 0; k < width_; ++k) sum[k] += more[k];
-      columns_[d] += kind.columns;
-      bytes_[d] += kind.bytes;
-    }
+    std::fill_n(sums_.data() + d * width_, width_, 0.0F);
+    columns_[d] = gradient_columns_[d] = 0;
+    bytes_[d] = more_bytes_[d] = 0;
+    for (auto const s : held_by_all_) add(d, shards_[s].kind, 1);
+    for (auto const s : held_[d]) add(d, shards_[s].kind, 1);
   }
 
-  void apply(placed_shard const& shard, int sign) {
-    auto const d = static_cast<std::size_t>(shard.device);
+  void add(std::size_t d, int of, int sign) {
+    auto const& kind = (*kinds_)[of];
+    auto const* const more = kinds_->representation(of);
     auto* const sum = sums_.data() + d * width_;
-    if (std::find(touched_.begin(), touched_.end(), d) == touched_.end()) {
-      saved_bytes_.resize(touched_.size() + 1);
-      saved_bytes_[touched_.size()] = bytes_[d];
-      touched_.push_back(d);
-      saved_.insert(saved_.end(), sum, sum + width_);
-      saved_.push_back(columns_[d]);
-      saved_.push_back(costs_.compute[d]);
-    }
-    auto const& kind = (*kinds_)[shard.kind];
-    auto const* const more = kinds_->representation(shard.kind);
     auto const by = static_cast<float>(sign);
     for (std::size_t k = 0; k < width_; ++k) sum[k] += by * more[k];
     columns_[d] += by * kind.columns;
+    gradient_columns_[d] += by * kind.gradient_columns;
     bytes_[d] += sign * kind.bytes;
+    more_bytes_[d] += sign * kind.more_bytes;
+  }
+
+  void apply(placed_shard const& shard, int sign) {
+    if (shard.device != on_all_devices) return apply(static_cast<std::size_t>(shard.device), shard.kind, sign);
+    replicas_ += sign;
+    for (std::size_t d = 0; d < devices_; ++d) apply(d, shard.kind, sign);
+  }
+  void apply(std::size_t d, int kind, int sign) {
+    if (!is_touched_[d]) {
+      auto* const sum = sums_.data() + d * width_;
+      is_touched_[d] = true;
+      touched_.push_back(d);
+      saved_bytes_.insert(saved_bytes_.end(), {bytes_[d], more_bytes_[d]});
+      saved_.insert(saved_.end(), sum, sum + width_);
+      saved_.insert(saved_.end(), {columns_[d], gradient_columns_[d], costs_.compute[d]});
+    }
+    add(d, kind, sign);
   }
 
   plan_score evaluate() {
     plan_score score{0, 0, 0};
-    for (auto const bytes : bytes_) score.overflow += std::max<std::int64_t>(bytes - device_bytes_, 0);
-    if (objective_ != plan_objective::compute_balance) plan_cost(*model_, columns_, costs_);
+    for (std::size_t d = 0; d < devices_; ++d) score.overflow += std::max<std::int64_t>(bytes_on(d) - device_bytes_, 0);
+    if (objective_ != plan_objective::compute_balance) plan_cost(*model_, columns_, gradient_columns_, costs_);
     score.value = objective_of(costs_, objective_);
     if (objective_ == plan_objective::compute_balance) return score;
     for (std::size_t d = 0; d < devices_; ++d) score.mean += load_of(costs_, d, objective_);
@@ -267,13 +308,16 @@ class placement {
     for (std::size_t d = 0; d < devices_; ++d) totals_[d] = load_of(costs_, d, objective_);
   }
 
+  std::vector<std::size_t>& held_of(placed_shard const& shard) noexcept {
+    return shard.device == on_all_devices ? held_by_all_ : held_[static_cast<std::size_t>(shard.device)];
+  }
   void forget(std::size_t s) {
-    auto& held = held_[static_cast<std::size_t>(shards_[s].device)];
+    auto& held = held_of(shards_[s]);
     held.erase(std::find(held.begin(), held.end(), s));
   }
   void hold(std::size_t s, placed_shard const& shard) {
     shards_[s] = shard;
-    held_[static_cast<std::size_t>(shard.device)].push_back(s);
+    held_of(shard).push_back(s);
   }
 
   shard_kinds const* kinds_;
@@ -282,15 +326,18 @@ class placement {
   std::int64_t device_bytes_;
   plan_objective objective_;
   std::vector<placed_shard> shards_;
-  std::vector<float> sums_, columns_;
-  std::vector<std::int64_t> bytes_;
-  std::vector<std::vector<std::size_t>> held_;  // shards of each device
+  std::vector<float> sums_, columns_, gradient_columns_;
+  std::vector<std::int64_t> bytes_, more_bytes_;
+  std::int64_t replicas_ = 0, saved_replicas_ = 0;  // tables that are on all devices
+  std::vector<std::vector<std::size_t>> held_;      // shards of each device
+  std::vector<std::size_t> held_by_all_;            // and of all
   std::vector<float> totals_;
   device_costs costs_;
   plan_score score_, tried_;
   std::vector<std::size_t> touched_;
-  std::vector<float> saved_;
-  std::vector<std::int64_t> saved_bytes_;
+  std::vector<char> is_touched_;           // each device
+  std::vector<float> saved_;               // of each touched device: sums, both columns and its compute cost
+  std::vector<std::int64_t> saved_bytes_;  // of each: bytes and more bytes
 };
 
 }  // namespace detail

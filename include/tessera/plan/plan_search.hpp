@@ -40,6 +40,7 @@ struct plan_search_options {
   double deadline_ms = 0;              ///< after which it stops; 0: none. A plan that it stopped depends on the machine's speed
   bool cut_columns = true;             ///< into halves of halves, each a multiple of 4
   bool cut_rows = false;               ///< too; the table's shards of rows then return partial sums
+  bool replicas = false;               ///< whole tables may be on all devices too, where `may_be_on_all_devices`
   std::int64_t towers = 0;             ///< a table's shards then lie on its tower's devices, as `devices_of_tables` has it; 0: anywhere
   std::int64_t devices_of_host = 1;    ///< of which towers are made
   plan_objective objective = plan_objective::cost;
@@ -52,12 +53,15 @@ struct plan_search_options {
 /// change plans by moves, swaps, halvings and joins of halves, in rounds that begin with large steps and end with small ones. While no plan
 /// fits, fewer bytes over the limits are better than a lower cost.
 ///
+/// With replicas, another beginning, which takes four evaluations, has all tables on all devices that may be there. Walks put tables on all
+/// devices, and take them away. A table of a tower stays on the tower's devices.
+///
 /// @post one set of options finds one plan, bit for bit, on any number of threads, without a deadline. More evaluations never cost more.
 /// Where they suffice for all that `published_search` compares, its plan costs no less, if the objective is cost and there are no towers.
 /// Each halving of the largest shards takes four of them. With towers too, exchanges cost what the model says of all devices.
 /// No device has two shards of a table that is cut by columns and by rows, so that `found_plan::plan` is a plan of sharded tables.
 /// @throws tessera::error invalid_argument, naming the option, as `plan_of_shards`, and for less than one evaluation or a negative deadline;
-/// as `devices_of_tables` with towers. out_of_memory where no plan can be: it names all bytes and the limit of all devices, or those of a
+/// as `devices_of_tables` with towers; for replicas, and a model that does not know how many bags a table has. out_of_memory where no plan can be: it names all bytes and the limit of all devices, or those of a
 /// tower's devices, or the table whose smallest shard is too large. out_of_memory too where none was found, naming the evaluations.
 template <cost_model M>
 found_plan plan_search(host_exec const& exec, vector_view<table_profile const> tables, M const& model, plan_search_options const& options);
@@ -106,6 +110,11 @@ class plan_searcher {
       evaluations_ += published.run(
           options_.evaluations - evaluations_, [&] { return is_late(); },
           [&](std::vector<placed_shard> shards) { take(std::move(shards)); });
+    }
+    if (kinds_.has_replicas() && evaluations_ + 4 <= options_.evaluations && !is_late()) {
+      std::vector<placed_shard> shards;
+      for (std::int64_t t = 0; t < kinds_.tables(); ++t) shards.push_back({kinds_.replica(t) >= 0 ? kinds_.replica(t) : kinds_.whole(t)});
+      place(shards);
     }
     walk();
     return std::move(best_.shards);
@@ -244,6 +253,21 @@ class plan_searcher {
   bool stopped_ = false;
 };
 
+// A replica has fewer bags than its table: a model that counts none would not see it.
+template <cost_model M>
+void check_knows_bags(M const& model, vector_view<table_profile const> tables, shard_kinds const& kinds) {
+  for (std::int64_t t = 0; t < tables.size(); ++t) {
+    if (kinds.replica(t) < 0) continue;
+    auto half = kinds.replica_profile(t);
+    half.bags /= 2;
+    half.distinct_bags /= 2;
+    std::vector<float> representation(static_cast<std::size_t>(kinds.width()));
+    model.represent(vector_view<table_profile const>(&half, 1), matrix_view<float>(representation.data(), 1, kinds.width()));
+    if (!std::equal(representation.begin(), representation.end(), kinds.representation(kinds.replica(t)))) return;
+  }
+  throw error(errc::invalid_argument, "plan_search: replicas need a model of any number of bags", {{"option", "replicas"}});
+}
+
 }  // namespace detail
 
 template <cost_model M>
@@ -259,12 +283,14 @@ found_plan plan_search(host_exec const& exec, vector_view<table_profile const> t
     throw error(errc::invalid_argument, "plan_search: a number of towers, or 0 for none", {{"towers", options.towers}});
   detail::shard_kinds const kinds(tables, model, options.counted, options.cut_columns, options.cut_rows,
                                   options.towers > 0 ? devices_of_tables(tables, options.devices, options.devices_of_host, options.towers)
-                                                     : std::vector<device_range>{});
+                                                     : std::vector<device_range>{},
+                                  options.replicas ? options.devices : 0);
   auto const device_bytes = options.bytes_per_device - received_bytes(tables, options.devices, options.counted);
   detail::check_feasible("plan_search", kinds, limits, device_bytes,
                          options.cut_rows
                              ? "the smallest shard of a table is too large for a device"
                              : "a table is too large for a device, and its columns are cut no further; cut_rows cuts its rows");
+  if (kinds.has_replicas()) detail::check_knows_bags(model, tables, kinds);
   detail::plan_searcher<M> searcher(exec, kinds, model, device_bytes, options);
   auto const placed = searcher.run();
   if (searcher.best().overflow > 0)

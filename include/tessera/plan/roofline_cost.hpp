@@ -18,18 +18,21 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// How fast a device moves bytes, and of how many bags devices exchange vectors.
+/// How fast a device moves bytes, and of how many bags devices exchange vectors. Hosts have neighbouring devices, the last one perhaps
+/// fewer.
 struct device_rates {
   double memory_bytes_per_second = 0;    ///< between the device and its memory, reads and writes together
-  double exchange_bytes_per_second = 0;  ///< that a device sends, and at the same time receives
+  double exchange_bytes_per_second = 0;  ///< that a device sends to other hosts, and at the same time receives
   double bags = 65536;                   ///< of a batch, on all devices together
+  std::int64_t devices_of_host = 1;
+  double host_bytes_per_second = 0;  ///< as between hosts, of devices of one host, at the same time; 0: the rate between hosts
 };
 
 /// The costs that counted bytes have at a device's rates: no device is faster, where rows do not stay in its caches between batches.
 ///
 /// Computation moves each distinct row of a batch once forward, and twice backward with its state. It writes the vectors of the distinct
 /// bags, reads their gradients, and reads the ids twice. In an exchange each device has a share of the bags, all of one size. It is done no
-/// earlier than its own bytes are through, and than those that the last device to start sends it.
+/// earlier than its own bytes are through, inside the host and between hosts, and than those that the last device to start sends it.
 class roofline_cost {
  public:
   /// @throws tessera::error invalid_argument, naming field and value, for a rate that is not positive, and for negative bags.
@@ -41,6 +44,9 @@ class roofline_cost {
     check("memory_bytes_per_second", rates.memory_bytes_per_second, rates.memory_bytes_per_second > 0);
     check("exchange_bytes_per_second", rates.exchange_bytes_per_second, rates.exchange_bytes_per_second > 0);
     check("bags", rates.bags, rates.bags >= 0);
+    check("devices_of_host", static_cast<double>(rates.devices_of_host), rates.devices_of_host >= 1);
+    check("host_bytes_per_second", rates.host_bytes_per_second, rates.host_bytes_per_second >= 0);
+    if (rates_.host_bytes_per_second == 0) rates_.host_bytes_per_second = rates.exchange_bytes_per_second;
   }
 
   static constexpr std::int64_t width() noexcept { return 1; }
@@ -66,18 +72,37 @@ class roofline_cost {
   }
   void backward_ms(vector_view<float const> columns, vector_view<float> ms) const {
     auto const all = sum_of(columns);
-    for (std::int64_t d = 0; d < ms.size(); ++d) ms[d] = through(columns[d], all, columns.size());
+    for_each_host(columns.size(), [&](std::int64_t first, std::int64_t end) {
+      auto const of_host = sum_of(columns.slice(first, end - first));
+      for (auto d = first; d < end; ++d) ms[d] = through(columns[d], of_host, all, end - first, columns.size());
+    });
   }
   void forward_ms(vector_view<float const> columns, vector_view<float const> starts_ms, vector_view<float> ms) const {
     auto const all = sum_of(columns);
-    auto const of_a_column = message(1, columns.size());
-    auto last = -HUGE_VALF;  // when the last message to a device may have come, from another one
-    for (std::int64_t d = 0; d < ms.size(); ++d)
-      if (columns[d] > 0) last = std::max(last, multiply_add(columns[d], of_a_column, starts_ms[d]));
-    for (std::int64_t d = 0; d < ms.size(); ++d) {
-      auto const own = through(columns[d], all, columns.size());
-      ms[d] = columns.size() == 1 ? own : std::max(own, last - starts_ms[d]);
-    }
+    // When the last message of these devices may have come.
+    auto const last_of = [&](std::int64_t first, std::int64_t end, double rate) {
+      auto const of_a_column = message(1, columns.size(), rate);
+      auto last = -HUGE_VALF;
+      for (auto d = first; d < end; ++d)
+        if (columns[d] > 0) last = std::max(last, multiply_add(columns[d], of_a_column, starts_ms[d]));
+      return last;
+    };
+    // The last messages from any two hosts: a host gets the first of another one.
+    auto last = -HUGE_VALF, second = last;
+    std::int64_t of_last = 0;
+    for_each_host(columns.size(), [&](std::int64_t first, std::int64_t end) {
+      auto const of_host = last_of(first, end, rates_.exchange_bytes_per_second);
+      if (of_host > last) of_last = first;
+      second = std::max(second, std::min(last, of_host));
+      last = std::max(last, of_host);
+    });
+    for_each_host(columns.size(), [&](std::int64_t first, std::int64_t end) {
+      auto const of_host = sum_of(columns.slice(first, end - first));
+      auto const from_others = first == of_last ? second : last;
+      auto const comes = end - first == 1 ? from_others : std::max(from_others, last_of(first, end, rates_.host_bytes_per_second));
+      for (auto d = first; d < end; ++d)
+        ms[d] = std::max(through(columns[d], of_host, all, end - first, columns.size()), comes - starts_ms[d]);
+    });
   }
 
  private:
@@ -86,12 +111,26 @@ class roofline_cost {
     for (float const of : columns) sum += of;
     return sum;
   }
-  // What a device with so many columns sends to each other one.
-  float message(float columns, std::int64_t devices) const {
-    return columns * static_cast<float>(4e3 * rates_.bags / static_cast<double>(devices) / rates_.exchange_bytes_per_second);
+  // Calls f(first, end) for the devices of each host.
+  template <class F>
+  void for_each_host(std::int64_t devices, F const& f) const {
+    for (std::int64_t first = 0; first < devices;) {
+      auto const end = first + std::min(rates_.devices_of_host, devices - first);
+      f(first, end);
+      first = end;
+    }
   }
-  float through(float columns, float all, std::int64_t devices) const {
-    return std::max(message(columns, devices) * static_cast<float>(devices - 1), message(all - columns, devices));
+  // What a device with so many columns sends to each other one.
+  float message(float columns, std::int64_t devices, double rate) const {
+    return columns * static_cast<float>(4e3 * rates_.bags / static_cast<double>(devices) / rate);
+  }
+  // A device's bytes to and from others of its host, `here` with it, and to and from other hosts.
+  float through(float columns, float of_host, float all, std::int64_t here, std::int64_t devices) const {
+    auto const to_and_from = [&](std::int64_t peers, float received, double rate) {
+      return std::max(message(columns, devices, rate) * static_cast<float>(peers), message(received, devices, rate));
+    };
+    return std::max(to_and_from(devices - here, all - of_host, rates_.exchange_bytes_per_second),
+                    to_and_from(here - 1, of_host - columns, rates_.host_bytes_per_second));
   }
 
   device_rates rates_;
@@ -109,10 +148,12 @@ inline double lower_bound_ms(roofline_cost const& model, vector_view<table_profi
     columns += static_cast<double>(table.dim);
   }
   auto const& rates = model.rates();
-  auto const n = static_cast<double>(devices);
-  // Each exchange sends every column of all bags but a device's own.
-  auto const sent = 4 * columns * rates.bags * (n - 1) / n;
-  return 1e3 * (bytes / rates.memory_bytes_per_second + 2 * sent / rates.exchange_bytes_per_second) / n;
+  auto const n = static_cast<double>(devices), of_host = static_cast<double>(std::min(rates.devices_of_host, devices));
+  // Each exchange sends every column of all bags to all hosts but a device's own, and inside hosts, where none has fewer devices.
+  auto const to_each = 4 * columns * rates.bags / n;
+  auto const between = to_each * (n - of_host) / rates.exchange_bytes_per_second;
+  auto const inside = std::fmod(n, of_host) == 0 ? to_each * (of_host - 1) / rates.host_bytes_per_second : 0;
+  return 1e3 * (bytes / rates.memory_bytes_per_second + 2 * std::max(between, inside)) / n;
 }
 
 }  // namespace TESSERA_ABI

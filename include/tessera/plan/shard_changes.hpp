@@ -32,8 +32,8 @@ inline bool halves_of(shard_kinds const& kinds, placed_shard const& shard, bool 
   return true;
 }
 
-// Draws changes of a placement: moves and swaps, halvings of a shard and joins of two halves. None of them gives a device two shards of a
-// table that is cut both ways, which no rank executes.
+// Draws changes of a placement: moves and swaps, halvings of a shard and joins of two halves, and whole tables that go to all devices or
+// back to one. None of them gives a device two shards of a table that is cut both ways, which no rank executes.
 class shard_changes {
  public:
   shard_changes(shard_kinds const& kinds, random_seed seed, std::uint64_t stream) : kinds_(kinds), seed_(seed), stream_(stream) {}
@@ -45,13 +45,14 @@ class shard_changes {
   template <class M>
   bool draw(placement<M> const& here, placement_change& change) {
     auto const devices = here.devices();
+    change = {};
+    if (kinds_.has_replicas() && uniform() < 0.2F) return uniform() < 0.5F ? replicate(here, change) : leave_all(here, change);
     auto const first = uniform() < 0.6F ? here.most_loaded() : below(devices);
     if (here.held(first).empty()) return false;
     auto const s = here.held(first)[below(here.held(first).size())];
     auto const within = kinds_.devices_of(here.shards()[s].kind, devices);
     auto const other = static_cast<std::size_t>(within.first) + below(static_cast<std::size_t>(within.count));
     auto const what = uniform();
-    change = {};
     bool const is_drawn = what < 0.35F && devices > 1   ? move(here, s, other, change)
                           : what < 0.70F && devices > 1 ? swap(here, s, other, change)
                           : what < 0.85F                ? halve(here, s, other, change)
@@ -77,6 +78,30 @@ class shard_changes {
     if (static_cast<std::size_t>(here.shards()[s].device) == to) return false;
     leave(change, s);
     come(change, here.shards()[s], static_cast<std::int32_t>(to));
+    return true;
+  }
+
+  // A whole table of the most loaded device, or of any, comes on all devices.
+  template <class M>
+  bool replicate(placement<M> const& here, placement_change& change) {
+    auto const& held = here.held(uniform() < 0.6F ? here.most_loaded() : below(here.devices()));
+    if (held.empty()) return false;
+    auto const s = held[below(held.size())];
+    auto const table = kinds_[here.shards()[s].kind].table;
+    if (kinds_.replica(table) < 0 || here.shards()[s].kind != kinds_.whole(table)) return false;
+    leave(change, s);
+    come(change, {kinds_.replica(table)}, static_cast<std::int32_t>(on_all_devices));
+    return true;
+  }
+
+  // A table that is on all devices comes on one.
+  template <class M>
+  bool leave_all(placement<M> const& here, placement_change& change) {
+    auto const& held = here.held_by_all();
+    if (held.empty()) return false;
+    auto const s = held[below(held.size())];
+    leave(change, s);
+    come(change, {kinds_.whole(kinds_[here.shards()[s].kind].table)}, static_cast<std::int32_t>(below(here.devices())));
     return true;
   }
 

@@ -14,6 +14,7 @@
 #include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/shard_memory.hpp>
 #include <tessera/plan/table_profile.hpp>
+#include <tessera/plan/table_replicas.hpp>
 #include <tessera/plan/tower_devices.hpp>
 #include <tessera/shard/sharding_plan.hpp>
 
@@ -25,9 +26,11 @@ namespace detail {
 struct shard_kind {
   std::int64_t table, bytes;
   int column_halvings, row_halvings;
-  float columns;                // of the shard
+  float columns;                // of the shard, in the exchange of vectors
   float cost;                   // of a device with this shard alone
   int half_columns, half_rows;  // the kind of its halves, -1: it is not cut so
+  float gradient_columns;       // in the exchange of gradients
+  std::int64_t more_bytes;      // where the device has a replica
 };
 
 // All kinds of shards of tables. A half of columns is a multiple of 4. Halves of rows differ by a row: a kind has the larger one's.
@@ -36,10 +39,11 @@ class shard_kinds {
   // Rows of a table are halved down to about so many.
   static constexpr std::int64_t least_rows = 1024;
 
-  // `devices`: where each table's shards may lie; empty: anywhere.
+  // `devices`: where each table's shards may lie; empty: anywhere. `replicas`: how many devices all have those tables that they may all
+  // have; 0: there are no such kinds.
   template <cost_model M>
   shard_kinds(vector_view<table_profile const> tables, M const& model, counted_memory counted, bool cut_columns, bool cut_rows,
-              std::vector<device_range> devices = {})
+              std::vector<device_range> devices = {}, std::int64_t replicas = 0)
       : tables_(tables), width_(static_cast<std::int64_t>(model.width())), devices_(std::move(devices)) {
     std::vector<table_profile> profiles;
     for (std::int64_t t = 0; t < tables.size(); ++t) {
@@ -53,9 +57,21 @@ class shard_kinds {
         for (int c = 0; c < columns; ++c) {
           auto const at = static_cast<int>(kinds_.size());
           profiles.push_back(shard_profile(table, c, r));
-          kinds_.push_back({t, memory_of_shard(profiles.back(), counted).total(), c, r, static_cast<float>(table.dim >> c), 0,
-                            c + 1 < columns ? at + 1 : -1, r + 1 < rows ? at + columns : -1});
+          auto const of_shard = static_cast<float>(table.dim >> c);
+          kinds_.push_back({t, memory_of_shard(profiles.back(), counted).total(), c, r, of_shard, 0, c + 1 < columns ? at + 1 : -1,
+                            r + 1 < rows ? at + columns : -1, of_shard, counted_beside_replicas(profiles.back(), counted)});
         }
+    }
+    first_replica_ = static_cast<int>(kinds_.size());
+    replica_.assign(static_cast<std::size_t>(tables.size()), -1);
+    for (std::int64_t t = 0; replicas > 1 && t < tables.size(); ++t) {
+      if (!may_be_on_all_devices(tables[t], replicas) || (!devices_.empty() && devices_[static_cast<std::size_t>(t)].count < replicas))
+        continue;
+      replica_[static_cast<std::size_t>(t)] = static_cast<int>(kinds_.size());
+      replicas_.push_back(profile_of_replica(tables[t], replicas));
+      profiles.push_back(replicas_.back());
+      kinds_.push_back({t, memory_of_shard(profiles.back(), counted).total(), 0, 0, 0, 0, -1, -1,
+                        static_cast<float>(columns_of_replica(tables[t], replicas)), 0});
     }
     representations_.resize(kinds_.size() * static_cast<std::size_t>(width_));
     matrix_view<float> const all(representations_.data(), static_cast<std::int64_t>(kinds_.size()), width_);
@@ -76,6 +92,13 @@ class shard_kinds {
     return kind - columns;
   }
   int whole(std::int64_t table) const noexcept { return whole_[static_cast<std::size_t>(table)]; }
+  // The kind of a table on all devices, -1: it may not be there.
+  int replica(std::int64_t table) const noexcept { return replica_[static_cast<std::size_t>(table)]; }
+  table_profile const& replica_profile(std::int64_t table) const noexcept {
+    return replicas_[static_cast<std::size_t>(replica(table) - first_replica_)];
+  }
+  bool is_replica(int kind) const noexcept { return kind >= first_replica_; }
+  bool has_replicas() const noexcept { return is_replica(static_cast<int>(kinds_.size()) - 1); }
   float const* representation(int kind) const noexcept { return representations_.data() + kind * width_; }
   table_profile const& table(std::int64_t t) const noexcept { return tables_[t]; }
   bool lies_anywhere() const noexcept { return devices_.empty(); }
@@ -110,7 +133,9 @@ class shard_kinds {
   vector_view<table_profile const> tables_;
   std::int64_t width_;
   std::vector<shard_kind> kinds_;
-  std::vector<int> whole_;
+  std::vector<int> whole_, replica_;  // kinds of each table
+  int first_replica_ = 0;             // kinds from here on are on all devices
+  std::vector<table_profile> replicas_;
   std::vector<float> representations_;
   std::vector<device_range> devices_;  // of each table
 };
