@@ -94,6 +94,64 @@ TEST_CASE("tables on all ranks: lookups send no vectors, predictions no ids, and
   });
 }
 
+TEST_CASE("tables on all ranks: sums of other tables are not written down, and rows of both are those of an update by sums") {
+  constexpr int ranks = 2;
+  constexpr std::int64_t samples = 2000, dim = 32;
+  std::vector<std::int64_t> bytes(ranks);
+  std::vector<tessera_tests::serial_host> hosts(ranks);
+  tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+    auto const r = static_cast<std::size_t>(comm.rank());
+    auto const here = hosts[r].exec();
+    std::vector<tessera::table_options> const options{{.id = tessera::table_id{0}, .dim = 4, .rows = 10, .init_bound = 0.1F},
+                                                      {.id = tessera::table_id{1}, .dim = dim, .rows = samples, .init_bound = 0.1F}};
+    std::vector<tessera::table_spec> specs;
+    for (auto const& one : options) specs.push_back(tessera::spec_of<tessera::dense_table<>>(one, tessera::adagrad{.learning_rate = 0.1F}));
+    sharding_plan const plan{{tessera::data_parallel(options, 0).front(), tessera::whole_table(options, 1, 0)}};
+    std::vector<tessera::table_feature> const features{{.name = "small", .table = 0}, {.name = "large", .table = 1}};
+    sharded_tables at_once(here, any_communicator(comm), specs, features, plan),
+        by_sums(here, any_communicator(comm), specs, features, plan);
+    std::vector<std::vector<std::int64_t>> small, large;
+    for (std::int64_t s = 0; s < samples; ++s) {
+      small.push_back({s % 7});
+      large.push_back({s});
+    }
+    std::vector<tessera::feature_rows<>> lists;
+    lists.emplace_back("small", std::move(small));
+    lists.emplace_back("large", std::move(large));
+    auto const ids = tessera::keyed_jagged<>::from_rows(here, lists);
+    tessera::batch_view batch;
+    batch.dense = {nullptr, samples, 0};
+    batch.sparse = ids.view();
+    std::vector<float> vectors(samples * (4 + dim)), slopes(vectors.size());
+    for (std::size_t i = 0; i < slopes.size(); ++i) slopes[i] = 0.001F * static_cast<float>(i % 1013);
+    std::vector<tessera::matrix_view<float>> const out{{vectors.data(), samples, 4}, {vectors.data() + 4 * samples, samples, dim}};
+    std::vector<tessera::matrix_view<float const>> const gradients{{slopes.data(), samples, 4},
+                                                                   {slopes.data() + 4 * samples, samples, dim}};
+    auto const learn = [&](sharded_tables& tables, bool sums) {
+      tessera::sharded_saved saved;
+      tables.begin(here, batch, saved);
+      tables.finish(here, saved, out);
+      tables.begin_backward(here, saved, gradients);
+      if (!sums) {
+        tables.finish_backward(here, saved);
+        return saved.bytes();
+      }
+      tessera::row_gradients sum;
+      tables.gradients(here, saved, sum);
+      tables.apply(here, sum);
+      return saved.bytes();
+    };
+    auto const of_sums = learn(by_sums, true);  // with the gathered sums of both tables
+    bytes[r] = static_cast<std::int64_t>(of_sums) - static_cast<std::int64_t>(learn(at_once, false));
+    at_once.predict(here, batch, out);
+    auto const learned = vectors;
+    by_sums.predict(here, batch, out);
+    CHECK(same_bits(learned, vectors));
+  });
+  CHECK(bytes[0] >= samples * dim * 4);  // rank 0 has the large table
+  CHECK(bytes[1] < samples * dim * 4);
+}
+
 TEST_CASE("tables on all ranks: with codecs, they learn what tables cut by rows do, bit for bit, and copies stay the same") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);

@@ -55,38 +55,9 @@ void update_rows_of(host_exec const& exec, char const* call, vector_view<Store> 
 template <class Index>
 void sum_sorted_rows(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
                      batch_contributions const& contributions, row_gradients& out) {
-  segment_pieces<Index> const pieces(exec, sorted);
-  shared_segments<Index> const shared(exec, tables, sorted, contributions);
-  buffer<std::int64_t> first_row(exec, pieces.count());  // of each piece, within its table
-  exec.run(pieces.count(), [&](std::int64_t piece) {
-    std::int64_t rows = 0;
-    pieces.for_each_segment(piece, [&](auto const&, auto const&, std::int64_t) { ++rows; });
-    first_row[piece] = rows;
-  });
-  buffer<std::int64_t> rows(exec, tables.size());
-  std::int64_t widest = 0;
-  for (std::int64_t t = 0; t < tables.size(); ++t) {
-    rows[t] = 0;
-    for (auto piece = pieces.pieces.first_of(t); piece < pieces.pieces.first_of(t + 1); ++piece)
-      rows[t] += std::exchange(first_row[piece], rows[t]);
-    widest = std::max(widest, tables[t].dim);
-  }
-  out.resize(
-      exec, tables.size(), [&](std::int64_t t) { return rows[t]; }, [&](std::int64_t t) { return tables[t].dim; });
-  buffer<float> scratch(exec, widest * pieces.count());
-  exec.run(pieces.count(), [&](std::int64_t piece) {
-    auto const t = pieces.table_of(piece);
-    auto const values = out.values(t);
-    auto row = first_row[piece];
-    with_sum_dim<Index>(values.columns(), [&](auto dim) {
-      pieces.for_each_segment(piece, [&](slot_segment<Index> const& segment, auto const&, std::int64_t) {
-        out.set_row(t, row, segment.slot, contributions.ids[segment.positions[0]]);
-        sum_contributions_of<dim()>(contributions.maxima, contributions.of_positions, segment.positions, segment.count, values.columns(),
-                                    values.row(row), scratch.data() + widest * piece);
-        ++row;
-      });
-    });
-  });
+  row_sums const sums(exec, tables, sorted, contributions);
+  sums.write(
+      exec, [](std::int64_t) { return true; }, out);
 }
 
 /// Sums gradients into `out`, without an update. `contribute(contributions)` fills in what each position adds.

@@ -211,6 +211,36 @@ class local_tables {
     saved.has_gradients = false;
   }
 
+  /// As above, but of each table t with `goes_round[t]` the sums are in `sum` first, which has no rows of others. `go_round(sum)` may put other
+  /// rows in their place, whose slots ascend. Where it throws, nothing is updated.
+  /// @throws tessera::error also as `apply`, for what it put there
+  template <class GoRound>
+  void finish_backward(host_exec const& exec, local_tables_saved& saved, std::vector<bool> const& goes_round, row_gradients& sum,
+                       GoRound const& go_round) {
+    constexpr auto call = "local_tables::finish_backward";
+    tables_.check_optimizers(call);
+    with_contributions(exec, call, saved, [&](detail::batch_contributions const& contributions, auto const& sorted) {
+      auto const places = tables_.places_of_tables(exec);
+      detail::row_sums sums(exec, places.view(), sorted, contributions);
+      auto const is_round = [&](std::int64_t t) { return bool{goes_round[static_cast<std::size_t>(t)]}; };
+      sums.write(exec, is_round, sum);
+      go_round(sum);
+      check_sums(exec, call, sum);
+      auto const update = [&](std::int64_t t, detail::summed_rows const& rows) { tables_.update(t, rows); };
+      auto const update_others = [&](std::int64_t t, detail::summed_rows const& rows) {
+        if (!is_round(t)) tables_.update(t, rows);
+      };
+      detail::visit_summed_rows(
+          exec, sum,
+          [&] {
+            tables_.count_step();
+            sums.for_each(exec, detail::summed_rows_sink(update_others));
+          },
+          detail::summed_rows_sink(update));
+    });
+    saved.has_gradients = false;
+  }
+
   void gradients(host_exec const& exec, local_tables_saved const& saved, row_gradients& sum) const {
     with_contributions(exec, "local_tables::gradients", saved, [&](detail::batch_contributions const& contributions, auto const& sorted) {
       auto const places = tables_.places_of_tables(exec);
@@ -222,10 +252,7 @@ class local_tables {
   void apply(host_exec const& exec, row_gradients const& sum) {
     constexpr auto call = "local_tables::apply";
     tables_.check_optimizers(call);
-    detail::check_row_gradients(
-        call, table_count(), [&](std::int64_t t) { return table(t).dim; }, [&](std::int64_t t) { return tables_.slot_bound(t); }, sum);
-    if constexpr (checked)
-      for (std::int64_t t = 0; t < table_count(); ++t) tables_.check_rows_stay(exec, call, "table", t, t, sum.ids(t), sum.slots(t).data());
+    check_sums(exec, call, sum);
     detail::visit_summed_rows(
         exec, sum, [&] { tables_.count_step(); },
         detail::summed_rows_sink([&](std::int64_t t, detail::summed_rows const& rows) { tables_.update(t, rows); }));
@@ -234,6 +261,13 @@ class local_tables {
  private:
   bool sums_expanded(inverse_keyed_jagged_view<std::int64_t const> batch) const noexcept {
     return options_.sums == shared_gradients::expanded && !batch.groups.empty();
+  }
+
+  void check_sums(host_exec const& exec, char const* call, row_gradients const& sum) const {
+    detail::check_row_gradients(
+        call, table_count(), [&](std::int64_t t) { return table(t).dim; }, [&](std::int64_t t) { return tables_.slot_bound(t); }, sum);
+    if constexpr (checked)
+      for (std::int64_t t = 0; t < table_count(); ++t) tables_.check_rows_stay(exec, call, "table", t, t, sum.ids(t), sum.slots(t).data());
   }
 
   // A checked build compares all of it; others trust an order of as many values.

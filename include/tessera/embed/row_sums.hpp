@@ -12,6 +12,7 @@
 #include <tessera/core/view.hpp>
 #include <tessera/embed/canonical_sums.hpp>
 #include <tessera/embed/host_rows.hpp>
+#include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_order.hpp>
 #include <tessera/embed/row_update.hpp>
 
@@ -182,6 +183,42 @@ class row_sums {
   void for_each(host_exec const& exec, summed_rows_sink const& sink) noexcept {
     exec.run(pieces_.count(), [&](std::int64_t piece) {
       with_sum_dim<Index>(tables_[pieces_.table_of(piece)].dim, [&](auto dim) { sum_piece<dim()>(piece, sink); });
+    });
+  }
+
+  /// Writes the rows of each table with `is_wanted(t)`; `out` has none of others.
+  template <class IsWanted>
+  void write(host_exec const& exec, IsWanted const& is_wanted, row_gradients& out) const {
+    buffer<std::int64_t> first_row(exec, pieces_.count());  // of each piece, within its table
+    exec.run(pieces_.count(), [&](std::int64_t piece) {
+      std::int64_t rows = 0;
+      if (is_wanted(pieces_.table_of(piece))) pieces_.for_each_segment(piece, [&](auto const&, auto const&, std::int64_t) { ++rows; });
+      first_row[piece] = rows;
+    });
+    buffer<std::int64_t> rows(exec, tables_.size());
+    std::int64_t widest = 0;
+    for (std::int64_t t = 0; t < tables_.size(); ++t) {
+      rows[t] = 0;
+      for (auto piece = pieces_.pieces.first_of(t); piece < pieces_.pieces.first_of(t + 1); ++piece)
+        rows[t] += std::exchange(first_row[piece], rows[t]);
+      widest = std::max(widest, tables_[t].dim);
+    }
+    out.resize(
+        exec, tables_.size(), [&](std::int64_t t) { return rows[t]; }, [&](std::int64_t t) { return tables_[t].dim; });
+    buffer<float> scratch(exec, widest * pieces_.count());
+    exec.run(pieces_.count(), [&](std::int64_t piece) {
+      auto const t = pieces_.table_of(piece);
+      if (!is_wanted(t)) return;
+      auto const values = out.values(t);
+      auto row = first_row[piece];
+      with_sum_dim<Index>(values.columns(), [&](auto dim) {
+        pieces_.for_each_segment(piece, [&](slot_segment<Index> const& segment, auto const&, std::int64_t) {
+          out.set_row(t, row, segment.slot, contributions_.ids[segment.positions[0]]);
+          sum_contributions_of<dim()>(contributions_.maxima, contributions_.of_positions, segment.positions, segment.count,
+                                      values.columns(), values.row(row), scratch.data() + widest * piece);
+          ++row;
+        });
+      });
     });
   }
 

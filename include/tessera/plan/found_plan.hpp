@@ -203,8 +203,6 @@ found_plan plan_of_shards(vector_view<table_profile const> tables, M const& mode
   found.bytes.assign(static_cast<std::size_t>(limits.devices), received_bytes(tables, limits.devices, limits.counted));
   std::vector<table_profile> profiles;
   std::vector<std::int64_t> devices;
-  bool const has_replicas = limits.devices > 1 && std::any_of(found.shards.begin(), found.shards.end(),
-                                                              [](auto const& shard) { return shard.rank == table_shard::all_ranks; });
   for (auto const& shard : found.shards) {
     profiles.push_back(profile_of_shard(tables[shard.table], shard.rows, shard.columns));
     devices.push_back(shard.rank);
@@ -213,8 +211,6 @@ found_plan plan_of_shards(vector_view<table_profile const> tables, M const& mode
       for (auto& held : found.bytes) held += bytes;
     } else {
       found.bytes[static_cast<std::size_t>(shard.rank)] += memory_of_shard(profiles.back(), limits.counted).total();
-      if (has_replicas)
-        found.bytes[static_cast<std::size_t>(shard.rank)] += detail::counted_beside_replicas(profiles.back(), limits.counted);
     }
   }
   for (std::size_t d = 0; d < found.bytes.size(); ++d)

@@ -87,7 +87,6 @@ class placement {
         columns_(devices_),
         gradient_columns_(devices_),
         bytes_(devices_),
-        more_bytes_(devices_),
         held_(devices_),
         totals_(devices_),
         costs_(devices),
@@ -101,12 +100,7 @@ class placement {
   plan_score const& score() const noexcept { return score_; }
   // The device that decides the score.
   std::size_t most_loaded() const noexcept {
-    if (score_.overflow > 0) {
-      std::size_t most = 0;
-      for (std::size_t d = 1; d < devices_; ++d)
-        if (bytes_on(d) > bytes_on(most)) most = d;
-      return most;
-    }
+    if (score_.overflow > 0) return static_cast<std::size_t>(std::max_element(bytes_.begin(), bytes_.end()) - bytes_.begin());
     return static_cast<std::size_t>(std::max_element(totals_.begin(), totals_.end()) - totals_.begin());
   }
 
@@ -114,7 +108,6 @@ class placement {
   void set(std::vector<placed_shard> shards) {
     shards_ = std::move(shards);
     clear();
-    replicas_ = std::count_if(shards_.begin(), shards_.end(), [](auto const& s) { return s.device == on_all_devices; });
     for (std::size_t s = 0; s < shards_.size(); ++s) held_of(shards_[s]).push_back(s);
     for (std::size_t d = 0; d < devices_; ++d) add_up(d);
     model_->compute_ms(matrix_view<float const>(sums_.data(), static_cast<std::int64_t>(devices_), kinds_->width()), costs_.compute);
@@ -134,7 +127,6 @@ class placement {
     for (auto& shard : shards)
       if (kinds_->is_replica(shard.kind)) {
         shard.device = static_cast<std::int32_t>(on_all_devices);
-        ++replicas_;
         for (std::size_t d = 0; d < devices_; ++d) add(d, shard.kind, 1);
       }
     model_->compute_ms(matrix_view<float const>(sums_.data(), static_cast<std::int64_t>(devices_), kinds_->width()), costs_.compute);
@@ -152,7 +144,7 @@ class placement {
       vector_view<float> const costs(all_costs.data(), static_cast<std::int64_t>(tried));
       if (tried < near.size())
         std::nth_element(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(tried), near.end(), [&](std::size_t a, std::size_t b) {
-          return by_bytes ? std::tuple(bytes_on(a), a) < std::tuple(bytes_on(b), b)
+          return by_bytes ? std::tie(bytes_[a], a) < std::tie(bytes_[b], b)
                           : std::tuple(excess(a, kind), costs_.compute[a], a) < std::tuple(excess(b, kind), costs_.compute[b], b);
         });
       for (std::size_t i = 0; i < tried; ++i)
@@ -160,7 +152,7 @@ class placement {
       model_->compute_ms(matrix_view<float const>(sums.data(), static_cast<std::int64_t>(tried), kinds_->width()), costs);
       auto const key = [&](std::size_t i) {
         auto const d = near[i];
-        auto const held = bytes_on(d) + bytes_of(kind);
+        auto const held = bytes_[d] + kind.bytes;
         return std::tuple(excess(d, kind), columns_[d] + kind.columns > most_columns, by_bytes ? static_cast<float>(held) : all_costs[i],
                           held, d);
       };
@@ -172,7 +164,6 @@ class placement {
       std::copy_n(sums.data() + best * width_, width_, sums_.data() + device * width_);
       columns_[device] += kind.columns;
       bytes_[device] += kind.bytes;
-      more_bytes_[device] += kind.more_bytes;
       costs_.compute[device] = all_costs[best];
     }
     set(std::move(shards));
@@ -184,7 +175,6 @@ class placement {
     touched_.clear();
     saved_.clear();
     saved_bytes_.clear();
-    saved_replicas_ = replicas_;
     for (int i = 0; i < change.leaving_count; ++i) apply(shards_[change.leaving[i]], -1);
     for (int i = 0; i < change.coming_count; ++i) apply(change.coming[i], 1);
     compute_touched();
@@ -199,10 +189,8 @@ class placement {
       columns_[d] = saved[width_];
       gradient_columns_[d] = saved[width_ + 1];
       costs_.compute[d] = saved[width_ + 2];
-      bytes_[d] = saved_bytes_[2 * i];
-      more_bytes_[d] = saved_bytes_[2 * i + 1];
+      bytes_[d] = saved_bytes_[i];
     }
-    replicas_ = saved_replicas_;
   }
 
   void accept(placement_change const& change) {
@@ -229,11 +217,8 @@ class placement {
   }
 
  private:
-  // What a device has, and what a shard takes, which is more where there are replicas.
-  std::int64_t bytes_on(std::size_t d) const noexcept { return bytes_[d] + (replicas_ > 0 ? more_bytes_[d] : 0); }
-  std::int64_t bytes_of(shard_kind const& kind) const noexcept { return kind.bytes + (replicas_ > 0 ? kind.more_bytes : 0); }
   std::int64_t excess(std::size_t device, shard_kind const& kind) const noexcept {
-    return std::max<std::int64_t>(bytes_on(device) + bytes_of(kind) - device_bytes_, 0);
+    return std::max<std::int64_t>(bytes_[device] + kind.bytes - device_bytes_, 0);
   }
   // What a device computes depends on its own sums alone, so that all may be asked at once.
   void compute_touched() {
@@ -249,8 +234,6 @@ class placement {
     std::fill(columns_.begin(), columns_.end(), 0.0F);
     std::fill(gradient_columns_.begin(), gradient_columns_.end(), 0.0F);
     std::fill(bytes_.begin(), bytes_.end(), std::int64_t{0});
-    std::fill(more_bytes_.begin(), more_bytes_.end(), std::int64_t{0});
-    replicas_ = 0;
     for (auto& of : held_) of.clear();
     held_by_all_.clear();
   }
@@ -258,7 +241,7 @@ class placement {
   void add_up(std::size_t d) {
     std::fill_n(sums_.data() + d * width_, width_, 0.0F);
     columns_[d] = gradient_columns_[d] = 0;
-    bytes_[d] = more_bytes_[d] = 0;
+    bytes_[d] = 0;
     for (auto const s : held_by_all_) add(d, shards_[s].kind, 1);
     for (auto const s : held_[d]) add(d, shards_[s].kind, 1);
   }
@@ -272,12 +255,10 @@ class placement {
     columns_[d] += by * kind.columns;
     gradient_columns_[d] += by * kind.gradient_columns;
     bytes_[d] += sign * kind.bytes;
-    more_bytes_[d] += sign * kind.more_bytes;
   }
 
   void apply(placed_shard const& shard, int sign) {
     if (shard.device != on_all_devices) return apply(static_cast<std::size_t>(shard.device), shard.kind, sign);
-    replicas_ += sign;
     for (std::size_t d = 0; d < devices_; ++d) apply(d, shard.kind, sign);
   }
   void apply(std::size_t d, int kind, int sign) {
@@ -285,7 +266,7 @@ class placement {
       auto* const sum = sums_.data() + d * width_;
       is_touched_[d] = true;
       touched_.push_back(d);
-      saved_bytes_.insert(saved_bytes_.end(), {bytes_[d], more_bytes_[d]});
+      saved_bytes_.push_back(bytes_[d]);
       saved_.insert(saved_.end(), sum, sum + width_);
       saved_.insert(saved_.end(), {columns_[d], gradient_columns_[d], costs_.compute[d]});
     }
@@ -294,7 +275,7 @@ class placement {
 
   plan_score evaluate() {
     plan_score score{0, 0, 0};
-    for (std::size_t d = 0; d < devices_; ++d) score.overflow += std::max<std::int64_t>(bytes_on(d) - device_bytes_, 0);
+    for (auto const bytes : bytes_) score.overflow += std::max<std::int64_t>(bytes - device_bytes_, 0);
     if (objective_ != plan_objective::compute_balance) plan_cost(*model_, columns_, gradient_columns_, costs_);
     score.value = objective_of(costs_, objective_);
     if (objective_ == plan_objective::compute_balance) return score;
@@ -327,17 +308,16 @@ class placement {
   plan_objective objective_;
   std::vector<placed_shard> shards_;
   std::vector<float> sums_, columns_, gradient_columns_;
-  std::vector<std::int64_t> bytes_, more_bytes_;
-  std::int64_t replicas_ = 0, saved_replicas_ = 0;  // tables that are on all devices
-  std::vector<std::vector<std::size_t>> held_;      // shards of each device
-  std::vector<std::size_t> held_by_all_;            // and of all
+  std::vector<std::int64_t> bytes_;
+  std::vector<std::vector<std::size_t>> held_;  // shards of each device
+  std::vector<std::size_t> held_by_all_;        // and of all
   std::vector<float> totals_;
   device_costs costs_;
   plan_score score_, tried_;
   std::vector<std::size_t> touched_;
   std::vector<char> is_touched_;           // each device
   std::vector<float> saved_;               // of each touched device: sums, both columns and its compute cost
-  std::vector<std::int64_t> saved_bytes_;  // of each: bytes and more bytes
+  std::vector<std::int64_t> saved_bytes_;  // of each
 };
 
 }  // namespace detail

@@ -30,7 +30,6 @@ struct shard_kind {
   float cost;                   // of a device with this shard alone
   int half_columns, half_rows;  // the kind of its halves, -1: it is not cut so
   float gradient_columns;       // in the exchange of gradients
-  std::int64_t more_bytes;      // where the device has a replica
 };
 
 // All kinds of shards of tables. A half of columns is a multiple of 4. Halves of rows differ by a row: a kind has the larger one's.
@@ -59,7 +58,7 @@ class shard_kinds {
           profiles.push_back(shard_profile(table, c, r));
           auto const of_shard = static_cast<float>(table.dim >> c);
           kinds_.push_back({t, memory_of_shard(profiles.back(), counted).total(), c, r, of_shard, 0, c + 1 < columns ? at + 1 : -1,
-                            r + 1 < rows ? at + columns : -1, of_shard, counted_beside_replicas(profiles.back(), counted)});
+                            r + 1 < rows ? at + columns : -1, of_shard});
         }
     }
     first_replica_ = static_cast<int>(kinds_.size());
@@ -71,7 +70,7 @@ class shard_kinds {
       replicas_.push_back(profile_of_replica(tables[t], replicas));
       profiles.push_back(replicas_.back());
       kinds_.push_back({t, memory_of_shard(profiles.back(), counted).total(), 0, 0, 0, 0, -1, -1,
-                        static_cast<float>(columns_of_replica(tables[t], replicas)), 0});
+                        static_cast<float>(columns_of_replica(tables[t], replicas))});
     }
     representations_.resize(kinds_.size() * static_cast<std::size_t>(width_));
     matrix_view<float> const all(representations_.data(), static_cast<std::int64_t>(kinds_.size()), width_);

@@ -19,7 +19,6 @@
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/table_bytes.hpp>
 #include <tessera/plan/table_profile.hpp>
-#include <tessera/plan/table_replicas.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {
@@ -64,10 +63,6 @@ inline row_state_layout state_layout_of(table_profile const& profile) {
   if (name == rowwise_adam::name) return row_state_layout::of(rowwise_adam{});
   throw error(errc::invalid_argument, "table_profile: no row optimizer has this name",
               {{"table", profile.name}, {"field", "optimizer"}, {"value", name}});
-}
-
-inline std::int64_t counted_beside_replicas(table_profile const& shard, counted_memory counted) noexcept {
-  return counted == counted_memory::all ? bytes_beside_replicas(shard) : 0;
 }
 
 // Returns f<element>().

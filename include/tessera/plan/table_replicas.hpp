@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -38,10 +37,6 @@ inline table_profile profile_of_replica(table_profile const& table, std::int64_t
 /// its own block to all others, with 8 bytes for a row's id. Gradients are taken to go to all blocks alike. Sums are those of the block
 /// that may have most rows. As columns do, ids count without deduplication. @pre as above
 inline double columns_of_replica(table_profile const& table, std::int64_t devices) noexcept;
-
-/// What a shard takes beside `memory_of_shard` where its device has a replica of another table: the sums of its rows' gradients, twice. For
-/// `sharded_tables` then have all tables' sums in memory before they update rows.
-inline std::int64_t bytes_beside_replicas(table_profile const& shard) noexcept;
 
 namespace detail {
 
@@ -105,10 +100,6 @@ inline double columns_of_replica(table_profile const& table, std::int64_t device
   auto const dim = static_cast<double>(table.dim), n = static_cast<double>(devices);
   auto const most_of_a_block = std::min(detail::updated_rows(table), static_cast<double>((table.rows - 1) / devices + 1));
   return (ids_of_batch(table) / n * dim + n * most_of_a_block * (dim + 2)) / table.bags;
-}
-
-inline std::int64_t bytes_beside_replicas(table_profile const& shard) noexcept {
-  return static_cast<std::int64_t>(std::ceil(detail::updated_rows(shard))) * 2 * (4 * shard.dim + 16);
 }
 
 }  // namespace TESSERA_ABI

@@ -43,7 +43,7 @@ class basic_sharded_saved {
   mutable detail::pooled_ids pooled_;    // of keys that are cut by rows, or of tables that all ranks have
   mutable detail::sample_rows samples_;  // where gradients of all samples travel
   mutable detail::copied_sums copied_;   // of tables that all ranks have
-  row_gradients sum_;                    // of all tables, where there are such
+  row_gradients sum_;                    // of tables that all ranks have, where there are such
 };
 
 }  // namespace TESSERA_ABI

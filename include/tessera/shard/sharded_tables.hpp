@@ -200,8 +200,7 @@ class basic_sharded_tables {
     if (is_alone_) return inner_.finish_backward(exec, saved.inner_);
     receive_gradients(exec, "sharded_tables::finish_backward", saved, clock);
     if (has_copies()) {
-      sum_gradients(exec, saved, saved.sum_, clock);
-      inner_.apply(exec, saved.sum_);
+      update_with_copies(exec, saved, clock);
     } else {
       inner_.finish_backward(exec, expands() ? saved.samples_.expanded() : saved.inner_);
     }
@@ -270,6 +269,15 @@ class basic_sharded_tables {
   }
   void send_ids(host_exec const& exec, batch_view const& batch, bool learns, saved_type& saved) const;
   void sum_gradients(host_exec const& exec, saved_type const& saved, row_gradients& sum, detail::stage_clock& clock) const;
+  void update_with_copies(host_exec const& exec, saved_type& saved, detail::stage_clock& clock);
+  // Of tables that all ranks have, gets the sums of all ranks in place of this rank's. With a `failure`, all ranks throw.
+  void gather_copies(host_exec const& exec, saved_type const& saved, row_gradients& sum, std::exception_ptr failure,
+                     detail::stage_clock& clock) const {
+    clock.next(&embedding_times::gradients);
+    saved.copied_.gather(exec, exchange_.comm(), is_copied_, sum, failure,
+                         [&](std::int64_t t, auto ids, auto slots) { inner_.find(exec, t, ids, slots); });
+    clock.next(&embedding_times::compute);
+  }
   template <class Read>
   void read_rows(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float> const> out, detail::stage_clock& clock,
                  Read const& read) const;
@@ -423,10 +431,24 @@ void basic_sharded_tables<Exchange>::sum_gradients(host_exec const& exec, saved_
   } catch (...) {
     failure = std::current_exception();
   }
-  clock.next(&embedding_times::gradients);
-  saved.copied_.gather(exec, exchange_.comm(), is_copied_, sum, failure,
-                       [&](std::int64_t t, auto ids, auto slots) { inner_.find(exec, t, ids, slots); });
-  clock.next(&embedding_times::compute);
+  gather_copies(exec, saved, sum, failure, clock);
+}
+
+// Rows of other tables are updated as they are summed, after the copies' sums have come.
+template <exchange Exchange>
+void basic_sharded_tables<Exchange>::update_with_copies(host_exec const& exec, saved_type& saved, detail::stage_clock& clock) {
+  bool is_summed = false;
+  std::exception_ptr failure;
+  try {
+    return inner_.finish_backward(exec, saved.inner_, is_copied_, saved.sum_, [&](row_gradients& sum) {
+      is_summed = true;
+      gather_copies(exec, saved, sum, nullptr, clock);
+    });
+  } catch (...) {
+    if (is_summed) throw;
+    failure = std::current_exception();
+  }
+  gather_copies(exec, saved, saved.sum_, failure, clock);
 }
 
 /// Tables on several ranks, over the exchange in one wave of messages a direction.
