@@ -89,7 +89,8 @@ TEST_CASE("executed plans: tables cut as a search found give and learn what whol
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  for (auto const& [is_tall, replicas] : {std::pair(false, false), {true, false}, {false, true}}) {
+  for (auto const& kind : {std::pair(false, false), {true, false}, {false, true}}) {
+    auto const is_tall = kind.first, replicas = kind.second;
     CAPTURE(is_tall);
     CAPTURE(replicas);
     source_problem problem;

@@ -45,7 +45,9 @@ TEST_CASE("placement: after random changes, taken or not, scores and devices are
   std::vector<tessera::table_profile> tables;
   for (int t = 0; t < 8; ++t) tables.push_back(tessera_tests::random_profile(random, 100'000, 64));
   for (int t = 0; t < 2; ++t) tables[static_cast<std::size_t>(t)].rows = 100;  // all devices may have them
-  for (auto const& [has_replicas, limit] : {std::pair(false, 1 << 20), {true, 1 << 20}, {true, 1 << 30}}) {
+  for (auto const& kind : {std::pair(false, 1 << 20), {true, 1 << 20}, {true, 1 << 30}}) {
+    auto const has_replicas = kind.first;
+    auto const limit = kind.second;
     CAPTURE(has_replicas);
     shard_kinds const kinds(tables, model, tessera::counted_memory::all, true, true, {}, has_replicas ? 3 : 0);
     CHECK(kinds.has_replicas() == has_replicas);
