@@ -103,6 +103,11 @@ TEST_CASE("may_be_on_all_devices: hashed tables are left out, and a table on one
   table.hashed = false;
   CHECK(tessera::profile_of_replica(table, 1) == table);
   CHECK(tessera::columns_of_replica(table, 1) == 8);
+  table.pooling_factor = 1 << 20;
+  table.bags = table.distinct_bags = std::int64_t{1} << 34;
+  table.dim = 1 << 14;  // 2^63 bytes of gradients by id on 16 devices
+  CHECK_FALSE(tessera::may_be_on_all_devices(table, 16));
+  table = read_often("t", 20, 8, 5);
   table.bags = table.distinct_bags = 0;  // nobody reads it
   CHECK_FALSE(tessera::may_be_on_all_devices(table, 4));
   // On one device, that is the same place.
@@ -279,7 +284,13 @@ TEST_CASE("plan_search: replicas are left out where they cost more, have no room
   // NeuroShard's networks know no number of bags.
   std::mt19937_64 random(1);
   auto const networks = tessera_tests::random_published_cost(random, 2, true);
-  CHECK(error_of([&] { tessera::plan_search(exec, two, networks, options); }).value("option") == "replicas");
+  CHECK(error_of([&] { tessera::plan_search(exec, two, networks, options); }).value("tables") == "2");
+  CHECK(error_of([&] {
+          tessera::plan_of_tables(two, networks, {2, std::int64_t{1} << 40}, std::vector<std::int64_t>{0, -1});
+        }).value("tables") == "1");
+  CHECK(error_of([&] {
+          tessera::plan_of_tables(two, slow_exchange, {2, 1 << 30}, std::vector<std::int64_t>{0, (std::int64_t{1} << 32) - 1});
+        }).value("device") == "4294967295");
   two[0].tower = 0, two[1].tower = 1;
   options.towers = 2;
   CHECK(on_all(tessera::plan_search(exec, two, slow_exchange, options)) == 0);

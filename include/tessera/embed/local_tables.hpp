@@ -211,8 +211,8 @@ class local_tables {
     saved.has_gradients = false;
   }
 
-  /// As above, but of each table t with `goes_round[t]` the sums are in `sum` first, which has no rows of others. `go_round(sum)` may put other
-  /// rows in their place, whose slots ascend. Where it throws, nothing is updated.
+  /// As above, but of each table t with `goes_round[t]` the sums are in `sum` first, which has no rows of others. `go_round(sum)` may put
+  /// other rows of these tables in their place, whose slots ascend. Where it throws, nothing is updated. @pre goes_round is (tables,)
   /// @throws tessera::error also as `apply`, for what it put there
   template <class GoRound>
   void finish_backward(host_exec const& exec, local_tables_saved& saved, std::vector<bool> const& goes_round, row_gradients& sum,

@@ -166,7 +166,7 @@ class summed_rows_sink {
   void (*call_)(void const*, std::int64_t, summed_rows const&) noexcept;
 };
 
-/// The summed gradients of the rows that a batch names. The constructor takes all memory that is needed.
+/// The summed gradients of the rows that a batch names. The constructor takes all memory that `for_each` needs.
 template <class Index>
 class row_sums {
  public:
@@ -201,7 +201,7 @@ class row_sums {
       rows[t] = 0;
       for (auto piece = pieces_.pieces.first_of(t); piece < pieces_.pieces.first_of(t + 1); ++piece)
         rows[t] += std::exchange(first_row[piece], rows[t]);
-      widest = std::max(widest, tables_[t].dim);
+      if (is_wanted(t)) widest = std::max(widest, tables_[t].dim);
     }
     out.resize(
         exec, tables_.size(), [&](std::int64_t t) { return rows[t]; }, [&](std::int64_t t) { return tables_[t].dim; });

@@ -103,8 +103,8 @@ float plan_cost(M const& model, matrix_view<float const> sums, vector_view<float
 /// The cost of shards on devices, from the beginning. Shard s is on device `device_of_shard[s]`. Where that is `on_all_devices`, all devices
 /// have it, and it is added up before others. @return all devices' costs @pre what is on all devices is a whole table
 /// @throws tessera::error invalid_argument for less than one device, and for a number of devices that the model is not of; shape_mismatch
-/// for another number of shards; out_of_range for a device that there is not; invalid_argument, naming the table, for one that may not be on
-/// all devices.
+/// for another number of shards; out_of_range for a device that there is not. invalid_argument, naming the table, for one that may not be on
+/// all devices, and for tables on all devices of a model that does not know how many bags a table has.
 template <cost_model M>
 device_costs costs_of_devices(M const& model, vector_view<table_profile const> shards, vector_view<std::int64_t const> device_of_shard,
                               std::int64_t devices);
@@ -117,6 +117,22 @@ void check_devices(char const* call, M const& model, std::int64_t devices) {
   if (auto const of = static_cast<std::int64_t>(model.devices()); of != 0 && of != devices)
     throw error(errc::invalid_argument, std::string(call) + ": the model is of another number of devices",
                 {{"devices", devices}, {"devices of the model", of}});
+}
+
+// A replica has another number of bags than its table, which a model that counts none would not see.
+template <cost_model M>
+void check_knows_bags(M const& model, vector_view<table_profile const> replicas) {
+  auto const width = static_cast<std::int64_t>(model.width());
+  for (auto const& replica : replicas) {
+    auto both = std::vector<table_profile>(2, replica);
+    both[1].bags /= 2;
+    both[1].distinct_bags /= 2;
+    std::vector<float> representations(static_cast<std::size_t>(2 * width));
+    model.represent(both, matrix_view<float>(representations.data(), 2, width));
+    if (!std::equal(representations.begin(), representations.begin() + width, representations.begin() + width)) return;
+  }
+  throw error(errc::invalid_argument, "tables on all devices need a model that knows how many bags a table has",
+              {{"tables", replicas.size()}});
 }
 
 inline table_profile checked_replica(table_profile const& table, std::int64_t devices) {
@@ -147,8 +163,13 @@ device_costs costs_of_devices(M const& model, vector_view<table_profile const> s
   matrix_view<float> const representations(of_shards.data(), shards.size(), width), all(sums.data(), devices, width);
   std::vector<table_profile> profiles(shards.begin(), shards.end());
   auto const is_on_all = [&](std::int64_t s) { return device_of_shard[s] == on_all_devices && devices > 1; };
-  for (std::int64_t s = 0; s < shards.size(); ++s)
-    if (is_on_all(s)) profiles[static_cast<std::size_t>(s)] = detail::checked_replica(shards[s], devices);
+  std::vector<table_profile> replicas;
+  for (std::int64_t s = 0; s < shards.size(); ++s) {
+    if (!is_on_all(s)) continue;
+    replicas.push_back(detail::checked_replica(shards[s], devices));
+    profiles[static_cast<std::size_t>(s)] = replicas.back();
+  }
+  if (!replicas.empty()) detail::check_knows_bags(model, replicas);
   model.represent(profiles, representations);
   auto const add = [&](std::int64_t s, std::int64_t device) {
     for (std::int64_t i = 0; i < width; ++i) all(device, i) += representations(s, i);

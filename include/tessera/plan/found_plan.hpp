@@ -22,6 +22,7 @@
 #include <tessera/plan/cost_model.hpp>
 #include <tessera/plan/shard_memory.hpp>
 #include <tessera/plan/table_profile.hpp>
+#include <tessera/plan/table_replicas.hpp>
 #include <tessera/shard/sharding_plan.hpp>
 
 namespace tessera {
@@ -67,15 +68,15 @@ concept plan_searcher = cost_model<M> &&
 inline std::ostream& operator<<(std::ostream& out, found_plan const& found);
 
 /// The plan of shards that were placed, with its costs computed from the beginning.
-/// @throws tessera::error invalid_argument as `check_table_profiles`, and as `check_plan` for shards that do not cover each table once;
-/// invalid_argument for a limit below 1 byte, for devices that the model is not of, and, naming it, for a table on all ranks of which no cost
-/// is known (`may_be_on_all_devices`);
+/// @throws tessera::error invalid_argument as `check_table_profiles`, as `check_plan` for shards that do not cover each table once, and as
+/// `costs_of_devices` for a table on all ranks; invalid_argument for a limit below 1 byte, and for devices that the model is not of;
 /// out_of_memory, naming device, its bytes and the limit, where a device is over its limit.
 template <cost_model M>
 found_plan plan_of_shards(vector_view<table_profile const> tables, M const& model, device_limits const& limits,
                           std::vector<table_shard> shards);
 
-/// As above with whole tables, table t on `device_of_table[t]`, or `on_all_devices`. @throws tessera::error as above, and shape_mismatch for other numbers.
+/// As above with whole tables, table t on `device_of_table[t]`, or `on_all_devices`.
+/// @throws tessera::error as above; shape_mismatch for other numbers; out_of_range, naming the table, for a device that there is not.
 template <cost_model M>
 found_plan plan_of_tables(vector_view<table_profile const> tables, M const& model, device_limits const& limits,
                           vector_view<std::int64_t const> device_of_table);
@@ -229,8 +230,12 @@ found_plan plan_of_tables(vector_view<table_profile const> tables, M const& mode
     throw error(errc::shape_mismatch, "plan_of_tables: one device a table",
                 {{"tables", tables.size()}, {"devices", device_of_table.size()}});
   std::vector<table_shard> shards;
-  for (std::int64_t t = 0; t < tables.size(); ++t)
+  for (std::int64_t t = 0; t < tables.size(); ++t) {
+    if (device_of_table[t] < on_all_devices || device_of_table[t] >= limits.devices)
+      throw error(errc::out_of_range, "plan_of_tables: no such device",
+                  {{"table", tables[t].name}, {"device", device_of_table[t]}, {"devices", limits.devices}});
     shards.push_back({t, static_cast<int>(device_of_table[t]), 0, tables[t].rows, 0, tables[t].dim});
+  }
   return plan_of_shards(tables, model, limits, std::move(shards));
 }
 

@@ -60,9 +60,10 @@ struct plan_search_options {
 /// Where they suffice for all that `published_search` compares, its plan costs no less, if the objective is cost and there are no towers.
 /// Each halving of the largest shards takes four of them. With towers too, exchanges cost what the model says of all devices.
 /// No device has two shards of a table that is cut by columns and by rows, so that `found_plan::plan` is a plan of sharded tables.
-/// @throws tessera::error invalid_argument, naming the option, as `plan_of_shards`, and for less than one evaluation or a negative deadline;
-/// as `devices_of_tables` with towers; for replicas, and a model that does not know how many bags a table has. out_of_memory where no plan can be: it names all bytes and the limit of all devices, or those of a
-/// tower's devices, or the table whose smallest shard is too large. out_of_memory too where none was found, naming the evaluations.
+/// @throws tessera::error invalid_argument, naming the option, as `plan_of_shards`, and for less than one evaluation or a negative
+/// deadline; as `devices_of_tables` with towers; where tables may be on all devices, and the model does not know how many bags a table has.
+/// out_of_memory where no plan can be: it names all bytes and the limit of all devices, or those of a tower's devices, or the table whose
+/// smallest shard is too large. out_of_memory too where none was found, naming the evaluations.
 template <cost_model M>
 found_plan plan_search(host_exec const& exec, vector_view<table_profile const> tables, M const& model, plan_search_options const& options);
 
@@ -253,21 +254,6 @@ class plan_searcher {
   bool stopped_ = false;
 };
 
-// A replica has fewer bags than its table: a model that counts none would not see it.
-template <cost_model M>
-void check_knows_bags(M const& model, vector_view<table_profile const> tables, shard_kinds const& kinds) {
-  for (std::int64_t t = 0; t < tables.size(); ++t) {
-    if (kinds.replica(t) < 0) continue;
-    auto half = kinds.replica_profile(t);
-    half.bags /= 2;
-    half.distinct_bags /= 2;
-    std::vector<float> representation(static_cast<std::size_t>(kinds.width()));
-    model.represent(vector_view<table_profile const>(&half, 1), matrix_view<float>(representation.data(), 1, kinds.width()));
-    if (!std::equal(representation.begin(), representation.end(), kinds.representation(kinds.replica(t)))) return;
-  }
-  throw error(errc::invalid_argument, "plan_search: replicas need a model of any number of bags", {{"option", "replicas"}});
-}
-
 }  // namespace detail
 
 template <cost_model M>
@@ -290,7 +276,7 @@ found_plan plan_search(host_exec const& exec, vector_view<table_profile const> t
                          options.cut_rows
                              ? "the smallest shard of a table is too large for a device"
                              : "a table is too large for a device, and its columns are cut no further; cut_rows cuts its rows");
-  if (kinds.has_replicas()) detail::check_knows_bags(model, tables, kinds);
+  if (kinds.has_replicas()) detail::check_knows_bags(model, kinds.replicas());
   detail::plan_searcher<M> searcher(exec, kinds, model, device_bytes, options);
   auto const placed = searcher.run();
   if (searcher.best().overflow > 0)

@@ -32,10 +32,12 @@ struct device_rates {
 ///
 /// Computation moves each distinct row of a batch once forward, and twice backward with its state. It writes the vectors of the distinct
 /// bags, reads their gradients, and reads the ids twice. In an exchange each device has a share of the bags, all of one size. It is done no
-/// earlier than its own bytes are through, inside the host and between hosts, and than those that the last device to start sends it.
+/// earlier than its own bytes are through, inside the host and between hosts at the same time, and than those that the last device to start
+/// sends it.
 class roofline_cost {
  public:
-  /// @throws tessera::error invalid_argument, naming field and value, for a rate that is not positive, and for negative bags.
+  /// @throws tessera::error invalid_argument, naming field and value, for a rate that is not positive (inside hosts: that is negative), for
+  /// negative bags, and for less than one device of a host.
   explicit roofline_cost(device_rates const& rates) : rates_(rates) {
     auto const check = [](char const* field, double value, bool fits) {
       if (!fits || !std::isfinite(value))
@@ -137,8 +139,9 @@ class roofline_cost {
 };
 static_assert(cost_model<roofline_cost>);
 
-/// No plan of these tables costs less under the model, however they are cut and placed: the mean over devices of what all of them do. Cut
-/// tables move as many bytes as whole ones, or more. @throws tessera::error as `check_table_profiles`, and for less than one device.
+/// No plan of these tables costs less under the model, however they are cut and placed, if none is on all devices: the mean over devices of
+/// what all of them do. Cut tables move as many bytes as whole ones, or more. @throws tessera::error as `check_table_profiles`, and for
+/// less than one device.
 inline double lower_bound_ms(roofline_cost const& model, vector_view<table_profile const> tables, std::int64_t devices) {
   detail::check_devices("lower_bound_ms", model, devices);
   check_table_profiles(tables);

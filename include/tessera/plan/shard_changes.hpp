@@ -13,6 +13,7 @@
 #include <tessera/plan/cost_model.hpp>
 #include <tessera/plan/placement.hpp>
 #include <tessera/plan/shard_kinds.hpp>
+#include <tessera/plan/table_replicas.hpp>
 
 namespace tessera {
 inline namespace TESSERA_ABI {

@@ -93,9 +93,7 @@ class shard_kinds {
   int whole(std::int64_t table) const noexcept { return whole_[static_cast<std::size_t>(table)]; }
   // The kind of a table on all devices, -1: it may not be there.
   int replica(std::int64_t table) const noexcept { return replica_[static_cast<std::size_t>(table)]; }
-  table_profile const& replica_profile(std::int64_t table) const noexcept {
-    return replicas_[static_cast<std::size_t>(replica(table) - first_replica_)];
-  }
+  std::vector<table_profile> const& replicas() const noexcept { return replicas_; }
   bool is_replica(int kind) const noexcept { return kind >= first_replica_; }
   bool has_replicas() const noexcept { return is_replica(static_cast<int>(kinds_.size()) - 1); }
   float const* representation(int kind) const noexcept { return representations_.data() + kind * width_; }

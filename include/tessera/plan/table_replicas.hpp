@@ -20,7 +20,8 @@ inline constexpr std::int64_t on_all_devices = -1;
 ///
 /// Each device looks up its part of the batch, and updates all rows that the batch reads (`data_parallel`). A profile cannot say that a row
 /// is updated and not read. So a part has to have as many ids as the batch has distinct rows, or more: tables are small, or their ids
-/// repeat much. Hashed tables are left out, as all their ids would go to all devices, and tables that nobody reads.
+/// repeat much. Hashed tables are left out, as all their ids would go to all devices. So are tables that nobody reads, and those of which
+/// no address space holds a part's gradients by id.
 inline bool may_be_on_all_devices(table_profile const& table, std::int64_t devices) noexcept;
 
 /// What a device does for its replica, as the profile of a table that only this device has.
@@ -75,7 +76,9 @@ inline double mean_of_access(std::array<double, table_profile::bins> const& acce
 
 inline bool may_be_on_all_devices(table_profile const& table, std::int64_t devices) noexcept {
   auto const ids = distinct_ids_of_batch(table);
-  return !table.hashed && ids > 0 && detail::updated_rows(table) * static_cast<double>(devices) <= ids;
+  auto const n = static_cast<double>(devices), rows = detail::updated_rows(table);
+  bool const fits = (ids / n + rows) * static_cast<double>(table.dim) * 8 <= static_cast<double>(most_address_space_bytes);
+  return !table.hashed && ids > 0 && rows * n <= ids && fits;
 }
 
 inline table_profile profile_of_replica(table_profile const& table, std::int64_t devices) {
