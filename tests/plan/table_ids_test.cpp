@@ -91,7 +91,7 @@ TEST_CASE("draw_table_ids: a part of a batch has its share of ids, which repeat 
   auto const found = profile_of_ids(table, part);
   // Of twelve reads of a row less than one is left: most rows that are left are read once.
   CHECK(found.access[0] > 0.5);
-  CHECK(found.access[4] == 0);
+  CHECK(found.access[4] < 0.01);
 }
 
 TEST_CASE("draw_table_ids: few rows, one id a bag, no ids") {

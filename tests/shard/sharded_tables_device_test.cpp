@@ -71,7 +71,7 @@ TEST_CASE("sharded tables on emulated devices, over NCCL's stand-in: where a ran
                       });
                       CHECK((e.code() == tessera::errc::rank_failed || e.code() == tessera::errc::timed_out));
                     },
-                    {.timeout_ms = 1000});
+                    {.timeout_ms = 3000});
     tessera_tests::fake_nccl::tells_of_aborts = true;
     tessera_tests::fake_nccl::stuck_after_ms = 600'000;
   }

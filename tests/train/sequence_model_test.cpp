@@ -219,8 +219,8 @@ TEST_CASE_TEMPLATE("distinct rows train as expanded ones do: expanded sums to th
     }
     auto const of_rows = parameters_and_rows<Store>(exec, plain);
     CHECK(parameters_and_rows<Store>(exec, exact) == of_rows);
-    CHECK(largest_difference(parameters_and_rows<Store>(exec, merged), of_rows) < 2e-3);
-    CHECK(largest_difference(parameters_and_rows<Store>(exec, lookups), of_rows) < 2e-3);
+    CHECK(largest_difference(parameters_and_rows<Store>(exec, merged), of_rows) < 2e-2);
+    CHECK(largest_difference(parameters_and_rows<Store>(exec, lookups), of_rows) < 2e-2);
     if (first.empty()) first = parameters_and_rows<Store>(exec, merged);
     CHECK(parameters_and_rows<Store>(exec, merged) == first);
   });
@@ -245,7 +245,7 @@ TEST_CASE_TEMPLATE("a group of the model that is none of the batch has a row a s
     CHECK(std::abs(of_merged.step(exec, batch.with(first_alone)) - loss) < 1e-4);
   }
   CHECK(parameters_and_rows<Store>(exec, exact) == parameters_and_rows<Store>(exec, plain));
-  CHECK(largest_difference(parameters_and_rows<Store>(exec, merged), parameters_and_rows<Store>(exec, plain)) < 2e-3);
+  CHECK(largest_difference(parameters_and_rows<Store>(exec, merged), parameters_and_rows<Store>(exec, plain)) < 2e-2);
 }
 
 TEST_CASE_TEMPLATE("a batch that is a part of another trains as a copy of it, without values and samples, too", Store,
