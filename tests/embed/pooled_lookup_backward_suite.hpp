@@ -189,13 +189,13 @@ void pooled_lookup_backward_suite(int threads) {
 
   SUBCASE("row-wise Adagrad matches a double reference") {
     compare(
-        tessera::rowwise_adagrad{.learning_rate = 0.1F, .epsilon = 1e-4F},
+        tessera::rowwise_adagrad{.learning_rate = 0.1F, .epsilon = 1e-2F},
         [](auto& row, auto& state, auto const& g, std::int64_t) {
           double squares = 0;
           for (auto const x : g) squares += x * x;
           state[0] += squares / static_cast<double>(g.size());
           for (std::size_t c = 0; c < g.size(); ++c)
-            row[c] -= static_cast<double>(0.1F) * g[c] / (std::sqrt(state[0]) + static_cast<double>(1e-4F));
+            row[c] -= static_cast<double>(0.1F) * g[c] / (std::sqrt(state[0]) + static_cast<double>(1e-2F));
         },
         2e-5);
   }

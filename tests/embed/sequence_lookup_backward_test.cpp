@@ -35,7 +35,7 @@ TEST_CASE_TEMPLATE("sequence_lookup_backward: steps beside a double reference", 
   constexpr std::int64_t ids = 40;
   auto const options = tables_of_dims({1, 3, 16, 17, 32, 64, 100, 128, 130, 1027}, ids);
   auto const features = sequence_features(static_cast<std::int64_t>(options.size()));
-  tessera::rowwise_adagrad const optimizer{.learning_rate = 0.1F, .epsilon = 1e-4F};
+  tessera::rowwise_adagrad const optimizer{.learning_rate = 0.1F, .epsilon = 1e-2F};
   std::vector<float> first;
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
     std::mt19937_64 random(seed);
@@ -66,7 +66,7 @@ TEST_CASE_TEMPLATE("sequence_lookup_backward: steps beside a double reference", 
         for (auto const x : g) squares += x * x;
         state[0] += squares / static_cast<double>(g.size());
         for (std::size_t c = 0; c < g.size(); ++c)
-          row[c] -= static_cast<double>(0.1F) * g[c] / (std::sqrt(state[0]) + static_cast<double>(1e-4F));
+          row[c] -= static_cast<double>(0.1F) * g[c] / (std::sqrt(state[0]) + static_cast<double>(1e-2F));
       });
       CHECK(reference.close_to(exec, tables, 2e-5));
     }

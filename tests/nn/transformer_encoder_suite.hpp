@@ -165,7 +165,7 @@ void transformer_encoder_suite() {
             while (is_rough()) x = strided_floats(random, offsets.back(), 4, 3);
             auto const result = run(net, offsets, x, gradient);
             doubles wide_x(x);
-            CHECK(worst_difference(result.out, reference.forward(wide_x, offsets)) < 1e-5);
+            CHECK(worst_difference(result.out, reference.forward(wide_x, offsets)) < 5e-5);
             auto const objective = [&] {
               auto const y = reference.forward(wide_x, offsets);
               double sum = 0;

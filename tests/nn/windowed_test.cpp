@@ -36,6 +36,9 @@ struct grouped_samples {
 grouped_samples random_grouped_samples(std::mt19937_64& random, std::size_t n) {
   grouped_samples s{tessera_tests::random_integers<std::int64_t>(random, n, 0, 2), tessera_tests::random_floats(random, n), floats(n)};
   for (auto& label : s.labels) label = random() % 2 == 0 ? 1.0F : 0.0F;
+  // A figure of one label alone is none.
+  s.labels[0] = 1, s.labels[1] = 0;
+  s.groups[0] = s.groups[1] = 0;
   return s;
 }
 
