@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include <tessera/core/config.hpp>
+#include <tessera/core/execution.hpp>
 #include <tessera/plan/table_profile.hpp>
 
 namespace tessera {
@@ -101,7 +102,8 @@ inline table_profile profile_of_replica(table_profile const& table, std::int64_t
 inline double columns_of_replica(table_profile const& table, std::int64_t devices) noexcept {
   if (devices == 1) return static_cast<double>(table.dim);
   auto const dim = static_cast<double>(table.dim), n = static_cast<double>(devices);
-  auto const most_of_a_block = std::min(detail::updated_rows(table), static_cast<double>((table.rows - 1) / devices + 1));
+  auto const rows_of_a_block = divide_up(table.rows, devices);
+  auto const most_of_a_block = std::min(detail::updated_rows(table), static_cast<double>(rows_of_a_block));
   return (ids_of_batch(table) / n * dim + n * most_of_a_block * (dim + 2)) / table.bags;
 }
 
