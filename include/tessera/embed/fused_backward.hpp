@@ -55,8 +55,7 @@ template <class Index>
 void sum_sorted_rows(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
                      batch_contributions const& contributions, row_gradients& out) {
   row_sums const sums(exec, tables, sorted, contributions);
-  sums.write(
-      exec, [](std::int64_t) { return true; }, out);
+  sums.write(exec, out);
 }
 
 /// Sums gradients into `out`, without an update. `contribute(contributions)` fills in what each position adds.

@@ -222,21 +222,16 @@ class local_tables {
     with_contributions(exec, call, saved, [&](detail::batch_contributions const& contributions, auto const& sorted) {
       auto const places = tables_.places_of_tables(exec);
       detail::row_sums sums(exec, places.view(), sorted, contributions);
-      auto const is_round = [&](std::int64_t t) { return bool{goes_round[static_cast<std::size_t>(t)]}; };
-      sums.write(exec, is_round, sum);
+      sums.write(exec, sum, &goes_round);
       go_round(sum);
       check_sums(exec, call, sum);
       auto const update = [&](std::int64_t t, detail::summed_rows const& rows) { tables_.update(t, rows); };
-      auto const update_others = [&](std::int64_t t, detail::summed_rows const& rows) {
-        if (!is_round(t)) tables_.update(t, rows);
+      detail::summed_rows_sink const sink(update);
+      auto const update_others = [&] {
+        tables_.count_step();
+        sums.for_each(exec, sink, &goes_round);
       };
-      detail::visit_summed_rows(
-          exec, sum,
-          [&] {
-            tables_.count_step();
-            sums.for_each(exec, detail::summed_rows_sink(update_others));
-          },
-          detail::summed_rows_sink(update));
+      detail::visit_summed_rows(exec, sum, update_others, sink);
     });
     saved.has_gradients = false;
   }

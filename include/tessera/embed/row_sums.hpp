@@ -3,8 +3,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include <tessera/core/buffer.hpp>
 #include <tessera/core/execution.hpp>
@@ -179,16 +181,17 @@ class row_sums {
     scratch_.resize(exec, 3 * width_ * pieces_.count());
   }
 
-  /// Hands all rows to `sink`, some of a table at a time, on any threads.
-  void for_each(host_exec const& exec, summed_rows_sink const& sink) noexcept {
+  /// Hands all rows to `sink`, some of a table at a time, on any threads; but those of tables t with `but[t]`, where it is not nullptr.
+  void for_each(host_exec const& exec, summed_rows_sink const& sink, std::vector<bool> const* but = nullptr) noexcept {
     exec.run(pieces_.count(), [&](std::int64_t piece) {
+      if (but != nullptr && (*but)[static_cast<std::size_t>(pieces_.table_of(piece))]) return;
       with_sum_dim<Index>(tables_[pieces_.table_of(piece)].dim, [&](auto dim) { sum_piece<dim()>(piece, sink); });
     });
   }
 
-  /// Writes the rows of each table with `is_wanted(t)`; `out` has none of others.
-  template <class IsWanted>
-  void write(host_exec const& exec, IsWanted const& is_wanted, row_gradients& out) const {
+  /// Writes the rows of each table t with `only[t]`, or of all where it is nullptr; `out` has none of others.
+  void write(host_exec const& exec, row_gradients& out, std::vector<bool> const* only = nullptr) const {
+    auto const is_wanted = [&](std::int64_t t) { return only == nullptr || (*only)[static_cast<std::size_t>(t)]; };
     buffer<std::int64_t> first_row(exec, pieces_.count());  // of each piece, within its table
     exec.run(pieces_.count(), [&](std::int64_t piece) {
       std::int64_t rows = 0;

@@ -104,7 +104,7 @@ float plan_cost(M const& model, matrix_view<float const> sums, vector_view<float
 /// have it, and it is added up before others. @return all devices' costs @pre what is on all devices is a whole table
 /// @throws tessera::error invalid_argument for less than one device, and for a number of devices that the model is not of; shape_mismatch
 /// for another number of shards; out_of_range for a device that there is not. invalid_argument, naming the table, for one that may not be on
-/// all devices, and for tables on all devices of a model that does not know how many bags a table has.
+/// all devices. invalid_argument for any table on all devices, where the model does not know how many bags a table has.
 template <cost_model M>
 device_costs costs_of_devices(M const& model, vector_view<table_profile const> shards, vector_view<std::int64_t const> device_of_shard,
                               std::int64_t devices);
@@ -174,11 +174,12 @@ device_costs costs_of_devices(M const& model, vector_view<table_profile const> s
   auto const add = [&](std::int64_t s, std::int64_t device) {
     for (std::int64_t i = 0; i < width; ++i) all(device, i) += representations(s, i);
   };
-  for (std::int64_t s = 0; s < shards.size(); ++s)
-    for (std::int64_t d = 0; is_on_all(s) && d < devices; ++d) {
-      add(s, d);
-      gradient_columns[static_cast<std::size_t>(d)] += static_cast<float>(columns_of_replica(shards[s], devices));
-    }
+  for (std::int64_t s = 0; s < shards.size(); ++s) {
+    if (!is_on_all(s)) continue;
+    auto const of_replica = static_cast<float>(columns_of_replica(shards[s], devices));
+    for (std::int64_t d = 0; d < devices; ++d) add(s, d);
+    for (auto& of : gradient_columns) of += of_replica;
+  }
   for (std::int64_t s = 0; s < shards.size(); ++s) {
     if (is_on_all(s)) continue;
     auto const device = device_of_shard[s] == on_all_devices ? 0 : device_of_shard[s];

@@ -72,18 +72,12 @@ class roofline_cost {
   void compute_ms(matrix_view<float const> sums, vector_view<float> ms) const {
     for (std::int64_t d = 0; d < ms.size(); ++d) ms[d] = sums(d, 0);
   }
-  void backward_ms(vector_view<float const> columns, vector_view<float> ms) const {
-    auto const all = sum_of(columns);
-    for_each_host(columns.size(), [&](std::int64_t first, std::int64_t end) {
-      auto const of_host = sum_of(columns.slice(first, end - first));
-      for (auto d = first; d < end; ++d) ms[d] = through(columns[d], of_host, all, end - first, columns.size());
-    });
-  }
+  void backward_ms(vector_view<float const> columns, vector_view<float> ms) const { through_ms(columns, column_ms(columns.size()), ms); }
   void forward_ms(vector_view<float const> columns, vector_view<float const> starts_ms, vector_view<float> ms) const {
-    auto const all = sum_of(columns);
+    auto const each = column_ms(columns.size());
+    through_ms(columns, each, ms);
     // When the last message of these devices may have come.
-    auto const last_of = [&](std::int64_t first, std::int64_t end, double rate) {
-      auto const of_a_column = message(1, columns.size(), rate);
+    auto const last_of = [&](std::int64_t first, std::int64_t end, float of_a_column) {
       auto last = -HUGE_VALF;
       for (auto d = first; d < end; ++d)
         if (columns[d] > 0) last = std::max(last, multiply_add(columns[d], of_a_column, starts_ms[d]));
@@ -93,17 +87,15 @@ class roofline_cost {
     auto last = -HUGE_VALF, second = last;
     std::int64_t of_last = 0;
     for_each_host(columns.size(), [&](std::int64_t first, std::int64_t end) {
-      auto const of_host = last_of(first, end, rates_.exchange_bytes_per_second);
+      auto const of_host = last_of(first, end, each.between);
       if (of_host > last) of_last = first;
       second = std::max(second, std::min(last, of_host));
       last = std::max(last, of_host);
     });
     for_each_host(columns.size(), [&](std::int64_t first, std::int64_t end) {
-      auto const of_host = sum_of(columns.slice(first, end - first));
       auto const from_others = first == of_last ? second : last;
-      auto const comes = end - first == 1 ? from_others : std::max(from_others, last_of(first, end, rates_.host_bytes_per_second));
-      for (auto d = first; d < end; ++d)
-        ms[d] = std::max(through(columns[d], of_host, all, end - first, columns.size()), comes - starts_ms[d]);
+      auto const comes = end - first == 1 ? from_others : std::max(from_others, last_of(first, end, each.inside));
+      for (auto d = first; d < end; ++d) ms[d] = std::max(ms[d], comes - starts_ms[d]);
     });
   }
 
@@ -122,17 +114,25 @@ class roofline_cost {
       first = end;
     }
   }
-  // What a device with so many columns sends to each other one.
-  float message(float columns, std::int64_t devices, double rate) const {
-    return columns * static_cast<float>(4e3 * rates_.bags / static_cast<double>(devices) / rate);
+  // The milliseconds that a device sends one column to each other device, of another host and of its own.
+  struct message_ms {
+    float between, inside;
+  };
+  message_ms column_ms(std::int64_t devices) const {
+    auto const bytes = 4e3 * rates_.bags / static_cast<double>(devices);
+    return {static_cast<float>(bytes / rates_.exchange_bytes_per_second), static_cast<float>(bytes / rates_.host_bytes_per_second)};
   }
-  // A device's bytes to and from others of its host, `here` with it, and to and from other hosts.
-  float through(float columns, float of_host, float all, std::int64_t here, std::int64_t devices) const {
-    auto const to_and_from = [&](std::int64_t peers, float received, double rate) {
-      return std::max(message(columns, devices, rate) * static_cast<float>(peers), message(received, devices, rate));
-    };
-    return std::max(to_and_from(devices - here, all - of_host, rates_.exchange_bytes_per_second),
-                    to_and_from(here - 1, of_host - columns, rates_.host_bytes_per_second));
+  // When a device's own bytes are through, to and from other hosts, and to and from others of its host.
+  void through_ms(vector_view<float const> columns, message_ms each, vector_view<float> ms) const {
+    auto const all = sum_of(columns);
+    for_each_host(columns.size(), [&](std::int64_t first, std::int64_t end) {
+      auto const of_host = sum_of(columns.slice(first, end - first));
+      auto const others = static_cast<float>(columns.size() - (end - first)), mates = static_cast<float>(end - first - 1);
+      auto const between = (all - of_host) * each.between;
+      for (auto d = first; d < end; ++d)
+        ms[d] =
+            std::max({columns[d] * each.between * others, between, columns[d] * each.inside * mates, (of_host - columns[d]) * each.inside});
+    });
   }
 
   device_rates rates_;

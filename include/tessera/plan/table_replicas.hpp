@@ -27,8 +27,8 @@ inline bool may_be_on_all_devices(table_profile const& table, std::int64_t devic
 
 /// What a device does for its replica, as the profile of a table that only this device has.
 ///
-/// Its ids are a device's share of those of the distinct bags. There is a vector for each of these ids, since gradients travel by id, and
-/// for each distinct row of the batch, whose sum comes from the device that added it up. So `memory_of_shard` has room for both.
+/// Its ids are a device's share of those of the distinct bags. Each of these ids has a vector, since gradients travel by id. So has each
+/// distinct row of the batch: its sum comes from the device that added it up. `memory_of_shard` then has room for both.
 /// @pre may_be_on_all_devices(table, devices), or one device: then it is the table
 inline table_profile profile_of_replica(table_profile const& table, std::int64_t devices);
 
