@@ -103,6 +103,16 @@ class placement {
     if (score_.overflow > 0) return static_cast<std::size_t>(std::max_element(bytes_.begin(), bytes_.end()) - bytes_.begin());
     return static_cast<std::size_t>(std::max_element(totals_.begin(), totals_.end()) - totals_.begin());
   }
+  // The device that all others wait for: it is the last to start its forward exchange.
+  std::size_t last_to_start() const noexcept {
+    if (score_.overflow > 0 || objective_ == plan_objective::compute_balance) return most_loaded();
+    return static_cast<std::size_t>(std::max_element(starts_.begin(), starts_.end()) - starts_.begin());
+  }
+  // The device that sends most.
+  std::size_t widest() const noexcept {
+    if (score_.overflow > 0 || objective_ == plan_objective::compute_balance) return most_loaded();
+    return static_cast<std::size_t>(std::max_element(columns_.begin(), columns_.end()) - columns_.begin());
+  }
 
   // Takes these shards where they are.
   void set(std::vector<placed_shard> shards) {
@@ -286,6 +296,7 @@ class placement {
 
   void keep(plan_score const& score) {
     score_ = score;
+    starts_ = costs_.starts;
     for (std::size_t d = 0; d < devices_; ++d) totals_[d] = load_of(costs_, d, objective_);
   }
 
@@ -311,7 +322,7 @@ class placement {
   std::vector<std::int64_t> bytes_;
   std::vector<std::vector<std::size_t>> held_;  // shards of each device
   std::vector<std::size_t> held_by_all_;        // and of all
-  std::vector<float> totals_;
+  std::vector<float> totals_, starts_;
   device_costs costs_;
   plan_score score_, tried_;
   std::vector<std::size_t> touched_;

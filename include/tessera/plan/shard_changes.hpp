@@ -48,7 +48,7 @@ class shard_changes {
     auto const devices = here.devices();
     change = {};
     if (kinds_.has_replicas() && uniform() < 0.2F) return uniform() < 0.5F ? replicate(here, change) : leave_all(here, change);
-    auto const first = uniform() < 0.6F ? here.most_loaded() : below(devices);
+    auto const first = busy(here);
     if (here.held(first).empty()) return false;
     auto const s = here.held(first)[below(here.held(first).size())];
     auto const within = kinds_.devices_of(here.shards()[s].kind, devices);
@@ -74,6 +74,13 @@ class shard_changes {
     return static_cast<std::size_t>(uniform_below(high, word(), bound));
   }
 
+  // Most often a device that decides what a plan costs. As devices wait for each other, the one whose sum is largest seldom is the cause.
+  template <class M>
+  std::size_t busy(placement<M> const& here) {
+    auto const by = uniform();
+    return by < 0.3F ? here.last_to_start() : by < 0.6F ? here.widest() : by < 0.8F ? here.most_loaded() : below(here.devices());
+  }
+
   template <class M>
   static bool move(placement<M> const& here, std::size_t s, std::size_t to, placement_change& change) {
     if (static_cast<std::size_t>(here.shards()[s].device) == to) return false;
@@ -82,10 +89,10 @@ class shard_changes {
     return true;
   }
 
-  // A whole table of the most loaded device, or of any, comes on all devices.
+  // A whole table of a busy device comes on all devices.
   template <class M>
   bool replicate(placement<M> const& here, placement_change& change) {
-    auto const& held = here.held(uniform() < 0.6F ? here.most_loaded() : below(here.devices()));
+    auto const& held = here.held(busy(here));
     if (held.empty()) return false;
     auto const s = held[below(held.size())];
     auto const table = kinds_[here.shards()[s].kind].table;
