@@ -316,6 +316,34 @@ TEST_CASE("tables on all ranks: copies of hashed ones stay the same after a step
   });
 }
 
+TEST_CASE("tables on all ranks: where rows of another table left one rank before their gradients came, no rank waits for it") {
+  if constexpr (tessera::checked) {
+    constexpr int ranks = 3;
+    std::vector<tessera_tests::serial_host> hosts(ranks);
+    tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+      auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
+      auto const problem = usual_problem();
+      auto plan = all_everywhere(problem);
+      plan.shards[0] = tessera::whole_table(problem.tables, 0, 1);
+      hashed_tables hashed(problem.tables.size());
+      hashed[0] = true;
+      sharded_tables source(here, any_communicator(comm), specs_of(problem, hashed), problem.features, plan);
+      tessera::sharded_saved own;
+      source_rows const rows(problem.features.size(), std::vector<std::vector<std::int64_t>>(6, {1, 2}));
+      source_batch const batch(here, problem, rows, false);
+      batch.fill_gradients([] { return 0.1F; });
+      source.begin(here, batch.view(), own);
+      source.finish(here, own, batch.out());
+      if (comm.rank() == 1) {
+        std::vector<std::int64_t> const ids{1, 2};
+        CHECK(source.here().store<tessera::hash_table<>>(0).erase(here, ids) == 2);
+      }
+      begin_backward(here, source, batch, own);
+      CHECK_THROWS_AS(source.finish_backward(here, own), tessera::error);
+    });
+  }
+}
+
 TEST_CASE("tables on all ranks: those whose ids may have no row are refused by name") {
   auto const problem = usual_problem();
   std::vector<tessera_tests::serial_host> hosts(2);

@@ -202,6 +202,7 @@ class basic_sharded_tables {
     if (has_copies()) {
       update_with_copies(exec, saved, clock);
     } else {
+      begin_inner_backward(exec, saved);
       inner_.finish_backward(exec, expands() ? saved.samples_.expanded() : saved.inner_);
     }
     saved.at_ = stage::finished;
@@ -282,6 +283,7 @@ class basic_sharded_tables {
   void read_rows(host_exec const& exec, saved_type& saved, vector_view<matrix_view<float> const> out, detail::stage_clock& clock,
                  Read const& read) const;
   void receive_gradients(host_exec const& exec, char const* call, saved_type const& saved, detail::stage_clock& clock) const;
+  void begin_inner_backward(host_exec const& exec, saved_type const& saved) const;
   template <class Matrix>
   void check_blocks(char const* call, inverse_keyed_jagged_view<std::int64_t const> batch, vector_view<Matrix const> blocks,
                     bool of_samples) const {
@@ -408,6 +410,12 @@ void basic_sharded_tables<Exchange>::receive_gradients(host_exec const& exec, ch
   clock.next(&embedding_times::gradients);
   exchange_.finish_gradients(exec, saved.exchanged_);
   clock.next(&embedding_times::compute);
+}
+
+// Hands the gradients that came to this rank's tables, once.
+template <exchange Exchange>
+void basic_sharded_tables<Exchange>::begin_inner_backward(host_exec const& exec, saved_type const& saved) const {
+  if (is_alone_ || saved.at_ == stage::gradients_here) return;
   auto const scales = saved.exchanged_.scales();
   if (expands()) {
     auto const dim_of = [&](std::int64_t key) { return inner_.table(inner_.features()[at(key)].table).dim; };
@@ -424,9 +432,13 @@ void basic_sharded_tables<Exchange>::receive_gradients(host_exec const& exec, ch
 template <exchange Exchange>
 void basic_sharded_tables<Exchange>::sum_gradients(host_exec const& exec, saved_type const& saved, row_gradients& sum,
                                                    detail::stage_clock& clock) const {
-  if (!has_copies()) return inner_.gradients(exec, expands() ? saved.samples_.expanded() : saved.inner_, sum);
+  if (!has_copies()) {
+    begin_inner_backward(exec, saved);
+    return inner_.gradients(exec, expands() ? saved.samples_.expanded() : saved.inner_, sum);
+  }
   std::exception_ptr failure;
   try {
+    begin_inner_backward(exec, saved);
     inner_.gradients(exec, saved.inner_, sum);
   } catch (...) {
     failure = std::current_exception();
@@ -440,6 +452,7 @@ void basic_sharded_tables<Exchange>::update_with_copies(host_exec const& exec, s
   bool is_summed = false;
   std::exception_ptr failure;
   try {
+    begin_inner_backward(exec, saved);
     return inner_.finish_backward(exec, saved.inner_, is_copied_, saved.sum_, [&](row_gradients& sum) {
       is_summed = true;
       gather_copies(exec, saved, sum, nullptr, clock);
