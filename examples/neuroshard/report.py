@@ -71,12 +71,15 @@ def observations(report):
                "whole. Paper: all do.")
     report.figure("dims", "Steps of one table by dim", "dim", "ms", series, joined=True, log_x=True, log_y=True)
     for what, field in (("rows", "row"), ("pooling", "pooling_factor")):
+        swept = {}
         for path in sorted(folder.glob(f"{what}_*.plan.json")):
             name = path.name.removesuffix(".plan.json")
             variants = json.loads((folder / f"{name}.json").read_text())
             costs = [one[0] for devices in samples.measured(folder / f"{name}.csv").values() for one in devices]
             values = [number(one[field], 6) for one in variants]
             report.say(table([f"{name.split('_', 1)[1]}, {field}", *values], [["ms", *map(number, costs)]]))
+            swept[name] = [(one[field], cost) for one, cost in zip(variants, costs)]
+        report.figure(what, f"Steps of one table by {what}", field, "ms", swept, joined=True, log_x=True, log_y=True)
     points = []
     for path in sorted(folder.glob("subset_*.csv")):
         found = samples.measured(path)

@@ -65,7 +65,7 @@ def scatter(page):
 
 def counts(page):
     """Figure 8, middle and right."""
-    study, rows, series = page.study, [], {}
+    study, rows, series, of_plans = page.study, [], {}, {}
     devices, dim = study.size["devices"][0], stages.most_dims(study)[-1]
     plans = {task: costs for d, m, task, costs in measured_tasks(study) if (d, m) == (devices, dim)}
     for model in stages.MODELS:
@@ -83,6 +83,8 @@ def counts(page):
             search = {"published": "published", "ours": "plan"}[model]
             own = [costs[search, model + ending] for costs in plans.values() if (search, model + ending) in costs]
             row.append(number(mean(own)) if own and len(own) == len(plans) else "-")
+            if row[-1] != "-":
+                of_plans.setdefault(f"{search} on {model}", []).append((count, mean(own)))
             rows.append(row)
     if not series:
         page.missing("Numbers of samples (Figure 8, middle and right)", "fit")
@@ -93,6 +95,8 @@ def counts(page):
              "better with more samples, and the plans of 100 samples are already very good.\n")
     page.say(table(["networks", "samples", "step", "forward", "backward", "plans, ms"], rows))
     page.figure("samples", "Errors by number of samples", "samples", "relative error, %", series, joined=True, log_x=True, log_y=True)
+    if of_plans:
+        page.figure("sample_plans", "Plans by number of samples", "samples", "measured cost, ms", of_plans, joined=True, log_x=True)
 
 
 def simulated(page):
@@ -385,6 +389,39 @@ def scale(page):
     page.bars("table_4", "Table 4: cost on many devices", "times our plan's; paper: times NeuroShard's", drawn)
 
 
+def within_deadline(study, devices):
+    """What the library's search costs in parts of the published one's where it has little time; None: not searched."""
+    tasks = samples.compared(study.folder / f"searches/within_{devices}.csv").values()
+    both = [(of["published"][0], of["plan"][0]) for of in tasks if None not in (of["published"][0], of["plan"][0])]
+    return sum(plan for _, plan in both) / sum(published for published, _ in both) if both else None
+
+
+def over_best(study):
+    """What the library's plans of few whole tables cost in parts of the best there are, task by task."""
+    tasks = samples.compared(study.folder / "searches/few.csv").values()
+    return [of["whole"][0] / of["exhaustive"][0] for of in tasks if None not in (of["whole"][0], of["exhaustive"][0])]
+
+
+def searches(page):
+    """The searches alone."""
+    study, size = page.study, page.study.size
+    found, known = over_best(study), study.done("search many")
+    rows = [[devices, f"{size['deadlines_ms'][devices] / 1000:g}", number(of)]
+            for devices in size["devices"] if (of := within_deadline(study, devices))]
+    if not found or not known or not rows:
+        page.missing("Searches alone", "searches")
+        return
+    many = json.loads((study.folder / "searches/many.json").read_text())
+    page.say("## Searches alone\n\nWhat the library's search costs in parts of the published one's, which takes its own time, on published "
+             f"networks, dims up to {stages.most_dims(study)[-1]}:\n")
+    page.say(table(["devices", "seconds at most", "cost over the published search's"], rows))
+    page.say(f"Of {len(found)} tasks of up to {size['few_tables']} whole tables on {size['devices'][0]} devices, by our networks, the library's "
+             f"search finds the best plan of all that there are in {sum(one <= 1 + 1e-5 for one in found)}; the worst of its plans costs "
+             f"{100 * (max(found) - 1):.2f} % more.\n\n{size['many_tables']} tables on {size['many_devices']} devices, by counted bytes, with "
+             f"{size['many_deadline_ms'] / 1000:g} seconds for the search: {known['seconds']:.1f} s and {known['most_mib']} MiB in all, "
+             f"{many['shards']} shards, {many['evaluations']} plans compared, {number(many['cost_ms'])} ms.")
+
+
 def recd(page):
     """Plans of profiles with and without deduplication."""
     study = page.study
@@ -413,6 +450,10 @@ def recd(page):
                     "predicted ms where there is deduplication", "measured ms where there is"], rows))
     of_tables = [[name, number(one["bags"], 6), number(one["distinct_bags"], 6)] for name, one in profiles["with"].items()]
     page.say(table(["table", "bags", "distinct bags"], of_tables))
+    drawn = {f"profile {name} deduplication": {"predicted by it": row[2], "predicted where there is": row[3], "measured where there is": row[4]}
+             for name, row in zip(("without", "with"), rows)}
+    page.bars("recd", "RecD: plans of both profiles", "ms", {name: {what: float(ms) for what, ms in of.items() if ms != "-"}
+                                                             for name, of in drawn.items()})
 
 
-PARTS = (scatter, counts, simulated, measured, gain, whole_steps, ablation, bounds, scale, recd)
+PARTS = (scatter, counts, simulated, measured, gain, whole_steps, ablation, bounds, searches, scale, recd)

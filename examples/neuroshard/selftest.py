@@ -109,7 +109,7 @@ def all_stages(make_study):
         costs = [report_plans.of_compare(folder / f"ablated/{devices}_{name}.csv")[0] for name in ("full", "without_kept_sums")]
         assert costs[0] == costs[1], costs
         for part, stage in (("measured", "measure"), ("simulated", "simulate"), ("predicted", "fit"), ("observed", "observe"),
-                            ("scale", "scale"), ("starts", "starts"),
+                            ("scale", "scale"), ("starts", "starts"), ("searches", "searches"),
                             ("steps_of_ranks", "step")):
             shutil.move(folder / part, folder / "aside")
             report.write(study, out)

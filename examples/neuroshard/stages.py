@@ -81,19 +81,20 @@ def collect(study):
     # Caches are flushed before each run of a step: the first is as cold as others.
     of_steps = [*drawn, "--warm-up", 0, "--limit-bytes", size["device_bytes"]]
     # Exchanges move dims: memory limits none of them.
-    of_exchanges = [*drawn, "--warm-up", size["exchange_warm_up"], "--runs", size["exchange_runs"], "--limit-bytes", "1024TB",
-                    "--least-placed", size["least_placed"], "--most-placed", size["most_placed"]]
+    of_exchanges = [*drawn, "--warm-up", size["exchange_warm_up"], "--limit-bytes", "1024TB", "--least-placed", size["least_placed"],
+                    "--most-placed", size["most_placed"]]
     # What models are tested on is measured in passes, minutes apart: a test should find the models' errors, not those of its own times.
     for folder, seed, steps, runs in (("steps", 0, size["samples"], size["collect_runs"]),
                                       *((folder, 1, size["held_out"], size["held_out_runs"]) for folder in passes(study))):
         study.once(f"collect {folder}", "collect", folder, "--samples", steps, "--seed", seed, "--runs", runs, *of_steps)
     trained, untrained = size["devices"], size["untrained"]
-    for folder, seed, count, of_devices in (("exchanges", 0, size["exchanges"], trained),
-                                            ("test_exchanges", 1, size["held_out_exchanges"], [*trained, *untrained]),
-                                            ("again_exchanges", 1, size["held_out_exchanges"], trained)):
+    few, tested = size["held_out_exchanges"], size["held_out_exchange_runs"]
+    for folder, seed, count, runs, of_devices in (("exchanges", 0, size["exchanges"], size["exchange_runs"], trained),
+                                                  ("test_exchanges", 1, few, tested, [*trained, *untrained]),
+                                                  ("again_exchanges", 1, few, tested, trained)):
         for devices in of_devices:
-            study.once(f"collect {folder} {devices}", "collect", folder, "--exchanges", count, "--seed", seed, *of_exchanges,
-                       *study.rank_words(devices, True), hosts=devices)
+            study.once(f"collect {folder} {devices}", "collect", folder, "--exchanges", count, "--seed", seed, "--runs", runs,
+                       *of_exchanges, *study.rank_words(devices, True), hosts=devices)
 
 
 def passes(study):
@@ -350,6 +351,24 @@ def scale(study):
             write_torchrec(study, f"scale/{task.stem}_torchrec.csv", {f"scale/{task.stem}/shards.json": cost})
 
 
+def searches(study):
+    """The searches alone: within deadlines, beside all plans of few tables, and of very many tables on very many devices."""
+    size, dim = study.size, most_dims(study)[-1]
+    study.mkdir("searches")
+    for devices in size["devices"]:
+        study.once(f"search within {devices}", "compare", tasks(study, devices, dim), *limits(study, devices), *model_words("published"),
+                   "--methods", "published,plan", "--deadline", size["deadlines_ms"][devices], "--csv", f"searches/within_{devices}.csv")
+    devices = size["devices"][0]
+    few = tasks(study, devices, dim, size["few_tasks"], "tasks/few", least=min(4, size["few_tables"]), most=size["few_tables"])
+    study.once("search few", "compare", few, *limits(study, devices), *model_words("ours"), "--methods", "whole,exhaustive", "--csv",
+               "searches/few.csv")
+    devices, count = size["many_devices"], size["many_tables"]
+    many = tasks(study, devices, dim, 1, "tasks/many", least=count, most=count)
+    study.once("search many", "search", f"{many}/task_0000.json", "--devices", devices, "--bytes-per-device", size["device_bytes"],
+               "--weights-alone", "--roofline", "--evaluations", 10**12, "--deadline", size["many_deadline_ms"], "--threads", study.threads,
+               "--report", "searches/many.json")
+
+
 def on_own_device(count):
     """A plan of whole tables, each on a device of its own."""
     return json.dumps({"shards": [{"table": t, "rank": t} for t in range(count)]})
@@ -437,4 +456,4 @@ def recd(study):
 
 
 STAGES = {"collect": collect, "fit": fit, "starts": starts_of_exchanges, "simulate": simulate, "measure": measure, "step": step, "ablate": ablate,
-          "observe": observe, "scale": scale, "recd": recd}
+          "searches": searches, "observe": observe, "scale": scale, "recd": recd}

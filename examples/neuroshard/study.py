@@ -26,6 +26,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -43,9 +44,10 @@ REAL = {
     "most_tables": {2: 29, 4: 59, 8: 119}, "least_placed": 10, "most_placed": 120, "counts": [100, 1000, 10_000], "epochs": 1000, "starts": 8,
     "compared_starts": 5, "fit_batch": 512, "tasks": 100, "evaluations": 200_000, "measured_tasks": 3, "swept_tasks": 20, "collect_runs": 3,
     "held_out_runs": 5, "held_out_passes": 5, "step_tasks": 3, "step_runs": 20, "step_rounds": 3, "plan_runs": 2, "plan_rounds": 5,
-    "runs": 5, "rounds": 5, "exchange_runs": 3, "exchange_rounds": 5, "exchange_warm_up": 1, "observed_tables": 6, "observed_subsets": 50,
-    "observed_size": 10, "observed_dim": 16, "scale_devices": 128, "scale_tables": 850, "scale_tasks": 2, "scale_evaluations": 100_000,
-    "log_sessions": 4000,
+    "runs": 5, "rounds": 5, "exchange_runs": 5, "held_out_exchange_runs": 25, "exchange_rounds": 5, "exchange_warm_up": 1,
+    "observed_tables": 6, "observed_subsets": 50, "observed_size": 10, "observed_dim": 16, "scale_devices": 128,
+    "scale_tables": 850, "scale_tasks": 2, "scale_evaluations": 100_000, "log_sessions": 4000, "deadlines_ms": {4: 100, 8: 200}, "few_tasks": 20,
+    "few_tables": 12, "many_tables": 2000, "many_devices": 1024, "many_deadline_ms": 40_000,
     "swept": {"candidates": [1, 2, 5, 10, 20], "beams": [1, 2, 3, 5], "steps": [0, 2, 5, 10, 20], "grid": [2, 3, 6, 11, 21]},
 }
 QUICK = {
@@ -54,8 +56,9 @@ QUICK = {
     "least_placed": 4, "most_placed": 12, "counts": [12, 24], "epochs": 5, "starts": 2, "compared_starts": 2, "fit_batch": 16,
     "tasks": 3, "evaluations": 100, "measured_tasks": 1, "swept_tasks": 2, "collect_runs": 1, "held_out_runs": 1, "held_out_passes": 2,
     "step_tasks": 1, "step_runs": 2, "step_rounds": 1, "plan_runs": 1, "plan_rounds": 1, "runs": 1, "rounds": 1, "exchange_runs": 1,
-    "exchange_rounds": 1, "exchange_warm_up": 0, "observed_tables": 1, "observed_subsets": 2, "observed_size": 3,
+    "held_out_exchange_runs": 1, "exchange_rounds": 1, "exchange_warm_up": 0, "observed_tables": 1, "observed_subsets": 2, "observed_size": 3,
     "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "scale_evaluations": 100, "log_sessions": 20,
+    "deadlines_ms": {2: 20, 3: 20}, "few_tasks": 2, "few_tables": 5, "many_tables": 30, "many_devices": 8, "many_deadline_ms": 50,
     "swept": {"candidates": [1, 2], "beams": [1], "steps": [0, 1], "grid": [2, 3]},
 }
 
@@ -96,15 +99,19 @@ class Study:
         start = time.monotonic()
         running = self.folder / "running" / (name.replace("/", "_") + ".log")  # for who waits
         running.parent.mkdir(exist_ok=True)
-        with open(running, "w") as log:
-            result = subprocess.run(command, cwd=self.folder, stdout=log, stderr=subprocess.PIPE, text=True)
+        with open(running, "w") as log, tempfile.TemporaryFile("w+") as errors:
+            process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=errors)
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = code = os.waitstatus_to_exitcode(status)
+            errors.seek(0)
+            error = errors.read()
         output = running.read_text()
         running.unlink()
-        if result.returncode != 0 and not any(text in output + result.stderr for text in may_fail):
-            sys.exit(f"{name}: {' '.join(command)}\n{output[-2000:]}{result.stderr[-2000:]}")
-        known = {"words": [str(word) for word in words], "hosts": hosts, "ranks": self.ranks if hosts else "", "failed": result.returncode != 0,
-                 "seconds": round(time.monotonic() - start, 3), "date": datetime.datetime.now().isoformat(timespec="seconds"),
-                 "output": output, "error": result.stderr, "commit": commit()}
+        if code != 0 and not any(text in output + error for text in may_fail):
+            sys.exit(f"{name}: {' '.join(command)}\n{output[-2000:]}{error[-2000:]}")
+        known = {"words": [str(word) for word in words], "hosts": hosts, "ranks": self.ranks if hosts else "", "failed": code != 0,
+                 "seconds": round(time.monotonic() - start, 3), "most_mib": used.ru_maxrss // 1024,
+                 "date": datetime.datetime.now().isoformat(timespec="seconds"), "output": output, "error": error, "commit": commit()}
         self.write(f"done/{name.replace('/', '_')}.json", json.dumps(known, indent=1))
         return known
 

@@ -64,8 +64,12 @@ planned read_plans(measure_options const& o) {
     if (!o.samples.empty() && !of.files.back().found)
       throw tessera::error(tessera::errc::invalid_argument, "option --samples: of plans that say what was predicted of them",
                            {{"file", file}});
-    if (auto const& found = of.files.back().found; found && !o.samples.empty())
+    if (auto const& found = of.files.back().found; found && !o.samples.empty()) {
       tessera::detail::told_of_file(file, [&] { tessera::check_row_kinds(of.tables, found->optimizer, found->row_format); });
+      if (auto const samples = tessera::batch_samples_of(of.tables); found->batch_samples != samples)
+        throw tessera::error(tessera::errc::incompatible, "option --samples: the plan was found for another batch than is measured",
+                             {{"file", file}, {"field", "batch_samples"}, {"value", found->batch_samples}, {"samples of TABLES", samples}});
+    }
     for (auto const& s : of.plans.back())
       if (s.rank == tessera::table_shard::all_ranks && (!o.whole_steps || !o.samples.empty()))
         throw tessera::error(tessera::errc::invalid_argument,

@@ -66,8 +66,8 @@ measured_costs read_measured(std::string const& path, std::string const& plan, s
     }
     if (fields[0] != plan) continue;
     has_plan = true;
-    auto const rank = static_cast<std::size_t>(values[1]);
-    if (values[1] >= static_cast<double>(devices) || static_cast<double>(rank) != values[1] || !std::isnan(result.compute[rank]))
+    auto const rank = values[1] < static_cast<double>(devices) ? static_cast<std::size_t>(values[1]) : result.compute.size();
+    if (rank == result.compute.size() || static_cast<double>(rank) != values[1] || !std::isnan(result.compute[rank]))
       throw tessera::error(tessera::errc::parse_error, "measured costs: each device once",
                            {{"file", path}, {"line", line}, {"field", "rank"}, {"found", fields[1]}, {"devices", devices}});
     result.compute[rank] = values[2], result.backward[rank] = values[3], result.forward[rank] = values[4];

@@ -91,9 +91,14 @@ found_plan plan(host_exec const& exec, profiles const& tables, any_cost_model co
 
 found_plan exhaustive(host_exec const&, profiles const& tables, any_cost_model const& cost, search_options const& o) {
   auto const limits = limits_of(o);
-  return tessera::exhaustive_search(
-      tables, cost,
-      {.devices = limits.devices, .bytes_per_device = limits.bytes_per_device, .counted = limits.counted, .objective = objective_of(o)});
+  // A model of any number of devices knows none by its number; counted bytes know hosts.
+  bool const are_alike = cost.devices() == 0 && o.model.devices_of_host <= 1;
+  return tessera::exhaustive_search(tables, cost,
+                                    {.devices = limits.devices,
+                                     .bytes_per_device = limits.bytes_per_device,
+                                     .counted = limits.counted,
+                                     .devices_alike = are_alike,
+                                     .objective = objective_of(o)});
 }
 
 }  // namespace
@@ -130,7 +135,10 @@ void check_method(search_method const& method, search_options const& options) {
   if (options.objective != tessera::name(tessera::plan_objective::cost) && !method.has_objectives)
     throw tessera::error(tessera::errc::invalid_argument, "option --objective: the method takes none; plan, whole and exhaustive do",
                          {{"--objective", options.objective}, {"method", method.name}});
-  if (options.replicas && !method.has_replicas)
+  if (options.cut_rows && !method.cuts_tables)
+    throw tessera::error(tessera::errc::invalid_argument, "option --cut-rows: the method cuts no rows; plan does",
+                         {{"method", method.name}});
+  if (options.replicas && !method.cuts_tables)
     throw tessera::error(tessera::errc::invalid_argument, "option --replicas: the method puts no table on all devices; plan does",
                          {{"method", method.name}});
 }

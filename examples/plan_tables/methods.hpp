@@ -24,7 +24,7 @@ struct search_method {
       find;
   bool knows_towers = false;    ///< whether it keeps tables on the devices of their towers
   bool has_objectives = false;  ///< whether what it makes small may be chosen
-  bool has_replicas = false;    ///< whether it may put tables on all devices
+  bool cuts_tables = false;     ///< whether it may cut tables by rows, and put them on all devices
 };
 
 /// All of them: placements that ask no model, then searches of whole tables, then searches that cut tables, and all plans of few tables.
@@ -33,7 +33,7 @@ std::vector<search_method> const& search_methods();
 /// The method of this name. @throws tessera::error invalid_argument naming it and those that there are.
 search_method const& search_method_of(std::string const& name);
 
-/// Refuses towers, replicas, and another objective than cost, with a method that does not know them. @throws tessera::error invalid_argument
+/// Refuses towers, cuts of rows, replicas, and another objective than cost, with a method that does not know them. @throws tessera::error invalid_argument
 /// naming the option, its value and the method.
 void check_method(search_method const& method, search_options const& options);
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <tessera/core/error.hpp>
 #include <tessera/plan/cautious_cost.hpp>
@@ -14,6 +15,8 @@
 #include <tessera/plan/plan_prediction.hpp>
 #include <tessera/plan/published_cost_file.hpp>
 #include <tessera/plan/roofline_cost.hpp>
+#include <tessera/plan/shard_memory.hpp>
+#include <tessera/plan/table_profile_file.hpp>
 
 namespace plan_tables {
 
@@ -34,6 +37,14 @@ std::string devices_in(std::string const& folder) {
 void loaded_model::check(std::string const& folder, std::vector<tessera::table_profile> const& tables) const {
   if (!optimizer.empty())
     tessera::detail::told_of_file(folder, [&] { tessera::check_row_kinds(tables, optimizer, tessera::measured_row_format); });
+}
+
+std::vector<tessera::table_profile> read_tables(std::string const& file) {
+  auto tables = tessera::read_table_profiles(file);
+  tessera::detail::told_of_file(file, [&] {
+    for (auto const& one : tables) tessera::memory_of_shard(one);
+  });
+  return tables;
 }
 
 loaded_model load_model(tessera::host_exec const& exec, model_options const& o, std::vector<tessera::table_profile> const& tables,

@@ -41,6 +41,10 @@ struct loaded_model {
   void check(std::string const& folder, std::vector<tessera::table_profile> const& tables) const;
 };
 
+/// The tables of a file, of row formats and optimizers that the library has. @throws tessera::error as `read_table_profiles`, and naming
+/// file, table, field and value.
+std::vector<tessera::table_profile> read_tables(std::string const& file);
+
 /// The costs for so many devices, and the batch of these tables. @throws tessera::error naming the file and what is wrong in it; for a model of
 /// another machine, or of tables of another kind; and for published networks of other numbers of devices, naming these.
 loaded_model load_model(tessera::host_exec const& exec, model_options const& options, std::vector<tessera::table_profile> const& tables,

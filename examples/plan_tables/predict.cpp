@@ -43,17 +43,17 @@ class models_of_devices {
   }
   tessera::any_cost_model const& of(std::int64_t devices, std::int64_t batch_samples) {
     auto const found = loaded_.find({devices, batch_samples});
-    if (found != loaded_.end()) return found->second;
+    if (found != loaded_.end()) return found->second.cost;
     auto table = any_;
     table.bags = table.distinct_bags = static_cast<double>(batch_samples);
-    return loaded_.emplace(std::pair(devices, batch_samples), load_model(exec_, options_, {table}, devices).cost).first->second;
+    return loaded_.emplace(std::pair(devices, batch_samples), load_model(exec_, options_, {table}, devices)).first->second.cost;
   }
 
  private:
   tessera::host_exec const& exec_;
   model_options const& options_;
   tessera::table_profile any_;
-  std::map<std::pair<std::int64_t, std::int64_t>, tessera::any_cost_model> loaded_;
+  std::map<std::pair<std::int64_t, std::int64_t>, loaded_model> loaded_;
 };
 
 float predicted_step(tessera::any_cost_model const& cost, std::vector<tessera::table_profile> const& shards) {

@@ -25,7 +25,6 @@
 #include <tessera/plan/found_plan_file.hpp>
 #include <tessera/plan/plan_objective.hpp>
 #include <tessera/plan/plan_prediction.hpp>
-#include <tessera/plan/table_profile_file.hpp>
 
 #include "../support/data_files.hpp"
 #include "commands.hpp"
@@ -84,10 +83,10 @@ void write_csv(std::string const& path, std::vector<std::string> const& files, s
 void search(tessera::host_exec const& exec, search_options const& o) {
   auto const& method = search_method_of(o.method);
   check_method(method, o);
-  auto const tables = tessera::read_table_profiles(o.tables);
+  auto const tables = read_tables(o.tables);
   auto const model = load_model(exec, o.model, tables, o.devices);
   tessera::stopwatch watch;
-  auto const found = method.find(exec, tables, model.cost, o);
+  auto const found = tessera::detail::told_of_file(o.tables, [&] { return method.find(exec, tables, model.cost, o); });
   auto const seconds = watch.lap();
   std::cout << found;
   // What is on all devices may exchange fewer bytes than the bound reckons with.
@@ -115,7 +114,13 @@ void compare(tessera::host_exec const& exec, compare_options const& o) {
   for (auto const& one : all) check_method(*one.method, o.search);
   auto const files = examples::named_files("DIR", {o.folder});
   std::vector<profiles> tasks;
-  for (auto const& file : files) tasks.push_back(tessera::read_table_profiles(file));
+  for (auto const& file : files) {
+    tasks.push_back(read_tables(file));
+    auto const samples = tessera::batch_samples_of(tasks.back()), expected = tessera::batch_samples_of(tasks[0]);
+    if (samples != expected)
+      throw tessera::error(tessera::errc::incompatible, "DIR: tasks of one batch are compared, since a model reckons with one",
+                           {{"file", file}, {"field", "bags"}, {"samples", samples}, {"expected", expected}, {"as in", files[0]}});
+  }
   auto const model = load_model(exec, o.search.model, tasks[0], o.search.devices);
   for (auto const& tables : tasks) model.check(o.search.model.folder, tables);
   constexpr auto none = std::numeric_limits<double>::infinity();
@@ -127,7 +132,8 @@ void compare(tessera::host_exec const& exec, compare_options const& o) {
       if (one.method->name == "random") own.seed += task;
       tessera::stopwatch watch;
       try {
-        one.cost_ms.push_back(static_cast<double>(one.method->find(exec, tasks[task], model.cost, own).cost_ms));
+        auto const found = tessera::detail::told_of_file(files[task], [&] { return one.method->find(exec, tasks[task], model.cost, own); });
+        one.cost_ms.push_back(static_cast<double>(found.cost_ms));
       } catch (tessera::error const& e) {
         if (e.code() != tessera::errc::out_of_memory) throw;
         one.cost_ms.push_back(none);

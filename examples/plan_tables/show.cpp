@@ -17,7 +17,6 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/plan/found_plan.hpp>
-#include <tessera/plan/table_profile_file.hpp>
 #include <tessera/shard/sharding_plan_file.hpp>
 
 #include "../support/column_plan.hpp"
@@ -136,18 +135,18 @@ void print_measured(found_plan const& found, measured_costs const& measured) {
 }  // namespace
 
 void show(tessera::host_exec const& exec, show_options const& o) {
-  auto const tables = tessera::read_table_profiles(o.tables);
+  auto const tables = read_tables(o.tables);
   std::vector<tessera::table_options> options;
   for (auto const& one : tables) options.push_back({.dim = one.dim, .rows = one.rows});
   std::vector<std::string> names;
   for (auto const& one : tables) names.push_back(one.name);
-  auto plan = tessera::read_plan(o.plan, options, static_cast<int>(o.devices), names);
-  auto const cost = load_model(exec, o.model, tables, o.devices).cost;
+  auto plan = tessera::read_predicted_plan(o.plan, options, static_cast<int>(o.devices), names).plan;
+  auto const model = load_model(exec, o.model, tables, o.devices);
   tessera::device_limits const limits{
       o.devices, o.bytes_per_device == 0 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(o.bytes_per_device),
       o.weights_alone ? tessera::counted_memory::float_weights : tessera::counted_memory::all};
   auto const found =
-      tessera::detail::told_of_file(o.plan, [&] { return tessera::plan_of_shards(tables, cost, limits, std::move(plan.shards)); });
+      tessera::detail::told_of_file(o.plan, [&] { return tessera::plan_of_shards(tables, model.cost, limits, std::move(plan.shards)); });
   std::optional<measured_costs> measured;
   if (!o.measured.empty()) {
     measured = read_measured(o.measured, o.plan, o.devices);

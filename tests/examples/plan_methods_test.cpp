@@ -433,6 +433,11 @@ TEST_CASE("plan_tables measure --samples, fit --plans: a model learns from what 
   auto measure_others = measure;
   measure_others[1] = other_tables;
   refused(measure_others, {"one.json", "field optimizer", "expected sgd", "found rowwise_adagrad"});
+  // A plan of another batch than is measured.
+  auto doubled = json::parse(contents(p.tables));
+  for (auto& table : doubled) table["bags"] = 2 * table["bags"].get<double>();
+  tessera_tests::write_file(other_tables, doubled.dump());
+  refused(measure_others, {"one.json", "field batch_samples", "samples of TABLES"});
   auto fewer = json::parse(contents(p.tables));
   fewer.erase(3);
   tessera_tests::write_file(folder.file("fewer.json"), fewer.dump());
@@ -461,6 +466,18 @@ TEST_CASE("plan_tables search --caution: what networks disagree about costs more
   auto const more = cost("2");
   CHECK(none < some);
   CHECK(some < more);
+  // A plan is shown, and samples predicted, at those costs too.
+  auto const csv = folder.file("predicted.csv");
+  std::ostringstream cost_of_more;
+  cost_of_more << more << " ms";
+  succeeds({"show", made().tables, plan, "--model", made().learned, "--devices", "2", "--threads", "1", "--caution", "2"},
+           {cost_of_more.str()});
+  std::vector<std::vector<std::string>> predicted_lines;
+  for (char const* const caution : {"0", "1"}) {
+    succeeds({"predict", made().samples, "--model", made().learned, "--out", csv, "--threads", "1", "--caution", caution});
+    predicted_lines.push_back(lines_of(csv));
+  }
+  CHECK(predicted_lines[0] != predicted_lines[1]);
   refused(made().search({"--model", made().published, "--bytes-per-device", "1MiB", "--caution", "1"}), {"--caution", "published"});
   refused(made().search({"--model", made().learned, "--bytes-per-device", "1MiB", "--caution", "-1"}), {"--caution"}, true);
   refused(made().search({"--roofline", "--bytes-per-device", "1MiB", "--caution", "1"}), {"--caution", "--roofline"}, true);

@@ -252,6 +252,10 @@ TEST_CASE("plan_tables: from samples to a plan that is shown") {
   CHECK(lines[0] == "task,method,cost_ms,seconds");
   CHECK(lines[10].find("task_0000.json,plan,") != std::string::npos);
   CHECK(lines[20].find("task_0001.json,plan,") != std::string::npos);
+  auto other = json::parse(contents(tasks + "/task_0001.json"));
+  for (auto& table : other) table["bags"] = 2 * table["bags"].get<double>();
+  write_file(tasks + "/task_0001.json", other.dump());
+  refused(with({"compare", tasks, "--devices", "2"}, roof), {"task_0001.json", "field bags", "expected", "task_0000.json"});
 }
 
 TEST_CASE("plan_tables: tables, plans, models and measurements that cannot be are named") {
@@ -292,14 +296,22 @@ TEST_CASE("plan_tables: tables, plans, models and measurements that cannot be ar
   refused(of_file, {"none.json"});
 
   // What has no plan: too many bytes in all; one table that no cut makes small enough, and a cut that does.
-  refused(p.search({"--roofline", "--bytes-per-device", "100"}), {"100"});
+  refused(p.search({"--roofline", "--bytes-per-device", "100"}), {"file " + p.tables, "bytes_per_device 100"});
   auto large = good;
   large[1]["row"] = 1'000'000, large[1]["dim"] = 6;
   write_file(file, large.dump());
   of_file = p.search({"--roofline", "--bytes-per-device", "20MB", "--weights-alone"});
   of_file[1] = file;
-  refused(of_file, {name, "cut no further", "6", "24000000"});
+  refused(of_file, {"bad.json", name, "cut no further", "6", "24000000"});
+  refused(with(of_file, {"--method", "whole"}), {"bad.json", name, "not to be cut", "24000000"});
+  refused(with(of_file, {"--method", "whole", "--cut-rows"}), {"--cut-rows", "whole"});
   succeeds(with(of_file, {"--cut-rows"}), {"table " + name + ": rows 0 to"});
+  auto of_other_rows = good;
+  of_other_rows[1]["row_format"] = "float7";
+  write_file(file, of_other_rows.dump());
+  of_file = p.search(roof);
+  of_file[1] = file;
+  refused(of_file, {"bad.json", "row_format", "float7"});
   of_file[1] = p.tables;
   refused(p.search(with(roof, {"--evaluations", "0"})), {"--evaluations", "0"}, true);
   refused({"search", p.tables, "--roofline", "--bytes-per-device", "1MB", "--devices", "0"}, {"--devices", "0"}, true);
@@ -374,6 +386,10 @@ TEST_CASE("plan_tables: tables, plans, models and measurements that cannot be ar
   auto other = whole;
   other["shards"][0]["rank"] = 5;
   bad_plan(other, {"plan.json", "no such rank", "rank 5", "ranks 2"});
+  write_file(plan, whole.dump());
+  auto more_devices = show;
+  more_devices[5] = "3";
+  refused(more_devices, {"plan.json", "field devices", "value 2", "ranks 3"});
   other = whole;
   other["shards"][0]["rows"] = 12345;
   bad_plan(other, {"plan.json", "reaches past its table", "12345"});
@@ -414,6 +430,8 @@ TEST_CASE("plan_tables: tables, plans, models and measurements that cannot be ar
   bad_csv(head + line("0,-1,2,3"), {"line 2", "compute_ms", "-1"});
   bad_csv(head + line("0,1,2,3") + line("0,1,2,3"), {"line 3", "rank"});
   bad_csv(head + line("0,1,2,3") + line("2,1,2,3"), {"line 3", "rank", "2"});
+  bad_csv(head + line("0,1,2,3") + line("1e30,1,2,3"), {"line 3", "rank", "1e30"});
+  bad_csv(head + line("0,1,2,3") + line("0.5,1,2,3"), {"line 3", "rank", "0.5"});
   bad_csv(head + line("0,1,2,3"), {"device 1"});
   auto const last = line("1,1,2,3.5");
   bad_csv(head + line("0,1,2,3") + last.substr(0, last.size() - 1), {"line 3", "cut off", ",1,1,2,3.5"});

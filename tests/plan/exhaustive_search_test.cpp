@@ -280,6 +280,17 @@ TEST_CASE("exhaustive_search: options out of range are refused by name") {
   refused({.devices = 0, .bytes_per_device = 1}, "devices", "0");
   refused({.devices = 2, .bytes_per_device = 1 << 20, .cut_columns = true, .most_shards = 2}, "most_shards", "2");
   refused({.devices = 2, .bytes_per_device = 1 << 20, .objective = static_cast<plan_objective>(7)}, "objective", "7");
+  // What has no plan: a table is too large, all together are, or no two tables fit on a device.
+  auto const none = [&](std::int64_t bytes, char const* name, std::string const& value) {
+    tessera::exhaustive_search_options const options{.devices = 2, .bytes_per_device = bytes, .counted = counted};
+    auto const e = tessera_tests::error_of([&] { tessera::exhaustive_search(tables, model, options); });
+    CHECK(e.code() == tessera::errc::out_of_memory);
+    CHECK(e.value(name) == value);
+    CHECK(e.value("bytes_per_device") == std::to_string(bytes));
+  };
+  none(3199, "table", "t");
+  none(4000, "bytes", "9600");
+  none(6000, "tables", "3");
 }
 
 }  // namespace exhaustive_search_test

@@ -143,6 +143,8 @@ TEST_CASE("predicted plans are read as they were written, and plans without pred
     tessera::write_plan(file, of.planned.plan);
     CHECK(tessera::read_predicted_plan(file, of.options, of.ranks) == predicted_plan{of.planned.plan, {}});
     CHECK(tessera::predicted_plan_json({of.planned.plan, {}}) == tessera::plan_json(of.planned.plan));
+    without.found->bytes.pop_back();
+    CHECK_THROWS_AS(tessera::write_predicted_plan(folder.file("none.json"), without), tessera::error);
   }
 }
 

@@ -11,6 +11,8 @@
 
 #include <tessera/plan/roofline_cost.hpp>
 
+#include "hosts.hpp"
+
 namespace found_plan_test {
 
 using tessera::table_shard;
@@ -70,6 +72,13 @@ TEST_CASE("found_plan: a rank has one shard of a table, as wide as all that it w
   auto const rows = planned({{0, 0, 0, 10, 0, 8}, {0, 1, 10, 30, 0, 8}, {0, 0, 40, 60, 0, 8}, item});
   CHECK(rows.plan(2).shards == std::vector<table_shard>{{0, 0, 0, 70, 0, 8}, {0, 1, 70, 30, 0, 8}, item});
   CHECK(rows.plan(2).partial == std::vector<std::int64_t>{0});
+  // A width that is no multiple of 4 ends the table, whoever comes first.
+  table_shard const a{0, 0, 0, 100, 0, 4}, b{0, 1, 0, 100, 4, 4}, c{0, 0, 0, 100, 8, 2};
+  auto const ragged = planned({a, b, c, item}, 2, std::int64_t{1} << 30, 10).plan(2);
+  CHECK(ragged.shards == std::vector<table_shard>{{0, 1, 0, 100, 0, 4}, {0, 0, 0, 100, 4, 6}, item});
+  std::vector<tessera::table_options> const options{{.id = tessera::table_id{0}, .dim = 10, .rows = 100},
+                                                    {.id = tessera::table_id{1}, .dim = 4, .rows = 50}};
+  CHECK_NOTHROW(tessera::check_plan(ragged, options, 2));
   // All of it on one rank is a whole table.
   auto const whole = planned({{0, 0, 0, 10, 0, 8}, {0, 0, 10, 90, 0, 8}, item});
   CHECK(whole.plan(2).shards == std::vector<table_shard>{{0, 0, 0, 100, 0, 8}, item});
@@ -88,6 +97,20 @@ TEST_CASE("found_plan: two shards on one rank of a table that is cut both ways a
       "found_plan: a rank has two shards of a table that is cut both ways (table user, rank 0, first rows 0 to 10, columns 0 "
       "to 8, second rows 10 to 100, columns 4 to 8)",
       tessera::error);
+}
+
+TEST_CASE("plan_searcher: a search of one's own is a function that returns a plan") {
+  auto const all_on_one = [](tessera::host_exec const&, tessera::vector_view<tessera::table_profile const> tables, auto const& model) {
+    std::vector<std::int64_t> const devices(static_cast<std::size_t>(tables.size()));
+    return tessera::plan_of_tables(tables, model, {2, std::int64_t{1} << 30}, devices);
+  };
+  static_assert(tessera::plan_searcher<decltype(all_on_one), tessera::roofline_cost>);
+  static_assert(!tessera::plan_searcher<int, tessera::roofline_cost>);
+  std::vector<tessera::table_profile> const tables{{.name = "user", .rows = 100, .dim = 8}};
+  tessera_tests::serial_host host;
+  CHECK(
+      all_on_one(host.exec(), tables, tessera::roofline_cost({.memory_bytes_per_second = 1e10, .exchange_bytes_per_second = 1e9})).shards ==
+      std::vector<table_shard>{{0, 0, 0, 100, 0, 8}});
 }
 
 }  // namespace found_plan_test

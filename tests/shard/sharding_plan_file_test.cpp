@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,24 @@ TEST_CASE("sharding_plan_file: a plan is read as it was written, and what it lea
   tessera::write_plan(folder.file("plan.json"), partial);
   CHECK(tessera::read_plan(folder.file("plan.json"), tables, 2) == partial);
 
+  // What is written with tables and ranks is checked, and is of no other ranks.
+  auto const checked = folder.file("checked.json");
+  auto const message = [](auto const& f) {
+    try {
+      f();
+    } catch (tessera::error const& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  auto const without = message([&] { tessera::write_plan(checked, {{plan.shards[0]}}, tables, 2); });
+  CHECK(without.find("not covered") != std::string::npos);
+  CHECK(!std::filesystem::exists(checked));
+  tessera::write_plan(checked, plan, tables, 3);
+  CHECK(tessera::read_plan(checked, tables, 3) == plan);
+  CHECK(message([&] { tessera::read_plan(checked, tables, 2); }) ==
+        "sharding plan: of another number of ranks (file " + checked + ", field ranks, value 3, ranks 2)");
+
   auto const refused = [&](std::string const& text, char const* part) {
     try {
       parse(text);
@@ -50,6 +69,7 @@ TEST_CASE("sharding_plan_file: a plan is read as it was written, and what it lea
   refused(R"({"shards": [{"table": 0, "rank": 0}], "version": 3})", "field version");
   refused(R"({"shards": [{"table": 0, "rank": 1}, {"table": 1, "rank": 0}], "partial": [2]})", "partial sums of a table that is not there");
   refused(R"({"shards": [{"table": 0, "rank": 1}, {"table": 1, "rank": 0}], "partial": ["0"]})", "partial");
+  refused(R"({"shards": [{"table": 0, "rank": 1}, {"table": 1, "rank": 0}], "ranks": "2"})", "ranks");
   refused(R"({"shards": 5})", "shards");
   refused(R"({"shards": [7]})", "shards");
 }

@@ -26,7 +26,19 @@ inline namespace TESSERA_ABI {
 template <communicator C, measuring_clock Clock, class Draw>
 std::vector<exchange_sample> collect_exchanges(host_exec const& exec, C& comm, Clock& clock, std::string const& path,
                                                std::string const& about, std::int64_t count, Draw const& draw,
-                                               repetition const& repeat = {}) {
+                                               repetition const& repeat = {});
+/// As above between devices, as `measure_exchange` has them: `host` is of the same ranks, on the host.
+template <communicator H, communicator C, measuring_clock Clock, class Draw>
+std::vector<exchange_sample> collect_exchanges(host_exec const& exec, H& host, typename C::execution_type const& device, C& comm,
+                                               Clock& clock, std::string const& path, std::string const& about, std::int64_t count,
+                                               Draw const& draw, repetition const& repeat = {});
+
+namespace detail {
+
+// `measure(exchange)` is called by all ranks of `comm`.
+template <communicator C, class Draw, class Measure>
+std::vector<exchange_sample> collect_from_ranks(host_exec const& exec, C& comm, std::string const& path, std::string const& about,
+                                                std::int64_t count, Draw const& draw, Measure const& measure) {
   auto const ranks = static_cast<std::size_t>(comm.size());
   // Whether there is an exchange, its samples, dims and starts.
   std::vector<double> next(2 + 2 * ranks);
@@ -41,18 +53,18 @@ std::vector<exchange_sample> collect_exchanges(host_exec const& exec, C& comm, C
         of.dims.push_back(static_cast<std::int64_t>(next[2 + r]));
         of.start_ms.push_back(next[2 + ranks + r]);
       }
-      measure_exchange(exec, comm, clock, of, repeat);
+      measure(of);
     }
   } else {
     bool ranks_are_told = false;
     try {
       samples = collect_exchange_samples(path, about, count, draw, [&](exchange_case const& of) {
-        detail::check_exchange_case(of, comm.size());
+        check_exchange_case(of, comm.size());
         next[0] = 1, next[1] = static_cast<double>(of.batch_samples);
         for (std::size_t r = 0; r < ranks; ++r) next[2 + r] = static_cast<double>(of.dims[r]), next[2 + ranks + r] = of.start_ms[r];
         ranks_are_told = true;
         tell();
-        auto times = measure_exchange(exec, comm, clock, of, repeat);
+        auto times = measure(of);
         ranks_are_told = false;
         return times;
       });
@@ -65,6 +77,23 @@ std::vector<exchange_sample> collect_exchanges(host_exec const& exec, C& comm, C
   }
   barrier(exec, comm, "collect_exchanges: the end", failure);
   return samples;
+}
+
+}  // namespace detail
+
+template <communicator C, measuring_clock Clock, class Draw>
+std::vector<exchange_sample> collect_exchanges(host_exec const& exec, C& comm, Clock& clock, std::string const& path,
+                                               std::string const& about, std::int64_t count, Draw const& draw, repetition const& repeat) {
+  return detail::collect_from_ranks(exec, comm, path, about, count, draw,
+                                    [&](exchange_case const& of) { return measure_exchange(exec, comm, clock, of, repeat); });
+}
+
+template <communicator H, communicator C, measuring_clock Clock, class Draw>
+std::vector<exchange_sample> collect_exchanges(host_exec const& exec, H& host, typename C::execution_type const& device, C& comm,
+                                               Clock& clock, std::string const& path, std::string const& about, std::int64_t count,
+                                               Draw const& draw, repetition const& repeat) {
+  return detail::collect_from_ranks(exec, host, path, about, count, draw,
+                                    [&](exchange_case const& of) { return measure_exchange(exec, host, device, comm, clock, of, repeat); });
 }
 
 }  // namespace TESSERA_ABI

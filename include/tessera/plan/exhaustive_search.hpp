@@ -14,6 +14,7 @@
 #include <tessera/core/error.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/plan/cost_model.hpp>
+#include <tessera/plan/feasible_shards.hpp>
 #include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/placement.hpp>
 #include <tessera/plan/plan_objective.hpp>
@@ -38,8 +39,9 @@ struct exhaustive_search_options {
 
 /// The best plan of all that there are, of whole tables or of their halves of halves too. Shards of one table with as many columns are alike:
 /// of plans that exchange them one is looked at. @pre so many plans take a bearable time
-/// @throws tessera::error invalid_argument as `plan_of_shards`, and for more than 12 tables or fewer shards than tables; out_of_memory where
-/// no plan fits.
+/// @throws tessera::error invalid_argument as `plan_of_shards`, and for more than 12 tables or fewer shards than tables. out_of_memory where
+/// no plan fits: it names all bytes and the limit of all devices, or the table that is too large. It says so, too, where each plan has a
+/// device over its limit.
 template <cost_model M>
 found_plan exhaustive_search(vector_view<table_profile const> tables, M const& model, exhaustive_search_options const& options);
 
@@ -180,10 +182,14 @@ found_plan exhaustive_search(vector_view<table_profile const> tables, M const& m
     throw error(errc::invalid_argument, "exhaustive_search: fewer shards than tables",
                 {{"most_shards", options.most_shards}, {"tables", tables.size()}});
   detail::shard_kinds const kinds(tables, model, options.counted, options.cut_columns, false);
-  detail::all_placements<M> all(kinds, model, options, options.bytes_per_device - received_bytes(tables, options.devices, options.counted));
+  auto const device_bytes = options.bytes_per_device - received_bytes(tables, options.devices, options.counted);
+  detail::check_feasible("exhaustive_search", kinds, limits, device_bytes,
+                         options.cut_columns ? "a table is too large for a device, and its columns are cut no further"
+                                             : "a table is too large for a device, and tables are not to be cut");
+  detail::all_placements<M> all(kinds, model, options, device_bytes);
   all.run();
   if (all.best.empty())
-    throw error(errc::out_of_memory, "exhaustive_search: no plan fits",
+    throw error(errc::out_of_memory, "exhaustive_search: no plan fits: each has a device over its limit",
                 {{"tables", tables.size()}, {"devices", options.devices}, {"bytes_per_device", options.bytes_per_device}});
   auto found = plan_of_shards(tables, model, limits, detail::table_shards_of(kinds, all.best));
   found.evaluations = all.evaluations;

@@ -44,6 +44,8 @@ inline std::string plan_digest(sharding_plan const& plan) {
 ///      "found": {"plan": "0c54a9f1", "model": "5f0e22c18a7d9b04", "machine": "…", "batch_samples": 65536, "relative_error": 0.12,
 ///                "optimizer": "rowwise_adagrad", "row_format": "float", "cost_ms": 7.5,
 ///                "devices": [{"compute_ms": 5, "backward_ms": 1.25, "forward_ms": 1.25, "bytes": 1073741824}, …]}}
+///
+/// @throws tessera::error shape_mismatch for other than one number of bytes a device.
 inline nlohmann::json predicted_plan_json(predicted_plan const& of);
 
 /// The plan of JSON, as `plan_of_json`. A "found" needs all fields but "machine", "relative_error",
@@ -56,7 +58,7 @@ inline nlohmann::json predicted_plan_json(predicted_plan const& of);
 inline predicted_plan predicted_plan_of_json(nlohmann::json const& json, vector_view<table_options const> tables, int ranks,
                                              std::string const& file, vector_view<std::string const> names = {});
 
-/// Writes them to a JSON file, which `read_plan` reads too. @throws tessera::error as `write_json`.
+/// Writes them to a JSON file, which `read_plan` reads too. @throws tessera::error as `predicted_plan_json` and `write_json`.
 inline void write_predicted_plan(std::string const& path, predicted_plan const& of) { write_json(path, predicted_plan_json(of)); }
 /// Reads them from a JSON file, also from one that `write_plan` wrote. @throws tessera::error as `read_json` and `predicted_plan_of_json`.
 inline predicted_plan read_predicted_plan(std::string const& path, vector_view<table_options const> tables, int ranks,
@@ -118,6 +120,9 @@ inline plan_prediction prediction_of_json(nlohmann::json const& json, sharding_p
 inline nlohmann::json predicted_plan_json(predicted_plan const& of) {
   auto json = plan_json(of.plan);
   if (!of.found) return json;
+  if (of.found->bytes.size() != of.found->devices.size())
+    throw error(errc::shape_mismatch, "predicted plan: bytes of each device",
+                {{"bytes", of.found->bytes.size()}, {"devices", of.found->devices.size()}});
   auto devices = nlohmann::json::array();
   for (std::size_t d = 0; d < of.found->devices.size(); ++d) {
     auto const& costs = of.found->devices[d];

@@ -48,8 +48,13 @@ struct exchange_times {
 /// @throws tessera::error shape_mismatch for other than one dim and one start a rank; invalid_argument for a negative dim, a negative
 /// number of samples, a start that is negative or not finite, and options that cannot be; and as `communicator` says.
 template <communicator C, measuring_clock Clock>
-exchange_times measure_exchange(typename C::execution_type const& exec, C& comm, Clock& clock, exchange_case const& of,
-                                repetition const& repeat = {});
+exchange_times measure_exchange(host_exec const& exec, C& comm, Clock& clock, exchange_case const& of, repetition const& repeat = {});
+
+/// As above between devices: vectors go by `comm`; barriers and times by `host`, of the same ranks. The clock is read when the device has
+/// done its work. @throws tessera::error also shape_mismatch where `host` is of other ranks, and as `device` says.
+template <communicator H, communicator C, measuring_clock Clock>
+exchange_times measure_exchange(host_exec const& exec, H& host, typename C::execution_type const& device, C& comm, Clock& clock,
+                                exchange_case const& of, repetition const& repeat = {});
 
 namespace detail {
 
@@ -92,16 +97,17 @@ class measured_messages {
   std::vector<awaited_message> receive_;
 };
 
-template <communicator C, class Clock>
-double measured_ms(typename C::execution_type const& exec, C& comm, Clock& clock, exchange_messages const& messages,
-                   typename C::pending_type& pending, double start_ms, repetition const& repeat) {
+template <communicator H, communicator C, class Clock>
+double measured_ms(host_exec const& exec, H& host, typename C::execution_type const& on, C& comm, Clock& clock,
+                   exchange_messages const& messages, typename C::pending_type& pending, double start_ms, repetition const& repeat) {
   std::vector<double> times;
   for (std::int64_t run = -repeat.warm_up; run < repeat.runs; ++run) {
-    barrier(exec, comm, "measure_exchange: barrier");
+    barrier(exec, host, "measure_exchange: barrier");
     if (start_ms > 0) clock.wait(start_ms / 1000);
     auto const start = clock.now();
-    comm.begin(exec, messages, pending);
-    comm.finish(exec, pending);
+    comm.begin(on, messages, pending);
+    comm.finish(on, pending);
+    if constexpr (device_execution<typename C::execution_type>) on.synchronize();
     auto const took_ms = (clock.now() - start) * 1000;
     if (run >= 0) times.push_back(took_ms);
   }
@@ -111,10 +117,19 @@ double measured_ms(typename C::execution_type const& exec, C& comm, Clock& clock
 }  // namespace detail
 
 template <communicator C, measuring_clock Clock>
-exchange_times measure_exchange(typename C::execution_type const& exec, C& comm, Clock& clock, exchange_case const& of,
-                                repetition const& repeat) {
-  using exec_type = typename C::execution_type;
+exchange_times measure_exchange(host_exec const& exec, C& comm, Clock& clock, exchange_case const& of, repetition const& repeat) {
+  static_assert(!device_execution<typename C::execution_type>,
+                "between devices, barriers and times need a communicator of the host, before the device's execution and communicator");
+  return measure_exchange(exec, comm, exec, comm, clock, of, repeat);
+}
+
+template <communicator H, communicator C, measuring_clock Clock>
+exchange_times measure_exchange(host_exec const& exec, H& host, typename C::execution_type const& device, C& comm, Clock& clock,
+                                exchange_case const& of, repetition const& repeat) {
   auto const ranks = std::int64_t{comm.size()}, own = std::int64_t{comm.rank()};
+  if (host.size() != comm.size() || host.rank() != comm.rank())
+    throw error(errc::shape_mismatch, "measure_exchange: two communicators of other ranks",
+                {{"rank of the host", host.rank()}, {"of", host.size()}, {"rank of the device", own}, {"of", ranks}});
   detail::check_exchange_case(of, ranks);
   repeat.check("measure_exchange");
   auto const samples_of = [&](std::int64_t rank) { return of.batch_samples / ranks + (rank < of.batch_samples % ranks); };
@@ -126,15 +141,15 @@ exchange_times measure_exchange(typename C::execution_type const& exec, C& comm,
   }
   double times[2] = {};
   {
-    detail::measured_messages<exec_type> const sent(exec, vectors, gradients), back(exec, gradients, vectors);
+    detail::measured_messages<typename C::execution_type> const sent(device, vectors, gradients), back(device, gradients, vectors);
     typename C::pending_type pending;
-    times[0] = detail::measured_ms(exec, comm, clock, sent.messages("measure_exchange: forward"), pending,
+    times[0] = detail::measured_ms(exec, host, device, comm, clock, sent.messages("measure_exchange: forward"), pending,
                                    of.start_ms[static_cast<std::size_t>(own)], repeat);
-    times[1] = detail::measured_ms(exec, comm, clock, back.messages("measure_exchange: backward"), pending, 0, repeat);
+    times[1] = detail::measured_ms(exec, host, device, comm, clock, back.messages("measure_exchange: backward"), pending, 0, repeat);
   }
   exchange_times result;
-  typename C::pending_type pending;
-  for (auto const& of_rank : all_gather<double>(exec, comm, {times, 2}, pending, "measure_exchange: times")) {
+  typename H::pending_type pending;
+  for (auto const& of_rank : all_gather<double>(exec, host, {times, 2}, pending, "measure_exchange: times")) {
     result.forward_ms.push_back(of_rank[0]);
     result.backward_ms.push_back(of_rank[1]);
   }

@@ -90,10 +90,9 @@ struct judged_plan {
 };
 
 template <cost_model M>
-class plan_searcher {
+class plan_walks {
  public:
-  plan_searcher(host_exec const& exec, shard_kinds const& kinds, M const& model, std::int64_t device_bytes,
-                plan_search_options const& options)
+  plan_walks(host_exec const& exec, shard_kinds const& kinds, M const& model, std::int64_t device_bytes, plan_search_options const& options)
       : exec_(exec),
         kinds_(kinds),
         model_(model),
@@ -273,11 +272,12 @@ found_plan plan_search(host_exec const& exec, vector_view<table_profile const> t
                                   options.replicas ? options.devices : 0);
   auto const device_bytes = options.bytes_per_device - received_bytes(tables, options.devices, options.counted);
   detail::check_feasible("plan_search", kinds, limits, device_bytes,
-                         options.cut_rows
-                             ? "the smallest shard of a table is too large for a device"
-                             : "a table is too large for a device, and its columns are cut no further; cut_rows cuts its rows");
+                         options.cut_rows ? "the smallest shard of a table is too large for a device"
+                         : options.cut_columns
+                             ? "a table is too large for a device, and its columns are cut no further; cut_rows cuts its rows"
+                             : "a table is too large for a device, and tables are not to be cut");
   if (kinds.has_replicas()) detail::check_knows_bags(model, kinds.replicas());
-  detail::plan_searcher<M> searcher(exec, kinds, model, device_bytes, options);
+  detail::plan_walks<M> searcher(exec, kinds, model, device_bytes, options);
   auto const placed = searcher.run();
   if (searcher.best().overflow > 0)
     throw error(errc::out_of_memory, "plan_search: no plan was found that fits; there may be one",

@@ -40,7 +40,8 @@ inline nlohmann::json plan_json(sharding_plan const& plan) {
 }
 
 /// The plan of JSON for these whole tables and so many ranks; errors name `file`. What a shard does not say is all of the table:
-/// "first_row" and "first_column" are 0, "rows" and "columns" reach to its end. Without "partial" no table returns partial sums.
+/// "first_row" and "first_column" are 0, "rows" and "columns" reach to its end. Without "partial" no table returns partial sums. A file may
+/// say of how many "ranks" its plan is.
 ///
 /// A table is a number, or one of `names` (tables,), where they are given. In place of a rectangle, "shards" may have a kind, with the ranks
 /// that the function of that name takes; of a grid they are lists, one a block of columns:
@@ -53,7 +54,7 @@ inline nlohmann::json plan_json(sharding_plan const& plan) {
 ///
 /// @post plan_of_json(plan_json(p), tables, ranks, file) == p
 /// @throws tessera::error parse_error naming the field that is missing, unknown or of the wrong type; invalid_argument as `check_plan`, and
-/// for a name or a kind that there is not.
+/// for a name or a kind that there is not; incompatible for a plan of another number of ranks.
 inline sharding_plan plan_of_json(nlohmann::json const& json, vector_view<table_options const> tables, int ranks, std::string const& file,
                                   vector_view<std::string const> names = {});
 
@@ -65,6 +66,13 @@ inline sharding_plan read_plan(std::string const& path, vector_view<table_option
 
 /// Writes a plan to a JSON file. @throws tessera::error as `write_json`.
 inline void write_plan(std::string const& path, sharding_plan const& plan) { write_json(path, plan_json(plan)); }
+/// As above a plan of these whole tables and so many ranks, which the file says. @throws tessera::error also as `check_plan`, and nothing is written.
+inline void write_plan(std::string const& path, sharding_plan const& plan, vector_view<table_options const> tables, int ranks) {
+  check_plan(plan, tables, ranks);
+  auto json = plan_json(plan);
+  json["ranks"] = ranks;
+  write_json(path, json);
+}
 
 namespace detail {
 
@@ -150,7 +158,10 @@ class plan_reader {
 inline sharding_plan plan_of_json(nlohmann::json const& json, vector_view<table_options const> tables, int ranks, std::string const& file,
                                   vector_view<std::string const> names) {
   return detail::told_of_file(file, [&] {
-    detail::allow_fields(json, {"shards", "partial", "found"}, file, "plan");
+    detail::allow_fields(json, {"shards", "partial", "ranks", "found"}, file, "plan");
+    if (json.contains("ranks") && json_integer(json, "ranks", file) != ranks)
+      throw error(errc::incompatible, "sharding plan: of another number of ranks",
+                  {{"field", "ranks"}, {"value", json_integer(json, "ranks", file)}, {"ranks", ranks}});
     detail::plan_reader const reader(tables, file, names);
     sharding_plan plan;
     for (auto const& one : json_array(json, "shards", file))

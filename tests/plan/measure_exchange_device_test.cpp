@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+// ctest-labels: threads
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include <tessera/plan/collect_exchanges_file.hpp>
+
+#include "../shard/emulated_ranks.hpp"
+#include "temporary_folder.hpp"
+
+namespace measure_exchange_device_test {
+
+using tessera::exchange_case;
+
+namespace {
+
+/// Reads a millisecond later each time, times the rank's number plus one.
+struct fake_clock {
+  int rank = 0;
+  double time = 0;
+
+  double now() { return time += 0.001 * (rank + 1); }
+  void wait(double) {}
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("measure_exchange between emulated devices: vectors move between them, times and barriers on the host", Ranks,
+                   shard_tests::thread_ranks, shard_tests::nccl_ranks) {
+  exchange_case const of{.dims = {8, 0, 20}, .start_ms = {0, 4, 1.5}, .batch_samples = 7};
+  Ranks::run(3, [&](tessera::host_exec const& exec, tessera::thread_communicator& host, tessera_tests::emulated_exec const& device,
+                    typename Ranks::communicator& comm) {
+    fake_clock clock{comm.rank()};
+    auto const times = tessera::measure_exchange(exec, host, device, comm, clock, of, {.warm_up = 1, .runs = 2});
+    REQUIRE(times.forward_ms.size() == 3);
+    for (std::size_t r = 0; r < 3; ++r) {
+      CHECK(times.forward_ms[r] == doctest::Approx(static_cast<double>(r + 1)));
+      CHECK(times.backward_ms[r] == doctest::Approx(static_cast<double>(r + 1)));
+    }
+  });
+}
+
+TEST_CASE("collect_exchanges between emulated devices: rank 0 has the file, which is complete afterwards") {
+  tessera_tests::temporary_folder const folder;
+  auto const path = folder.file("exchanges.csv");
+  for (int again = 0; again < 2; ++again)
+    shard_tests::nccl_ranks::run(2, [&](tessera::host_exec const& exec, tessera::thread_communicator& host,
+                                        tessera_tests::emulated_exec const& device, shard_tests::nccl_ranks::communicator& comm) {
+      fake_clock clock{comm.rank()};
+      auto const draw = [](std::int64_t number) { return exchange_case{{4 + number, 8}, {0, 1}, 16}; };
+      auto const samples =
+          tessera::collect_exchanges(exec, host, device, comm, clock, path, "devices", 21, draw, {.warm_up = 0, .runs = 1});
+      CHECK(samples.size() == (comm.rank() == 0 ? 22U : 0U));
+      CHECK((clock.time == 0) == (again == 1));
+    });
+}
+
+}  // namespace measure_exchange_device_test
