@@ -3,7 +3,8 @@
 
 # One translation unit a header that holds nothing but its include. Two of each would show missing `inline`s; the consumers link those.
 # A header of an optional back end is checked where its target is. A .cuh compiles without CUDA too, for the stand-in that runs kernels on the host.
-# nvcc, where there is one, reads CUDA's umbrella and, alone, what it sees otherwise than the host's compiler does.
+# nvcc, where there is one, reads CUDA's umbrella and, alone, what it sees otherwise than the host's compiler does. It also compiles one unit of all other
+# headers of the host but those that include Eigen: what it passes on to the host's compiler may be wrong where the source is not.
 
 include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
 set(targets tessera::files tessera_dev)
@@ -12,6 +13,7 @@ file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/incl
      "${PROJECT_SOURCE_DIR}/include/tessera/*.cuh")
 set(units)
 set(cuda_units)
+set(host_includes)
 foreach(header IN LISTS headers)
   list(FIND tessera_optional_headers "${header}" position)
   if(NOT position EQUAL -1)
@@ -26,6 +28,9 @@ foreach(header IN LISTS headers)
   set(unit "${CMAKE_CURRENT_BINARY_DIR}/header_check/${unit}.cpp")
   file(CONFIGURE OUTPUT "${unit}" CONTENT "#include <${header}>  // alone\n")
   list(APPEND units "${unit}")
+  if(header MATCHES "\\.hpp$" AND position EQUAL -1 AND NOT header MATCHES "tessera/nn/gemm_eigen\\.hpp|tessera/tessera")
+    string(APPEND host_includes "#include <${header}>\n")
+  endif()
   if(header MATCHES "\\.cuh$")
     file(STRINGS "${PROJECT_SOURCE_DIR}/include/${header}" for_nvcc REGEX "__CUDACC__|# *include <(cuda|cub|thrust)" LIMIT_COUNT 1)
     if(NOT for_nvcc AND NOT header STREQUAL "tessera/tessera.cuh")
@@ -52,4 +57,10 @@ if(cuda_units AND TARGET tessera::cuda AND CMAKE_CUDA_COMPILER)
   # nvcc reads all of it on the way to PTX, in a third of the time that an object takes.
   set_target_properties(tessera_cuda_header_check PROPERTIES CUDA_PTX_COMPILATION ON)
   add_dependencies(tessera_header_check tessera_cuda_header_check)
+  set(unit "${CMAKE_CURRENT_BINARY_DIR}/header_check/host_headers.cu")
+  file(CONFIGURE OUTPUT "${unit}" CONTENT "${host_includes}")
+  add_library(tessera_nvcc_header_check OBJECT "${unit}")
+  target_link_libraries(tessera_nvcc_header_check PRIVATE tessera::cuda tessera::files tessera_dev)
+  target_compile_options(tessera_nvcc_header_check PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-O0>")
+  add_dependencies(tessera_header_check tessera_nvcc_header_check)
 endif()

@@ -138,11 +138,27 @@ void multiply_any_columns(std::int64_t rows, std::int64_t columns, Factor a, flo
     if (done < columns) multiply_any_columns<W / 2>(rows, columns - done, a, b + done, b_stride, steps, c + done, c_stride, adds);
 }
 
-template <int W, int... I>
+// Lanes a0 b0 a1 b1 …, in two registers. The lanes are written out: nvcc passes no pack of them on to the host's compiler.
+template <int W>
 [[gnu::always_inline]] inline void interleave(register_floats<W> const& a, register_floats<W> const& b, register_floats<W>& low,
-                                              register_floats<W>& high, std::integer_sequence<int, I...>) noexcept {
-  low = __builtin_shufflevector(a, b, (I % 2 * W + I / 2)...);
-  high = __builtin_shufflevector(a, b, (I % 2 * W + W / 2 + I / 2)...);
+                                              register_floats<W>& high) noexcept {
+  static_assert(W == 2 || W == 4 || W == 8 || W == 16);
+  if constexpr (W == 2) {
+    low = __builtin_shufflevector(a, b, 0, 2);
+    high = __builtin_shufflevector(a, b, 1, 3);
+  }
+  if constexpr (W == 4) {
+    low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  }
+  if constexpr (W == 8) {
+    low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    high = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+  }
+  if constexpr (W == 16) {
+    low = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    high = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  }
 }
 
 // The place of an element is (row, column) in binary; to interleave the two halves of the rows turns those bits by one, log W times.
@@ -150,7 +166,7 @@ template <int W, int Turns, int... Pair>
 [[gnu::always_inline]] inline void transpose_turns(register_floats<W>* rows, std::integer_sequence<int, Pair...> pairs) noexcept {
   if constexpr (Turns > 1) {
     register_floats<W> turned[static_cast<std::size_t>(W)];
-    (interleave<W>(rows[Pair], rows[Pair + W / 2], turned[2 * Pair], turned[2 * Pair + 1], std::make_integer_sequence<int, W>{}), ...);
+    (interleave<W>(rows[Pair], rows[Pair + W / 2], turned[2 * Pair], turned[2 * Pair + 1]), ...);
     transpose_turns<W, Turns / 2>(turned, pairs);
     ((rows[2 * Pair] = turned[2 * Pair], rows[2 * Pair + 1] = turned[2 * Pair + 1]), ...);
   }

@@ -62,7 +62,8 @@ inline std::vector<std::string> plan_sample_names() {
           "measured_forward_ms"};
 }
 
-inline constexpr double step_costs::*plan_sample_costs[] = {&step_costs::compute_ms, &step_costs::backward_ms, &step_costs::forward_ms};
+using step_cost = double step_costs::*;
+inline constexpr step_cost plan_sample_costs[] = {&step_costs::compute_ms, &step_costs::backward_ms, &step_costs::forward_ms};
 
 inline void check_plan_sample(plan_sample const& of) {
   auto const refuse = [](char const* why, char const* field, error_value value) {
