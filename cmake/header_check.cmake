@@ -3,8 +3,8 @@
 
 # One translation unit a header that holds nothing but its include. Two of each would show missing `inline`s; the consumers link those.
 # A header of an optional back end is checked where its target is. A .cuh compiles without CUDA too, for the stand-in that runs kernels on the host.
-# nvcc, where there is one, reads CUDA's umbrella and, alone, what it sees otherwise than the host's compiler does. It also compiles one unit of all other
-# headers of the host but those that include Eigen: what it passes on to the host's compiler may be wrong where the source is not.
+# nvcc, where there is one, reads CUDA's umbrella and, alone, what it sees otherwise than the host's compiler does. It also compiles one unit of all
+# headers of the host that need no Eigen and no optional back end: what it passes on to the host's compiler may be wrong where the source is not.
 
 include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
 set(targets tessera::files tessera_dev)
@@ -61,6 +61,6 @@ if(cuda_units AND TARGET tessera::cuda AND CMAKE_CUDA_COMPILER)
   file(CONFIGURE OUTPUT "${unit}" CONTENT "${host_includes}")
   add_library(tessera_nvcc_header_check OBJECT "${unit}")
   target_link_libraries(tessera_nvcc_header_check PRIVATE tessera::cuda tessera::files tessera_dev)
-  target_compile_options(tessera_nvcc_header_check PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-O0>")
+  target_compile_options(tessera_nvcc_header_check PRIVATE "$<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-Xcompiler=-O0>")
   add_dependencies(tessera_header_check tessera_nvcc_header_check)
 endif()

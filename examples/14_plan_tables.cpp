@@ -210,7 +210,7 @@ void declare_searches(CLI::App& app, search_options& o) {
   app.add_option("--objective", o.objective, "Of the searches plan, whole and exhaustive: what they make small")
       ->check(CLI::IsMember({"cost", "compute_balance", "slowest_stage"}))
       ->capture_default_str();
-  app.add_flag("--cut-rows", o.cut_rows, "Tables may be cut by rows too");
+  app.add_flag("--cut-rows", o.cut_rows, "Of the method plan: tables may be cut by rows too");
   app.add_flag("--replicas", o.replicas, "Of the method plan: small tables may be on all devices too");
   app.add_flag("--weights-alone", o.weights_alone, "Count float weights alone as memory, as NeuroShard does");
   add_count(app, "--towers", o.towers, 0, "Of the searches plan and whole: tables stay on the devices of their tower; 0: anywhere");

@@ -76,10 +76,13 @@ def observations(report):
             name = path.name.removesuffix(".plan.json")
             variants = json.loads((folder / f"{name}.json").read_text())
             costs = [one[0] for devices in samples.measured(folder / f"{name}.csv").values() for one in devices]
+            if len(costs) != len(variants):
+                continue
             values = [number(one[field], 6) for one in variants]
             report.say(table([f"{name.split('_', 1)[1]}, {field}", *values], [["ms", *map(number, costs)]]))
             swept[name] = [(one[field], cost) for one, cost in zip(variants, costs)]
-        report.figure(what, f"Steps of one table by {what}", field, "ms", swept, joined=True, log_x=True, log_y=True)
+        if swept:
+            report.figure(what, f"Steps of one table by {what}", field, "ms", swept, joined=True, log_x=True, log_y=True)
     points = []
     for path in sorted(folder.glob("subset_*.csv")):
         found = samples.measured(path)

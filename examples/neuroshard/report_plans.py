@@ -411,15 +411,19 @@ def searches(page):
     if not found or not known or not rows:
         page.missing("Searches alone", "searches")
         return
-    many = json.loads((study.folder / "searches/many.json").read_text())
     page.say("## Searches alone\n\nWhat the library's search costs in parts of the published one's, which takes its own time, on published "
              f"networks, dims up to {stages.most_dims(study)[-1]}:\n")
     page.say(table(["devices", "seconds at most", "cost over the published search's"], rows))
     page.say(f"Of {len(found)} tasks of up to {size['few_tables']} whole tables on {size['devices'][0]} devices, by our networks, the library's "
              f"search finds the best plan of all that there are in {sum(one <= 1 + 1e-5 for one in found)}; the worst of its plans costs "
-             f"{100 * (max(found) - 1):.2f} % more.\n\n{size['many_tables']} tables on {size['many_devices']} devices, by counted bytes, with "
-             f"{size['many_deadline_ms'] / 1000:g} seconds for the search: {known['seconds']:.1f} s and {known['most_mib']} MiB in all, "
-             f"{many['shards']} shards, {many['evaluations']} plans compared, {number(many['cost_ms'])} ms.")
+             f"{100 * (max(found) - 1):.2f} % more.\n")
+    very_many = f"{size['many_tables']} tables on {size['many_devices']} devices, by counted bytes"
+    if known["failed"]:
+        page.say(f"{very_many}: no plan was found.")
+        return
+    many = json.loads((study.folder / "searches/many.json").read_text())
+    page.say(f"{very_many}, with at most {size['many_deadline_ms'] / 1000:g} seconds for the search: {known['seconds']:.1f} s and at most "
+             f"{known['most_mib']} MiB in all, {many['shards']} shards, {many['evaluations']} plans compared, {number(many['cost_ms'])} ms.")
 
 
 def recd(page):

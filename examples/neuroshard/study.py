@@ -47,7 +47,7 @@ REAL = {
     "runs": 5, "rounds": 5, "exchange_runs": 5, "held_out_exchange_runs": 25, "exchange_rounds": 5, "exchange_warm_up": 1,
     "observed_tables": 6, "observed_subsets": 50, "observed_size": 10, "observed_dim": 16, "scale_devices": 128,
     "scale_tables": 850, "scale_tasks": 2, "scale_evaluations": 100_000, "log_sessions": 4000, "deadlines_ms": {4: 100, 8: 200}, "few_tasks": 20,
-    "few_tables": 12, "many_tables": 2000, "many_devices": 1024, "many_deadline_ms": 40_000,
+    "few_tables": 12, "many_tables": 2000, "many_devices": 1024, "many_deadline_ms": 40_000, "many_evaluations": 10**12,
     "swept": {"candidates": [1, 2, 5, 10, 20], "beams": [1, 2, 3, 5], "steps": [0, 2, 5, 10, 20], "grid": [2, 3, 6, 11, 21]},
 }
 QUICK = {
@@ -58,7 +58,7 @@ QUICK = {
     "step_tasks": 1, "step_runs": 2, "step_rounds": 1, "plan_runs": 1, "plan_rounds": 1, "runs": 1, "rounds": 1, "exchange_runs": 1,
     "held_out_exchange_runs": 1, "exchange_rounds": 1, "exchange_warm_up": 0, "observed_tables": 1, "observed_subsets": 2, "observed_size": 3,
     "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "scale_evaluations": 100, "log_sessions": 20,
-    "deadlines_ms": {2: 20, 3: 20}, "few_tasks": 2, "few_tables": 5, "many_tables": 30, "many_devices": 8, "many_deadline_ms": 50,
+    "deadlines_ms": {2: 20, 3: 20}, "few_tasks": 2, "few_tables": 5, "many_tables": 30, "many_devices": 8, "many_deadline_ms": 60_000, "many_evaluations": 2000,
     "swept": {"candidates": [1, 2], "beams": [1], "steps": [0, 1], "grid": [2, 3]},
 }
 
@@ -101,7 +101,12 @@ class Study:
         running.parent.mkdir(exist_ok=True)
         with open(running, "w") as log, tempfile.TemporaryFile("w+") as errors:
             process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=errors)
-            _, status, used = os.wait4(process.pid, 0)
+            try:
+                _, status, used = os.wait4(process.pid, 0)
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
             process.returncode = code = os.waitstatus_to_exitcode(status)
             errors.seek(0)
             error = errors.read()
@@ -110,7 +115,7 @@ class Study:
         if code != 0 and not any(text in output + error for text in may_fail):
             sys.exit(f"{name}: {' '.join(command)}\n{output[-2000:]}{error[-2000:]}")
         known = {"words": [str(word) for word in words], "hosts": hosts, "ranks": self.ranks if hosts else "", "failed": code != 0,
-                 "seconds": round(time.monotonic() - start, 3), "most_mib": used.ru_maxrss // 1024,
+                 "seconds": round(time.monotonic() - start, 3), "most_mib": used.ru_maxrss // 1024,  # of the command, or of this process where that has more
                  "date": datetime.datetime.now().isoformat(timespec="seconds"), "output": output, "error": error, "commit": commit()}
         self.write(f"done/{name.replace('/', '_')}.json", json.dumps(known, indent=1))
         return known

@@ -91,7 +91,7 @@ found_plan plan(host_exec const& exec, profiles const& tables, any_cost_model co
 
 found_plan exhaustive(host_exec const&, profiles const& tables, any_cost_model const& cost, search_options const& o) {
   auto const limits = limits_of(o);
-  // A model of any number of devices knows none by its number; counted bytes know hosts.
+  // A model of any number of devices costs a plan the same with devices renumbered, unless it counts bytes inside hosts.
   bool const are_alike = cost.devices() == 0 && o.model.devices_of_host <= 1;
   return tessera::exhaustive_search(tables, cost,
                                     {.devices = limits.devices,

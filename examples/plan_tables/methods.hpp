@@ -33,8 +33,8 @@ std::vector<search_method> const& search_methods();
 /// The method of this name. @throws tessera::error invalid_argument naming it and those that there are.
 search_method const& search_method_of(std::string const& name);
 
-/// Refuses towers, cuts of rows, replicas, and another objective than cost, with a method that does not know them. @throws tessera::error invalid_argument
-/// naming the option, its value and the method.
+/// Refuses towers, cuts of rows, replicas, and another objective than cost, with a method that does not know them.
+/// @throws tessera::error invalid_argument naming the option, its value and the method.
 void check_method(search_method const& method, search_options const& options);
 
 }  // namespace plan_tables

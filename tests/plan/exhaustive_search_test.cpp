@@ -248,7 +248,7 @@ TEST_CASE("exhaustive_search: plan_search finds the best plan of up to 12 tables
   for (auto const count : std::vector<std::size_t>{2, 3, 4, 4, 5, 5, 5, 6, 6, 6, 6, 6, 7, 7, 7, 7, 7, 8, 8, 8, 8, 8, 9, 9, 9, 10, 11, 12})
     if (count < 10 || !tessera_tests::under_asan) compare(count, false);
   for (auto const count : std::vector<std::size_t>{2, 2, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5}) compare(count, true);
-  // The aim is 19 of 20, none more than 0.5 % above. About one task in 400 is missed; rare draws miss several.
+  // The aim is 19 of 20, none more than 0.5 % above. Fewer than one task in 400 is missed; rare draws miss several.
   CHECK(optimal >= tasks * 9 / 10);
 }
 

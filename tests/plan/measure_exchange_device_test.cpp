@@ -42,6 +42,18 @@ TEST_CASE_TEMPLATE("measure_exchange between emulated devices: vectors move betw
   });
 }
 
+TEST_CASE("measure_exchange between emulated devices: communicators that number ranks differently are refused on all ranks") {
+  exchange_case const of{.dims = {8, 4, 4}, .start_ms = {0, 0, 0}, .batch_samples = 6};
+  shard_tests::thread_ranks::run(3, [&](tessera::host_exec const& exec, tessera::thread_communicator& host,
+                                        tessera_tests::emulated_exec const& device, shard_tests::thread_ranks::communicator& comm) {
+    auto other = host.split(exec, 0, comm.rank() == 0 ? 0 : 3 - comm.rank());  // ranks 0, 2, 1
+    fake_clock clock{comm.rank()};
+    auto const e = tessera_tests::error_of([&] { tessera::measure_exchange(exec, other, device, comm, clock, of); });
+    CHECK(e.code() == (comm.rank() == 0 ? tessera::errc::rank_failed : tessera::errc::incompatible));
+    if (comm.rank() == 1) CHECK(e.value("host_rank") == "2");
+  });
+}
+
 TEST_CASE("collect_exchanges between emulated devices: rank 0 has the file, which is complete afterwards") {
   tessera_tests::temporary_folder const folder;
   auto const path = folder.file("exchanges.csv");

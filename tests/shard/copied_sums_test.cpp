@@ -17,6 +17,7 @@
 #include <tessera/comm/counting_communicator.hpp>
 
 #include "sharded_problem.hpp"
+#include "temporary_folder.hpp"
 
 namespace copied_sums_test {
 
@@ -320,7 +321,7 @@ TEST_CASE("tables on all ranks: where rows of another table left one rank before
   if constexpr (tessera::checked) {
     constexpr int ranks = 3;
     std::vector<tessera_tests::serial_host> hosts(ranks);
-    tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) {
+    auto const run = [&](bool at_once, tessera::thread_communicator& comm) {
       auto const here = hosts[static_cast<std::size_t>(comm.rank())].exec();
       auto const problem = usual_problem();
       auto plan = all_everywhere(problem);
@@ -339,8 +340,13 @@ TEST_CASE("tables on all ranks: where rows of another table left one rank before
         CHECK(source.here().store<tessera::hash_table<>>(0).erase(here, ids) == 2);
       }
       begin_backward(here, source, batch, own);
-      CHECK_THROWS_AS(source.finish_backward(here, own), tessera::error);
-    });
+      tessera::row_gradients sum;
+      auto const end = [&] { at_once ? source.finish_backward(here, own) : source.gradients(here, own, sum); };
+      CHECK(tessera_tests::error_of(end).code() == (comm.rank() == 1 ? tessera::errc::out_of_range : tessera::errc::rank_failed));
+      CHECK(tessera_tests::error_of(end).code() == tessera::errc::invalid_argument);  // no rank tries again alone
+    };
+    for (bool const at_once : {true, false})
+      tessera::run_thread_ranks(ranks, [&](tessera::thread_communicator& comm) { run(at_once, comm); }, {.timeout_ms = 120'000});
   }
 }
 

@@ -51,7 +51,8 @@ template <communicator C, measuring_clock Clock>
 exchange_times measure_exchange(host_exec const& exec, C& comm, Clock& clock, exchange_case const& of, repetition const& repeat = {});
 
 /// As above between devices: vectors go by `comm`; barriers and times by `host`, of the same ranks. The clock is read when the device has
-/// done its work. @throws tessera::error also shape_mismatch where `host` is of other ranks, and as `device` says.
+/// done its work. @throws tessera::error also as `device` says; incompatible on each rank that `host` numbers otherwise than `comm`, and then
+/// rank_failed on the others.
 template <communicator H, communicator C, measuring_clock Clock>
 exchange_times measure_exchange(host_exec const& exec, H& host, typename C::execution_type const& device, C& comm, Clock& clock,
                                 exchange_case const& of, repetition const& repeat = {});
@@ -127,9 +128,14 @@ template <communicator H, communicator C, measuring_clock Clock>
 exchange_times measure_exchange(host_exec const& exec, H& host, typename C::execution_type const& device, C& comm, Clock& clock,
                                 exchange_case const& of, repetition const& repeat) {
   auto const ranks = std::int64_t{comm.size()}, own = std::int64_t{comm.rank()};
-  if (host.size() != comm.size() || host.rank() != comm.rank())
-    throw error(errc::shape_mismatch, "measure_exchange: two communicators of other ranks",
-                {{"rank of the host", host.rank()}, {"of", host.size()}, {"rank of the device", own}, {"of", ranks}});
+  if constexpr (device_execution<typename C::execution_type>) {
+    std::exception_ptr failure;
+    if (host.size() != comm.size() || host.rank() != comm.rank())
+      failure = std::make_exception_ptr(
+          error(errc::incompatible, "measure_exchange: the communicators of host and device number their ranks differently",
+                {{"host_rank", host.rank()}, {"host_ranks", host.size()}, {"device_rank", own}, {"device_ranks", ranks}}));
+    barrier(exec, host, "measure_exchange: ranks", failure);
+  }
   detail::check_exchange_case(of, ranks);
   repeat.check("measure_exchange");
   auto const samples_of = [&](std::int64_t rank) { return of.batch_samples / ranks + (rank < of.batch_samples % ranks); };

@@ -271,10 +271,12 @@ class basic_sharded_tables {
   void send_ids(host_exec const& exec, batch_view const& batch, bool learns, saved_type& saved) const;
   void sum_gradients(host_exec const& exec, saved_type const& saved, row_gradients& sum, detail::stage_clock& clock) const;
   void update_with_copies(host_exec const& exec, saved_type& saved, detail::stage_clock& clock);
-  // Of tables that all ranks have, gets the sums of all ranks in place of this rank's. With a `failure`, all ranks throw.
+  // Of tables that all ranks have, gets the sums of all ranks in place of this rank's. With a `failure`, all ranks throw, and none tries
+  // again.
   void gather_copies(host_exec const& exec, saved_type const& saved, row_gradients& sum, std::exception_ptr failure,
                      detail::stage_clock& clock) const {
     clock.next(&embedding_times::gradients);
+    saved.at_ = stage::finished;
     saved.copied_.gather(exec, exchange_.comm(), is_copied_, sum, failure,
                          [&](std::int64_t t, auto ids, auto slots) { inner_.find(exec, t, ids, slots); });
     clock.next(&embedding_times::compute);
@@ -444,6 +446,7 @@ void basic_sharded_tables<Exchange>::sum_gradients(host_exec const& exec, saved_
     failure = std::current_exception();
   }
   gather_copies(exec, saved, sum, failure, clock);
+  saved.at_ = stage::gradients_here;
 }
 
 // Rows of other tables are updated as they are summed, after the copies' sums have come.

@@ -66,7 +66,8 @@ inline sharding_plan read_plan(std::string const& path, vector_view<table_option
 
 /// Writes a plan to a JSON file. @throws tessera::error as `write_json`.
 inline void write_plan(std::string const& path, sharding_plan const& plan) { write_json(path, plan_json(plan)); }
-/// As above a plan of these whole tables and so many ranks, which the file says. @throws tessera::error also as `check_plan`, and nothing is written.
+/// As above, after `check_plan` with these whole tables and so many ranks. The file says the number of ranks.
+/// @throws tessera::error also as `check_plan`, and then writes nothing.
 inline void write_plan(std::string const& path, sharding_plan const& plan, vector_view<table_options const> tables, int ranks) {
   check_plan(plan, tables, ranks);
   auto json = plan_json(plan);
