@@ -64,7 +64,8 @@ def searched(study):
                f"{100 * best:.0f} % of {len(of)}, others {100 * worst:.2f} %", best >= FEW["optimal"] and worst <= FEW["above"])
     if known := study.done("search many"):
         yield (f"{study.size['many_tables']} tables on {study.size['many_devices']} devices, counted bytes",
-               f"a plan in {MANY['seconds']} s and {MANY['mib']} MiB at most", "none found" if known["failed"] else f"{known['seconds']:.0f} s, {known['most_mib']} MiB",
+               f"a plan in {MANY['seconds']} s and {MANY['mib']} MiB at most",
+               "none found" if known["failed"] else f"{known['seconds']:.0f} s, {known['most_mib']} MiB",
                not known["failed"] and known["seconds"] <= MANY["seconds"] and known["most_mib"] <= MANY["mib"])
 
 

@@ -13,6 +13,7 @@
 
 #include "hosts.hpp"
 #include "random.hpp"
+#include "rank_clock.hpp"
 #include "temporary_folder.hpp"
 
 namespace collect_exchanges_test {
@@ -20,17 +21,9 @@ namespace collect_exchanges_test {
 using tessera::collect_exchanges;
 using tessera::exchange_case;
 using tessera::exchange_sample;
+using tessera_tests::rank_clock;
 
 namespace {
-
-/// Reads a millisecond later each time, times the rank's number plus one.
-struct fake_clock {
-  int rank = 0;
-  double time = 0;
-
-  double now() { return time += 0.001 * (rank + 1); }
-  void wait(double) {}
-};
 
 exchange_case drawn(std::int64_t number, std::int64_t ranks) {
   exchange_case of;
@@ -51,7 +44,7 @@ TEST_CASE("collect_exchanges: rank 0 has the file and tells all ranks what is me
   for (int again = 0; again < 2; ++again) {
     tessera::run_thread_ranks(3, [&](tessera::thread_communicator& comm) {
       tessera_tests::serial_host host;
-      fake_clock clock{comm.rank()};
+      rank_clock clock{comm.rank()};
       auto const samples = collect_exchanges(host.exec(), comm, clock, path, "threads", 21,
                                              [](std::int64_t number) { return drawn(number, 3); }, {.warm_up = 1, .runs = 2});
       CHECK(samples.size() == (comm.rank() == 0 ? 22U : 0U));
@@ -76,7 +69,7 @@ TEST_CASE("collect_exchanges: all ranks hear of a file that rank 0 refuses, and 
   auto const run = [&](std::string const& file, std::int64_t of_ranks) {
     tessera::run_thread_ranks(2, [&](tessera::thread_communicator& comm) {
       tessera_tests::serial_host host;
-      fake_clock clock{comm.rank()};
+      rank_clock clock{comm.rank()};
       try {
         collect_exchanges(host.exec(), comm, clock, file, "threads", 3, [&](std::int64_t number) { return drawn(number, of_ranks); });
         FAIL_CHECK("accepted");

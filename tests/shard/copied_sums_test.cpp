@@ -318,7 +318,7 @@ TEST_CASE("tables on all ranks: copies of hashed ones stay the same after a step
 }
 
 TEST_CASE("tables on all ranks: where rows of another table left one rank before their gradients came, no rank waits for it") {
-  if constexpr (tessera::checked) {
+  if constexpr (tessera::checked) {  // other builds look for no rows that left
     constexpr int ranks = 3;
     std::vector<tessera_tests::serial_host> hosts(ranks);
     auto const run = [&](bool at_once, tessera::thread_communicator& comm) {

@@ -277,16 +277,16 @@ found_plan plan_search(host_exec const& exec, vector_view<table_profile const> t
                              ? "a table is too large for a device, and its columns are cut no further; cut_rows cuts its rows"
                              : "a table is too large for a device, and tables are not to be cut");
   if (kinds.has_replicas()) detail::check_knows_bags(model, kinds.replicas());
-  detail::plan_walks<M> searcher(exec, kinds, model, device_bytes, options);
-  auto const placed = searcher.run();
-  if (searcher.best().overflow > 0)
+  detail::plan_walks<M> walks(exec, kinds, model, device_bytes, options);
+  auto const placed = walks.run();
+  if (walks.best().overflow > 0)
     throw error(errc::out_of_memory, "plan_search: no plan was found that fits; there may be one",
-                {{"evaluations", searcher.evaluations()},
-                 {"bytes over the limits", searcher.best().overflow},
+                {{"evaluations", walks.evaluations()},
+                 {"bytes over the limits", walks.best().overflow},
                  {"bytes_per_device", options.bytes_per_device}});
   auto found = plan_of_shards(tables, model, limits, detail::table_shards_of(kinds, placed));
-  found.evaluations = searcher.evaluations();
-  found.stopped_by_deadline = searcher.stopped();
+  found.evaluations = walks.evaluations();
+  found.stopped_by_deadline = walks.stopped();
   return found;
 }
 
