@@ -134,10 +134,9 @@ void declare_collect(CLI::App& app, collect_options& o) {
       ->delimiter(',')
       ->transform(integer(std::int64_t{1}, std::int64_t{1} << 16))
       ->capture_default_str();
-  app.add_option("--batches", o.batches, "Numbers of samples of a batch that may be drawn")
+  app.add_option("--batches", o.batches, "Numbers of samples of a batch that may be drawn; else as many as the profiles are of")
       ->delimiter(',')
-      ->transform(integer(std::int64_t{1}, std::int64_t{1} << 24))
-      ->capture_default_str();
+      ->transform(integer(std::int64_t{1}, std::int64_t{1} << 24));
   add_count(app, "--least-tables", o.least_tables, 1, "Fewest tables of a combination");
   add_count(app, "--most-tables", o.most_tables, 1, "Most tables of a combination");
   add_count(app, "--least-placed", o.least_placed, 1, "Fewest tables of an exchange, on all devices");
@@ -203,8 +202,8 @@ void declare_searches(CLI::App& app, search_options& o) {
   declare_model(app, o.model);
   add_devices(app, o.devices)->required();
   add_bytes(app, "--bytes-per-device", o.bytes_per_device, "What a device may hold: bytes, or as 4GiB")->required();
-  add_count(app, "--evaluations", o.evaluations, 1, "How many plans a search may compare");
-  app.add_option("--deadline", o.deadline_ms, "Milliseconds after which a search stops, with the best plan so far; 0: none")
+  add_count(app, "--evaluations", o.evaluations, 1, "Of the searches plan, whole and whole-even-compute: how many plans they may compare");
+  app.add_option("--deadline", o.deadline_ms, "Of the searches plan, whole and whole-even-compute: milliseconds after which they stop, with the best plan so far; 0: none")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--objective", o.objective, "Of the searches plan, whole and exhaustive: what they make small")
@@ -213,7 +212,7 @@ void declare_searches(CLI::App& app, search_options& o) {
   app.add_flag("--cut-rows", o.cut_rows, "Of the method plan: tables may be cut by rows too");
   app.add_flag("--replicas", o.replicas, "Of the method plan: small tables may be on all devices too");
   app.add_flag("--weights-alone", o.weights_alone, "Count float weights alone as memory, as NeuroShard does");
-  add_count(app, "--towers", o.towers, 0, "Of the searches plan and whole: tables stay on the devices of their tower; 0: anywhere");
+  add_count(app, "--towers", o.towers, 0, "Of the searches plan, whole and whole-even-compute: tables stay on the devices of their tower; 0: anywhere");
   add_count(app, "--candidates", o.candidates, 1, "Of the published search: tables by size, and by cost, that a beam tries to halve (N)");
   add_count(app, "--beams", o.beams, 1, "Of the published search: plans that go on to the next halving (K)");
   add_count(app, "--steps", o.steps, 0, "Of the published search: halvings of a plan (L)");

@@ -216,11 +216,11 @@ def float_weights_estimator(rec):
 
 def topology_of(rec, options):
     bytes_per_ms = 1e6  # 1 GB/s
-    memory, intra, inter = options.memory_gb_per_second, options.exchange_gb_per_second, options.hosts_gb_per_second
+    memory, intra, inter = options.memory_gb_per_second, options.host_gb_per_second, options.exchange_gb_per_second
     return rec.TopologyFactory.create_topology(
         rec.TrainerConfig(
             world_size=options.devices,
-            local_world_size=options.devices_per_host or options.devices,
+            local_world_size=options.devices_of_host or options.devices,
             hbm_cap_bytes=options.bytes_per_device,
         ),
         rec.HardwareConfig(
@@ -339,10 +339,10 @@ def parser():
         help="bounds of blocks of columns, as 8,16,32 (128)",
     )
     p.add_argument("--row-wise", action="store_true", help="tables may be cut by rows too")
-    p.add_argument("--devices-per-host", type=number_of(int, 1), help="all where it is not given")
+    p.add_argument("--devices-of-host", type=number_of(int, 1), help="all where it is not given")
     p.add_argument("--memory-gb-per-second", type=number_of(float, 1e-9), help="between a device and its memory (963)")
-    p.add_argument("--exchange-gb-per-second", type=number_of(float, 1e-9), help="of a device, between those of a host (644)")
-    p.add_argument("--hosts-gb-per-second", type=number_of(float, 1e-9), help="of a device, to other hosts (13.4)")
+    p.add_argument("--exchange-gb-per-second", type=number_of(float, 1e-9), help="of a device, to other hosts (13.4)")
+    p.add_argument("--host-gb-per-second", type=number_of(float, 1e-9), help="of a device, inside a host (644)")
     p.add_argument("--selftest", action="store_true", help="test this program")
     return p
 
@@ -377,7 +377,7 @@ def main():
         return torchrec_plan_selftest.main()
     if not options.tables or not options.devices or not options.bytes_per_device:
         p.error("TABLES.json, --devices and --bytes-per-device are needed")
-    if options.devices % (options.devices_per_host or 1):
+    if options.devices % (options.devices_of_host or 1):
         p.error("hosts have equally many devices")
     if bool(options.out) == bool(options.out_dir) or (options.out and len(options.tables) > 1):
         p.error("--out for one file of tables, or --out-dir")

@@ -190,7 +190,7 @@ class Planning(unittest.TestCase):
         self.assertEqual(sorted(sum(s.rank == d for s in shards) for d in range(2)), [2, 3])
 
         def rating(memory, exchange):
-            return plan(heavy, f"{text} --memory-gb-per-second {memory} --exchange-gb-per-second {exchange}").rating_ms
+            return plan(heavy, f"{text} --memory-gb-per-second {memory} --host-gb-per-second {exchange}").rating_ms
 
         both, memory, exchange = rating(1, 1), rating(2, 1), rating(1, 2)
         self.assertAlmostEqual(rating(2, 2), both / 2, delta=1e-9 * both)
@@ -200,7 +200,7 @@ class Planning(unittest.TestCase):
 
     def test_ratings_are_the_counted_bytes_that_the_page_says(self):
         # Ids, rows and vectors of a forward pass, and twice its time backward; vectors to the exchange and back.
-        text = "--devices 2 --bytes-per-device 1GiB --weights-alone --memory-gb-per-second 1 --exchange-gb-per-second 2"
+        text = "--devices 2 --bytes-per-device 1GiB --weights-alone --memory-gb-per-second 1 --host-gb-per-second 2"
         for dim, penalty in ((128, 1), (64, 1.15), (60, 1.75), (16, 1.75)):
             rating = plan([table(dim=dim, pooling_factor=3, bags=1000)], text).rating_ms
             moved, sent = 1000 * 3 * 8 + 1000 * 3 * max(dim, 32) * 4 + 1000 * dim * 4, 1000 * dim * 4
@@ -211,9 +211,9 @@ class Planning(unittest.TestCase):
     def test_hosts_slow_the_exchange(self):
         text = "--devices 4 --bytes-per-device 1GiB --weights-alone"
         tables = [table()] * 8
-        self.assertGreater(plan(tables, f"{text} --devices-per-host 2").rating_ms, plan(tables, text).rating_ms)
-        slow = plan(tables, f"{text} --devices-per-host 2 --hosts-gb-per-second 1").rating_ms
-        self.assertGreater(slow, plan(tables, f"{text} --devices-per-host 2 --hosts-gb-per-second 2").rating_ms)
+        self.assertGreater(plan(tables, f"{text} --devices-of-host 2").rating_ms, plan(tables, text).rating_ms)
+        slow = plan(tables, f"{text} --devices-of-host 2 --exchange-gb-per-second 1").rating_ms
+        self.assertGreater(slow, plan(tables, f"{text} --devices-of-host 2 --exchange-gb-per-second 2").rating_ms)
 
     def test_memory_as_torchrec_counts_it_has_states_and_a_batch(self):
         text = "--devices 2 --bytes-per-device 1GiB"

@@ -24,15 +24,17 @@ def head(report):
     ranks = sorted({one["ranks"] for one in known if one["ranks"]})
     report.say("# NeuroShard")
     quick = study.size["pool"] is not None
-    who = f"emulated hosts of {study.rate}" if ranks == ["testbed"] else " and ".join(ranks) or "ranks"
+    rates = sorted({one["rate"] for one in known if one.get("rate")})
+    with_torchrec = any(one["words"][0] != "tasks" and "--least-columns" in one["words"] for one in known)
+    who = f"emulated hosts of {' and '.join(rates)}" if ranks == ["testbed"] else " and ".join(ranks) or "ranks"
     lines = [f"Machine: {machine.get('processor', 'not measured yet')}, {os.cpu_count()} processors; steps on {machine.get('threads', '?')} "
              "thread(s).",
              f"Exchanges: between {', '.join(map(str, hosts)) or 'no'} {who}.",
              f"Commit: {', '.join(sorted({one['commit'] for one in known})) or 'none'}; "
              f"{dates[0] + ' to ' + dates[-1] if dates else 'nothing done'}.",
-             f"Commands: {len(known)}, {seconds / 60:.1f} minutes in all. `python3 examples/neuroshard/study.py "
-             f"all{' --quick' if quick else f' --rate {study.rate}'}{' --torchrec PYTHON' if study.torchrec else ''}` runs them; each is in the "
-             "folder's `done/` with what it said.",
+             f"Commands: {len(known)}, {seconds / 60:.1f} minutes in all, of the last run of each. `python3 examples/neuroshard/study.py "
+             f"all{' --quick' if quick else ''.join(f' --rate {rate}' for rate in rates)}{' --torchrec PYTHON' if with_torchrec else ''}` "
+             "runs them; each is in the folder's `done/` with what it said.",
              f"Tables: {'a few tiny ones: the numbers below mean nothing' if quick else '856 synthetic ones in the manner of dlrm_datasets'}. "
              f"Batches of {study.size['batch']} samples."]
     report.say("\n".join(f"- {line}" for line in lines))
@@ -52,7 +54,7 @@ def observations(report):
     if not dims:
         report.missing("Observations 1 and 2 (Figures 3 and 10)", "observe")
         return
-    report.say("## Observation 1: half a table costs more than half of it (Figures 3 and 10)")
+    report.say("## Observation 1: half of a table's columns against all of them (Figures 3 and 10)")
     series, rows, halves = {}, [], []
     for path in dims:
         name = path.name.removesuffix(".plan.json")
@@ -123,9 +125,9 @@ def exchanges(report):
     if not rows:
         report.missing("Observation 3 (Figure 4)", "collect")
         return
-    report.say("## Observation 3: exchanges cost by the largest dim of a device (Figure 4)\n\nThe largest cost of a device against the "
-               "largest sum of dims; of the forward, from the start of the last device on. Kendall's tau of the first 500. Paper: they "
-               "correlate positively.\n")
+    report.say("## Observation 3: exchanges against the largest dim of a device (Figure 4)\n\nThe largest cost of a device against the "
+               "largest sum of dims; of the forward, from the start of the last device on. Kendall's tau of the first 500; the figure has "
+               "the first 200. Paper: they correlate positively.\n")
     report.say(table(["devices", "exchanges", "backward: correlation", "tau", "forward: correlation", "tau"], rows))
     report.figure("exchanges", "Exchanges", "largest sum of dims of a device", "largest cost of a device, ms", series)
 

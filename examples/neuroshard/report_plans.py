@@ -17,9 +17,9 @@ NAMES = {"published": "published networks", "ours": "our networks"}
 
 
 def predicted_cost(study, plan):
-    """What a plan's own search predicted; None where there is no report."""
-    path = study.folder / plan.replace(".json", ".report.json")
-    return json.loads(path.read_text())["cost_ms"] if path.exists() else None
+    """What the model that a plan was searched on predicts of it, shards of a table on one device being one; None where there is no plan."""
+    path = study.folder / plan
+    return json.loads(path.read_text())["found"]["cost_ms"] if path.exists() else None
 
 
 def measured_tasks(study):
@@ -124,7 +124,7 @@ def simulated(page):
                                                   for name, one in {**over_heuristics, "paper, measured": measured_there}.items()}
             both = [(of["published"][0], of["plan"][0]) for of in tasks.values()]
             both = [pair for pair in both if None not in pair]
-            row.append(f"{number(sum(b for _, b in both) / sum(a for a, _ in both), 4)}, costlier {sum(b > a for a, b in both)}")
+            row.append(f"{number(ratio_of(both), 4)}, costlier {sum(b > a for a, b in both)}")
             row.append(", ".join(number(mean(of[name][1] for of in tasks.values()), 3) for name in ("published", "plan")))
             rows.append(row)
         if not rows:
@@ -139,6 +139,11 @@ def simulated(page):
         page.say(table(["devices, dims up to", *names, "published over heuristics", "plan over heuristics", "published over whole tables",
                         "plan over whole tables", "paper", "plan over published: cost, tasks", "seconds: published, plan"], rows))
         page.bars(f"table_1_{model}", f"Table 1 by {NAMES[model]}: how much more the best heuristic costs than the search", "%", drawn)
+
+
+def ratio_of(pairs):
+    """The sum of second numbers over that of first ones; NaN where there are none."""
+    return sum(b for _, b in pairs) / sum(a for a, _ in pairs) if pairs else math.nan
 
 
 def say_settings(page, there, of):
@@ -202,11 +207,12 @@ def measured(page):
     if not costs:
         page.missing("Table 1, measured", "measure")
         return
-    page.say("## Table 1, measured\n\nThe first tasks that heuristics and searches solve. Plans of a task were measured in turns, with the same "
-             "ids; the fastest rounds count. *search on networks* names the search, then the networks that it searched on; *cautious* is the "
-             f"library's search by means plus {stages.CAUTION} standard deviation over networks. Milliseconds in the mean of tasks. The "
-             "strongest baseline is the one of the heuristics and TorchRec's planner that costs least in the mean, as in the paper; *best of "
-             "each task* takes the best measured of them task by task, the luck of its measurement with it.\n")
+    page.say("## Table 1, measured\n\nThe first of the tasks that most of the methods find plans for. Plans of a task were measured in turns, "
+             "with the same ids; the fastest rounds count. *search on networks* names the search, then the networks that it searched on; "
+             f"*cautious* is the library's search by means plus {stages.CAUTION} standard deviation over networks. Milliseconds in the mean of tasks. The "
+             "strongest baseline is the one of the heuristics and TorchRec's planner that costs least in the mean; the paper has AutoShard and "
+             "DreamShard too, whose place *whole-even-compute* and *whole* take here, the best there are for what "
+             "these lower. *best of each task* takes the best measured of them task by task, the luck of its measurement with it.\n")
     say_settings(page, len(costs), len(stages.settings(study)))
     page.say(table(["devices, dims up to", "tasks", "strongest baseline", "best of each task", *SEARCHED], costs))
     page.say("How much more the strongest baseline costs; in parentheses, the best baseline of each task, in the mean of tasks.\n")
@@ -222,13 +228,14 @@ def in_short(page):
         if tasks:
             of = {setting: over_strongest(common, name) for setting, common in tasks.items()}
             hardest = [f"{devices} devices, {dim}: {percent(of[devices, dim])}" for devices, dim in of if dim in most_of(study)]
-            lines.append(f"Measured, *{name}* over the strongest baseline: {'; '.join(hardest)}. Mean of all {len(of)} settings "
+            lines.append(f"Measured, how much more the strongest baseline costs than *{name}*: {'; '.join(hardest)}. Mean of all {len(of)} settings "
                          f"{percent(mean(of.values()))}, least {percent(min(of.values()))}.")
     for devices in study.size["devices"]:
         for model in stages.MODELS:
             if both := gains_of_table_1(study, devices, model):
-                lines.append(f"The library's search over the published one, on {NAMES[model]} of {devices} devices: predicted "
-                             f"{percent(mean(told for told, _ in both))}, measured {percent(mean(real for _, real in both))} ({len(both)} tasks).")
+                lines.append(f"How much more plans of the published search cost than the library's, on {NAMES[model]} of {devices} devices: "
+                             f"predicted {percent(mean(told for told, _ in both))}, "
+                             f"measured {percent(mean(real for _, real in both))} ({len(both)} tasks).")
     if lines:
         page.say("In short:\n\n" + "\n".join(f"- {line}" for line in lines))
 
@@ -262,8 +269,8 @@ def gain(page):
     if not rows:
         page.missing("Is the gain of search real?", "measure")
         return
-    page.say("## Is the gain of search real?\n\nThe library's search against the published one, both on the same networks: how much less its "
-             "plans cost by these networks, and measured. A search finds a network's errors too.\n")
+    page.say("## Is the gain of search real?\n\nThe library's search against the published one, both on the same networks: how much more the "
+             "published one's plans cost by these networks, and measured. A search finds a network's errors too.\n")
     page.say(table(["devices, networks", "tasks", "predicted gain", "measured gain", "median", "measured gain above 0",
                     "share that is real"], rows))
     twice = [abs(costs["again", model] / costs["plan", model] - 1) for _, _, _, costs in measured_tasks(study) for model in stages.MODELS
@@ -376,7 +383,7 @@ def scale(page):
         return
     page.say(f"## Many devices (Table 4)\n\n{study.size['scale_tables']} tables on {study.size['scale_devices']} devices, predicted by our "
              "networks, which were not trained for so many devices; nothing is measured here. The baselines place the shards that our plan "
-             "cuts, as in the paper.\n")
+             "cuts, as in the paper; the published search and TorchRec's planner cut tables themselves.\n")
     ours = costs["plan"]
     rows, drawn = [], {}
     for name, of in costs.items():
@@ -389,31 +396,34 @@ def scale(page):
     page.bars("table_4", "Table 4: cost on many devices", "times our plan's; paper: times NeuroShard's", drawn)
 
 
-def within_deadline(study, devices):
-    """What the library's search costs in parts of the published one's where it has little time; None: not searched."""
-    tasks = samples.compared(study.folder / f"searches/within_{devices}.csv").values()
-    both = [(of["published"][0], of["plan"][0]) for of in tasks if None not in (of["published"][0], of["plan"][0])]
-    return sum(plan for _, plan in both) / sum(published for published, _ in both) if both else None
+def within_deadline(study, csv):
+    """What the library's search costs in parts of the published one's where it has little time, over the tasks that both solve; on how many it
+    costs more, or finds nothing where the published one does; and its mean seconds. None: not searched."""
+    tasks = [(of["published"][0], *of["plan"]) for of in samples.compared(study.folder / csv).values()]
+    both = [(published, plan) for published, plan, _ in tasks if None not in (published, plan)]
+    costlier = sum(published is not None and (plan is None or plan > published) for published, plan, _ in tasks)
+    return (ratio_of(both), costlier, mean(seconds for _, _, seconds in tasks)) if tasks else None
 
 
 def over_best(study):
-    """What the library's plans of few whole tables cost in parts of the best there are, task by task."""
+    """What the library's plans of few whole tables cost in parts of the best there are, task by task; infinite where it finds none."""
     tasks = samples.compared(study.folder / "searches/few.csv").values()
-    return [of["whole"][0] / of["exhaustive"][0] for of in tasks if None not in (of["whole"][0], of["exhaustive"][0])]
+    return [math.inf if of["whole"][0] is None else of["whole"][0] / of["exhaustive"][0] for of in tasks if of["exhaustive"][0] is not None]
 
 
 def searches(page):
     """The searches alone."""
     study, size = page.study, page.study.size
     found, known = over_best(study), study.done("search many")
-    rows = [[devices, f"{size['deadlines_ms'][devices] / 1000:g}", number(of)]
-            for devices in size["devices"] if (of := within_deadline(study, devices))]
+    rows = [[devices, model, f"{ms / 1000:g}", number(of[0]), of[1], number(of[2], 3)]
+            for devices in size["devices"] for model, ms, csv in stages.deadlines(study, devices) if (of := within_deadline(study, csv))]
     if not found or not known or not rows:
         page.missing("Searches alone", "searches")
         return
-    page.say("## Searches alone\n\nWhat the library's search costs in parts of the published one's, which takes its own time, on published "
-             f"networks, dims up to {stages.most_dims(study)[-1]}:\n")
-    page.say(table(["devices", "seconds at most", "cost over the published search's"], rows))
+    page.say("## Searches alone\n\nWhat the library's search costs in parts of the published one's, which takes its own time, on the same "
+             f"networks, dims up to {stages.most_dims(study)[-1]}; on how many tasks it costs more; and its mean seconds. A search stops within "
+             f"its deadline or after {size['evaluations']} plans.\n")
+    page.say(table(["devices", "networks", "deadline, s", "cost over the published search's", "costlier", "seconds"], rows))
     page.say(f"Of {len(found)} tasks of up to {size['few_tables']} whole tables on {size['devices'][0]} devices, by our networks, the library's "
              f"search finds the best plan of all that there are in {sum(one <= 1 + 1e-5 for one in found)}; the worst of its plans costs "
              f"{100 * (max(found) - 1):.2f} % more.\n")
@@ -439,6 +449,8 @@ def recd(page):
     if len(shards) < 2 or len(found) < 2:
         page.missing("Deduplication (RecD) and plans", "recd")
         return
+    held = {name: {frozenset(shard[:-1] for shard in of if shard[-1] == rank) for rank in {shard[-1] for shard in of}}
+            for name, of in shards.items()}
     rows = []
     for name in ("without", "with"):
         plan = f"recd/plan_{name}.json"
@@ -448,8 +460,8 @@ def recd(page):
     profiles = {name: {one["name"]: one for one in json.loads((study.folder / f"recd/{name}.json").read_text())} for name in shards}
     page.say("## Deduplication (RecD) and plans\n\nA log of sessions; the user and two lists stay in a session. A plan was searched for with "
              "the profile that ignores repeats, and with the one that knows them. The plans "
-             f"{'differ' if shards['with'] != shards['without'] else 'are the same'}: {len(shards['with'] ^ shards['without'])} shards are in "
-             "one of them alone. Renumbered devices count as different.\n")
+             + (f"differ: {len(held['with'] - held['without'])} of {len(held['with'])} devices hold what none holds in the other plan.\n"
+                if held["with"] != held["without"] else "are the same, whatever the devices' numbers.\n"))
     page.say(table(["profile without or with deduplication", "shards", "predicted ms by its own profile",
                     "predicted ms where there is deduplication", "measured ms where there is"], rows))
     of_tables = [[name, number(one["bags"], 6), number(one["distinct_bags"], 6)] for name, one in profiles["with"].items()]

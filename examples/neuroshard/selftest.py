@@ -91,7 +91,7 @@ def all_stages(make_study):
         rows = [line.strip("| ").split(" | ") for line in aims.splitlines() if line.startswith("| ")][1:]
         assert rows and {row[-1] for row in rows} <= {"yes", "no"}, aims
         assert f"{sum(row[-1] == 'yes' for row in rows)} of {len(rows)} are reached" in aims
-        for what in ("held-out error, step", "settings whose tasks", "our exchange network's worst start", "strongest baseline over"):
+        for what in ("held-out error, step", "settings whose tasks", "our exchange network's worst start", "strongest baseline costs"):
             assert any(what in row[0] for row in rows), what
         for devices, dim in stages.settings(study):
             tasks = samples.compared(folder / f"simulated/{devices}x{dim}_published_torchrec.csv")

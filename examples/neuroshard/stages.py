@@ -9,13 +9,13 @@ import random
 import samples
 
 PEER = pathlib.Path(__file__).resolve().parents[2] / "bench/peers/torchrec_plan.py"
-HEURISTICS = ["greedy-size", "greedy-dim", "greedy-lookup", "greedy-size-lookup"]
+HEURISTICS = ["greedy-size", "greedy-dim", "greedy-lookup", "greedy-size-lookup", "greedy-log-rows-lookup"]
 BASELINES = [*HEURISTICS, "torchrec"]
 WHOLE = ["whole-even-compute", "whole"]  # the best that AutoShard's and DreamShard's learned policies could find
 MODELS = ["published", "ours"]
 SEARCHES = ["published", "plan"]
 # Of our networks, measured beside them: the best whole tables, and what a search finds that adds a deviation to what networks disagree about.
-OF_OURS = ["whole", "cautious"]
+OF_OURS = [*WHOLE, "cautious"]
 CAUTION = 1
 
 
@@ -351,13 +351,23 @@ def scale(study):
             write_torchrec(study, f"scale/{task.stem}_torchrec.csv", {f"scale/{task.stem}/shards.json": cost})
 
 
+SECOND = 1000  # ms
+
+
+def deadlines(study, devices):
+    """The deadlines of searches: [(model, ms, the file of what was found)]."""
+    both = [(model, SECOND) for model in MODELS]
+    return [(model, ms, f"searches/within_{devices}_{model}_{ms}.csv") for model, ms in [("published", study.size["deadlines_ms"][devices]), *both]]
+
+
 def searches(study):
     """The searches alone: within deadlines, beside all plans of few tables, and of very many tables on very many devices."""
     size, dim = study.size, most_dims(study)[-1]
     study.mkdir("searches")
     for devices in size["devices"]:
-        study.once(f"search within {devices}", "compare", tasks(study, devices, dim), *limits(study, devices), *model_words("published"),
-                   "--methods", "published,plan", "--deadline", size["deadlines_ms"][devices], "--csv", f"searches/within_{devices}.csv")
+        for model, deadline, csv in deadlines(study, devices):
+            study.once(f"search within {devices} {model} {deadline}", "compare", tasks(study, devices, dim), *limits(study, devices),
+                       *model_words(model), "--methods", "published,plan", "--deadline", deadline, "--csv", csv)
     devices = size["devices"][0]
     few = tasks(study, devices, dim, size["few_tasks"], "tasks/few", least=min(4, size["few_tables"]), most=size["few_tables"])
     study.once("search few", "compare", few, *limits(study, devices), *model_words("ours"), "--methods", "whole,exhaustive", "--csv",
@@ -456,4 +466,4 @@ def recd(study):
 
 
 STAGES = {"collect": collect, "fit": fit, "starts": starts_of_exchanges, "simulate": simulate, "measure": measure, "step": step, "ablate": ablate,
-          "searches": searches, "observe": observe, "scale": scale, "recd": recd}
+          "searches": searches, "observe": observe, "recd": recd, "scale": scale}

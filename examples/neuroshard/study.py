@@ -58,7 +58,8 @@ QUICK = {
     "step_tasks": 1, "step_runs": 2, "step_rounds": 1, "plan_runs": 1, "plan_rounds": 1, "runs": 1, "rounds": 1, "exchange_runs": 1,
     "held_out_exchange_runs": 1, "exchange_rounds": 1, "exchange_warm_up": 0, "observed_tables": 1, "observed_subsets": 2, "observed_size": 3,
     "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "scale_evaluations": 100, "log_sessions": 20,
-    "deadlines_ms": {2: 20, 3: 20}, "few_tasks": 2, "few_tables": 5, "many_tables": 30, "many_devices": 8, "many_deadline_ms": 60_000, "many_evaluations": 2000,
+    "deadlines_ms": {2: 20, 3: 20}, "few_tasks": 2, "few_tables": 5, "many_tables": 30, "many_devices": 8, "many_deadline_ms": 60_000,
+    "many_evaluations": 2000,
     "swept": {"candidates": [1, 2], "beams": [1], "steps": [0, 1], "grid": [2, 3]},
 }
 
@@ -114,8 +115,10 @@ class Study:
         running.unlink()
         if code != 0 and not any(text in output + error for text in may_fail):
             sys.exit(f"{name}: {' '.join(command)}\n{output[-2000:]}{error[-2000:]}")
-        known = {"words": [str(word) for word in words], "hosts": hosts, "ranks": self.ranks if hosts else "", "failed": code != 0,
-                 "seconds": round(time.monotonic() - start, 3), "most_mib": used.ru_maxrss // 1024,  # of the command, or of this process where that has more
+        known = {"words": [str(word) for word in words], "hosts": hosts, "ranks": self.ranks if hosts else "",
+                 "rate": self.rate if hosts and self.ranks == "testbed" else "", "failed": code != 0,
+                 # `most_mib`: of the command, or of this process where that has more.
+                 "seconds": round(time.monotonic() - start, 3), "most_mib": used.ru_maxrss // 1024,
                  "date": datetime.datetime.now().isoformat(timespec="seconds"), "output": output, "error": error, "commit": commit()}
         self.write(f"done/{name.replace('/', '_')}.json", json.dumps(known, indent=1))
         return known

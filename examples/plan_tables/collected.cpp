@@ -8,6 +8,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -143,13 +144,20 @@ collected read_collected(std::string const& folder) {
 collected open_collected(collect_options const& o, tessera::machine_description const& here) {
   auto const file = o.folder + "/collected.json";
   std::error_code ignored;
-  auto const asked = json_of(o, here);
+  auto asked = json_of(o, here);
   if (!std::filesystem::exists(file, ignored)) {
     if (o.pool.empty())
       throw tessera::error(tessera::errc::invalid_argument, "option --pool: a new folder needs the tables that are drawn from",
                            {{"folder", o.folder}});
+    auto pool = tessera::read_table_profiles(o.pool);
+    auto const most = tessera::batch_samples_of(pool);
+    for (auto const samples : o.batches)
+      if (samples > most)
+        throw tessera::error(tessera::errc::invalid_argument, "option --batches: the profiles are of batches of fewer samples",
+                             {{"file", o.pool}, {"samples", samples}, {"of the profiles", most}});
+    if (o.batches.empty()) asked["batches"] = std::vector<std::int64_t>{most};
     auto result = of_json(asked, o.folder);
-    result.pool = tessera::read_table_profiles(o.pool);
+    result.pool = std::move(pool);
     std::filesystem::create_directories(o.folder);
     tessera::write_table_profiles(o.folder + "/pool.json", result.pool);
     tessera::write_json(file, asked);

@@ -43,7 +43,7 @@ struct collect_options {
   double seconds = 0;           ///< after which no further sample begins, of either kind; 0: none
   std::set<std::string> given;  ///< names of the options below that the command line has; others are the folder's
   std::string optimizer = "sgd";
-  std::vector<std::int64_t> dims{4, 8, 16, 32, 64, 128}, batches{65536};
+  std::vector<std::int64_t> dims{4, 8, 16, 32, 64, 128}, batches;  ///< no batches: those of the profiles
   std::int64_t least_tables = 1, most_tables = 15, least_placed = 10, most_placed = 60, warm_up = 5, runs = 10, rounds = 1;
   std::uint64_t limit_bytes = std::uint64_t{1} << 30, seed = 0;
   double most_skew_ms = 20;
@@ -82,7 +82,7 @@ struct search_options {
   std::uint64_t bytes_per_device = 0, seed = 0;
   double deadline_ms = 0;
   bool cut_rows = false, replicas = false, weights_alone = false;
-  std::int64_t towers = 0;                                         ///< of the method "plan"
+  std::int64_t towers = 0;                                         ///< of the methods that know towers
   std::int64_t candidates = 10, beams = 3, steps = 10, grid = 11;  ///< of the published search: N, K, L and M
   bool no_sums = false;                                            ///< of the published search
   std::string objective = "cost";                                  ///< the name of a `plan_objective`

@@ -15,8 +15,7 @@ namespace tessera {
 inline namespace TESSERA_ABI {
 
 /// A learned cost with `beta` standard deviations over its networks added to each mean. A search by it avoids plans that networks disagree
-/// about: those far from what was measured, which a mean may take for cheap. Other than in `cost_model`, calls take memory, for what each
-/// network says.
+/// about: those far from what was measured, which a mean may take for cheap. Costs of devices take memory, for what each network says.
 class cautious_cost {
  public:
   /// Refers to the model, which outlives it. @throws tessera::error invalid_argument for a beta that is negative or not finite.
@@ -31,7 +30,7 @@ class cautious_cost {
   void represent(vector_view<table_profile const> shards, matrix_view<float> to) const noexcept(!checks_indices) {
     model_->represent(shards, to);
   }
-  void compute_ms(matrix_view<float const> sums, vector_view<float> ms) const noexcept(!checks_indices) {
+  void compute_ms(matrix_view<float const> sums, vector_view<float> ms) const {
     for (std::int64_t d = 0; d < ms.size(); ++d) ms[d] = cautious(model_->compute.predict_sum({sums.row(d), sums.columns()}));
   }
   void backward_ms(vector_view<float const> columns, vector_view<float> ms) const { exchange(model_->backward, columns, {}, ms); }

@@ -32,7 +32,7 @@ inline namespace TESSERA_ABI {
 /// - `forward_ms(columns, starts_ms, ms)`: the exchange of vectors, (devices,), where device d begins at `starts_ms[d]`, the first at 0.
 /// - `devices()`: how many devices the exchanges are of; 0: of any number.
 ///
-/// Calls are const, take no memory and may come from several threads at once.
+/// Calls are const and may come from several threads at once. They take no memory, unless the model says that they do.
 template <class M>
 concept cost_model = requires(M const& model, vector_view<table_profile const> shards, matrix_view<float> representations,
                               matrix_view<float const> sums, vector_view<float const> numbers, vector_view<float> ms) {

@@ -21,12 +21,12 @@
 namespace tessera {
 inline namespace TESSERA_ABI {
 
-/// A cost model without networks: it runs the step of each shard, once, and a device's computation is the sum of its shards' times. Exchanges
-/// are those of another model.
+/// A cost model without networks: it measures the step of each shard, once, in the runs of a `repetition`. A device's computation is the sum of
+/// its shards' times. Exchanges are those of another model.
 ///
 /// A sum leaves out what steps of several shards share: measured together they may take less. A shard's ids are drawn from its profile, of
-/// its distinct bags. `represent` measures the shards that it has not seen, one at a time, whichever threads call it, and remembers them;
-/// unlike other models' it takes memory. Copies of a model remember together.
+/// its distinct bags. `represent` measures the shards that it has not seen, one at a time, whichever threads call it, and remembers them,
+/// which takes memory. Copies of a model remember together.
 ///
 /// ```cpp
 /// tessera::compute_bench bench(exec, std::int64_t{1} << 30);  // as large as the largest shard

@@ -37,7 +37,7 @@ struct plan_search_options {
   std::int64_t bytes_per_device = 0;
   counted_memory counted = counted_memory::all;
   std::int64_t evaluations = 200'000;  ///< how many plans it may compare
-  double deadline_ms = 0;              ///< after which it stops; 0: none. A plan that it stopped depends on the machine's speed
+  double deadline_ms = 0;              ///< after its call, when it stops; 0: none. A plan that it stopped depends on the machine's speed
   bool cut_columns = true;             ///< into halves of halves, each a multiple of 4
   bool cut_rows = false;               ///< too; the table's shards of rows then return partial sums
   bool replicas = false;               ///< whole tables may be on all devices too, where `may_be_on_all_devices`
@@ -92,14 +92,17 @@ struct judged_plan {
 template <cost_model M>
 class plan_walks {
  public:
-  plan_walks(host_exec const& exec, shard_kinds const& kinds, M const& model, std::int64_t device_bytes, plan_search_options const& options)
+  using clock = std::chrono::steady_clock;
+
+  plan_walks(host_exec const& exec, shard_kinds const& kinds, M const& model, std::int64_t device_bytes, plan_search_options const& options,
+             clock::time_point started)
       : exec_(exec),
         kinds_(kinds),
         model_(model),
         device_bytes_(device_bytes),
         options_(options),
         round_evaluations_(std::clamp<std::int64_t>(64 * kinds.tables(), 128, 2048)),
-        started_(clock::now()),
+        started_(started),
         best_{empty()} {}
 
   // The best plan's shards; `best().overflow` says whether they fit.
@@ -124,7 +127,6 @@ class plan_walks {
   bool stopped() const noexcept { return stopped_ || evaluations_ < options_.evaluations; }
 
  private:
-  using clock = std::chrono::steady_clock;
   static constexpr std::int64_t walks = 4;
 
   bool is_late() const {
@@ -257,6 +259,7 @@ class plan_walks {
 
 template <cost_model M>
 found_plan plan_search(host_exec const& exec, vector_view<table_profile const> tables, M const& model, plan_search_options const& options) {
+  auto const started = std::chrono::steady_clock::now();
   device_limits const limits{options.devices, options.bytes_per_device, options.counted};
   detail::check_search("plan_search", tables, model, limits);
   if (options.evaluations < 1)
@@ -277,7 +280,7 @@ found_plan plan_search(host_exec const& exec, vector_view<table_profile const> t
                              ? "a table is too large for a device, and its columns are cut no further; cut_rows cuts its rows"
                              : "a table is too large for a device, and tables are not to be cut");
   if (kinds.has_replicas()) detail::check_knows_bags(model, kinds.replicas());
-  detail::plan_walks<M> walks(exec, kinds, model, device_bytes, options);
+  detail::plan_walks<M> walks(exec, kinds, model, device_bytes, options, started);
   auto const placed = walks.run();
   if (walks.best().overflow > 0)
     throw error(errc::out_of_memory, "plan_search: no plan was found that fits; there may be one",
