@@ -50,8 +50,9 @@ namespace {
 // What is in docs/planning.md.
 void plan_for_ranks(tessera::host_exec const& exec, tessera::topology const& topology) {
   auto const tables = tessera::read_table_profiles("tables.json");
-  auto const cost = tessera::load_learned_cost(exec, "models/this_machine");
+  auto cost = tessera::load_learned_cost(exec, "models/this_machine");
   tessera::check_measured_tables(cost, tables);
+  cost.batch_samples = tessera::batch_samples_of(tables);  // of all devices
   auto const found = tessera::plan_search(
       exec, tables, cost, {.devices = 8, .bytes_per_device = std::int64_t{4} << 30, .evaluations = 20'000, .deadline_ms = 1000});
   std::cout << found;
