@@ -167,8 +167,13 @@ TEST_CASE("plan_tables collect: goes on where it stopped, and refuses what diffe
   refused(with(again, {"--seed", "7"}), {"--seed", "of the folder 0", "asked for 7"});
   refused({"collect", command[1], "--samples", "24", "--threads", "2"}, {"another machine", "threads"});
   refused({"collect", folder.file("new"), "--samples", "1"}, {"--pool", "new"});
-  std::vector<std::string> const of_pool{"collect", folder.file("of_pool"), "--pool", made().tables, "--samples", "1",
-                                         "--limit-bytes", "1MB", "--warm-up", "0", "--runs", "1", "--threads", "1"};
+  std::vector<std::string> const of_pool{"collect",       folder.file("of_pool"),
+                                         "--pool",        made().tables,
+                                         "--samples",     "1",
+                                         "--limit-bytes", "1MB",
+                                         "--warm-up",     "0",
+                                         "--runs",        "1",
+                                         "--threads",     "1"};
   refused(with(of_pool, {"--batches", "64,65"}), {"--batches", "tables.json", "65", "64"});
   CHECK_FALSE(std::filesystem::exists(folder.file("of_pool")));
   succeeds(of_pool, {"steps: 1 of 1"});
