@@ -203,7 +203,9 @@ void declare_searches(CLI::App& app, search_options& o) {
   add_devices(app, o.devices)->required();
   add_bytes(app, "--bytes-per-device", o.bytes_per_device, "What a device may hold: bytes, or as 4GiB")->required();
   add_count(app, "--evaluations", o.evaluations, 1, "Of the searches plan, whole and whole-even-compute: how many plans they may compare");
-  app.add_option("--deadline", o.deadline_ms, "Of the searches plan, whole and whole-even-compute: milliseconds after which they stop, with the best plan so far; 0: none")
+  app.add_option(
+         "--deadline", o.deadline_ms,
+         "Of the searches plan, whole and whole-even-compute: milliseconds after which they stop, with the best plan so far; 0: none")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--objective", o.objective, "Of the searches plan, whole and exhaustive: what they make small")
@@ -212,7 +214,8 @@ void declare_searches(CLI::App& app, search_options& o) {
   app.add_flag("--cut-rows", o.cut_rows, "Of the method plan: tables may be cut by rows too");
   app.add_flag("--replicas", o.replicas, "Of the method plan: small tables may be on all devices too");
   app.add_flag("--weights-alone", o.weights_alone, "Count float weights alone as memory, as NeuroShard does");
-  add_count(app, "--towers", o.towers, 0, "Of the searches plan, whole and whole-even-compute: tables stay on the devices of their tower; 0: anywhere");
+  add_count(app, "--towers", o.towers, 0,
+            "Of the searches plan, whole and whole-even-compute: tables stay on the devices of their tower; 0: anywhere");
   add_count(app, "--candidates", o.candidates, 1, "Of the published search: tables by size, and by cost, that a beam tries to halve (N)");
   add_count(app, "--beams", o.beams, 1, "Of the published search: plans that go on to the next halving (K)");
   add_count(app, "--steps", o.steps, 0, "Of the published search: halvings of a plan (L)");

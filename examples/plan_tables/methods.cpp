@@ -130,7 +130,8 @@ search_method const& search_method_of(std::string const& name) {
 
 void check_method(search_method const& method, search_options const& options) {
   if (options.towers > 0 && !method.knows_towers)
-    throw tessera::error(tessera::errc::invalid_argument, "option --towers: the method knows no towers; plan, whole and whole-even-compute do",
+    throw tessera::error(tessera::errc::invalid_argument,
+                         "option --towers: the method knows no towers; plan, whole and whole-even-compute do",
                          {{"--towers", options.towers}, {"method", method.name}});
   if (options.objective != tessera::name(tessera::plan_objective::cost) && !method.has_objectives)
     throw tessera::error(tessera::errc::invalid_argument, "option --objective: the method takes none; plan, whole and exhaustive do",
