@@ -44,7 +44,7 @@ def scatter(page):
         points = []
         for devices, dim, task, costs in measured_tasks(study):
             for (method, own), cost in costs.items():
-                if method == "cautious":  # whose search says a margin too
+                if method == "again":  # a copy of another
                     continue
                 plan = stages.plan_file(devices, dim, task, method, model)
                 if (own == model or method in (*stages.HEURISTICS, "random")) and (told := predicted_cost(study, plan)) is not None:
@@ -131,7 +131,7 @@ def simulated(page):
             page.missing(f"Table 1 by {NAMES[model]}", "simulate")
             continue
         page.say(f"## Table 1 by {NAMES[model]}\n\nMean predicted ms of the tasks that a method solved; in parentheses how many, where not "
-                 f"all {stages.count_of_tasks(study, model)}. The improvement is that over the best heuristic of each task, of which TorchRec's planner is "
+                 f"all {study.size['tasks']}. The improvement is that over the best heuristic of each task, of which TorchRec's planner is "
                  "one where it was asked, and over the best placement of whole tables, of the tasks that both solve; *paper*: over its "
                  "strongest baseline, measured. The last columns: what the library's search costs in parts of the published one's, over the tasks "
                  "that both solve, and on how many it costs more; seconds of a task.\n")

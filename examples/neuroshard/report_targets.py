@@ -31,7 +31,7 @@ def simulated(study):
             if not tasks:
                 continue
             settings += 1
-            solved += len(tasks) == stages.count_of_tasks(study, model) and all(methods["plan"][0] is not None for methods in tasks.values())
+            solved += len(tasks) == study.size["tasks"] and all(methods["plan"][0] is not None for methods in tasks.values())
             if dim != stages.most_dims(study)[-1] or devices not in SECONDS:
                 continue
             who = f"{devices} devices, dims up to {dim}, {report_plans.NAMES[model]}"

@@ -168,18 +168,6 @@ def tasks(study, devices, dim, count=None, name=None, seed=0, **other):
     return name
 
 
-def tasks_of_model(study, devices, dim, model):
-    """The folder of the tasks of a setting that are searched on a model."""
-    if model != "ours":
-        return tasks(study, devices, dim)
-    return tasks(study, devices, dim, count_of_tasks(study, model), f"tasks/our_{devices}x{dim}")
-
-
-def count_of_tasks(study, model):
-    """How many tasks of a setting are searched on a model: on our networks, which take longer, the first ones alone."""
-    return study.size["our_tasks" if model == "ours" else "tasks"]
-
-
 def torchrec(study, name, devices, files, *where):
     """Plans of TorchRec's planner (bench/peers/torchrec_plan.py)."""
     study.once(name, *files, "--devices", devices, "--bytes-per-device", study.size["device_bytes"], "--weights-alone", "--least-columns",
@@ -191,9 +179,9 @@ def simulate_torchrec(study, devices, dim, folder):
     files, out = sorted((study.folder / folder).glob("task_*.json")), f"torchrec/{devices}x{dim}"
     torchrec(study, f"torchrec {devices}x{dim}", devices, files, "--out-dir", out)
     for model in simulating_models(study, dim):
-        csv, of_model = f"simulated/{devices}x{dim}_{model}_torchrec.csv", tasks_of_model(study, devices, dim, model)
+        csv = f"simulated/{devices}x{dim}_{model}_torchrec.csv"
         if not (study.folder / csv).exists():
-            both = [(f"{of_model}/{file.name}", f"{out}/{file.name}") for file in sorted((study.folder / of_model).glob("task_*.json"))]
+            both = [(f"{folder}/{file.name}", f"{out}/{file.name}") for file in files]
             write_torchrec(study, csv, {task: shown_cost(study, devices, task, plan, model) for task, plan in both})
 
 
@@ -215,8 +203,8 @@ def simulate(study):
     for devices, dim in wanted_settings(study):
         folder = tasks(study, devices, dim)
         for model in simulating_models(study, dim):
-            study.once(f"simulate {devices}x{dim} {model}", "compare", tasks_of_model(study, devices, dim, model), *limits(study, devices),
-                       *model_words(model), "--csv", f"simulated/{devices}x{dim}_{model}.csv")
+            study.once(f"simulate {devices}x{dim} {model}", "compare", folder, *limits(study, devices), *model_words(model), "--csv",
+                       f"simulated/{devices}x{dim}_{model}.csv")
         if study.torchrec:
             simulate_torchrec(study, devices, dim, folder)
 
@@ -378,7 +366,7 @@ def searches(study):
     study.mkdir("searches")
     for devices in size["devices"]:
         for model, deadline, csv in deadlines(study, devices):
-            study.once(f"search within {devices} {model} {deadline}", "compare", tasks_of_model(study, devices, dim, model), *limits(study, devices),
+            study.once(f"search within {devices} {model} {deadline}", "compare", tasks(study, devices, dim), *limits(study, devices),
                        *model_words(model), "--methods", "published,plan", "--deadline", deadline, "--csv", csv)
     devices = size["devices"][0]
     few = tasks(study, devices, dim, size["few_tasks"], "tasks/few", least=min(4, size["few_tables"]), most=size["few_tables"])
