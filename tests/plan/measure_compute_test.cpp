@@ -3,6 +3,8 @@
 // ctest-weight: 2
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 
 #include "hosts.hpp"
 #include "random.hpp"
+#include "temporary_folder.hpp"
 
 namespace measure_compute_test {
 
@@ -165,6 +168,19 @@ TEST_CASE("compute_bench: bad input is named") {
   refused({4, 4, ids, lengths}, {.most_rounds = 0}, "most_rounds", "0");
   refused({4, 4, ids, lengths}, {.steady = -1}, "steady", "-1");
   CHECK_THROWS_AS(compute_bench(host.exec(), -1), tessera::error);
+}
+
+TEST_CASE("largest_cache: of those that Linux lists for a processor") {
+  tessera_tests::temporary_folder folder;
+  auto const largest = [&] { return tessera::detail::largest_cache(folder.path()); };
+  CHECK(largest() == 0);
+  std::int64_t index = 0;
+  for (auto const* size : {"48K", "2M", "32768K", "512K"}) {
+    auto const cache = folder.file("index" + std::to_string(index++));
+    std::filesystem::create_directory(cache);
+    tessera_tests::write_file(cache + "/size", size + std::string("\n"));
+  }
+  CHECK(largest() == std::int64_t{32} << 20);
 }
 
 TEST_CASE("cache_flush: larger than the caches, and each line is written") {

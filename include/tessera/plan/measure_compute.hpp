@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
@@ -47,12 +48,34 @@ struct compute_times {
   friend bool operator==(compute_times const&, compute_times const&) = default;
 };
 
-/// The bytes of the machine's last level of cache; 32 MiB where the system does not tell.
-inline std::int64_t last_cache_bytes() noexcept {
+namespace detail {
+
+/// The largest cache that Linux lists in a folder of `indexN/size`, as `32768K`; 0 where it lists none.
+inline std::int64_t largest_cache(std::string const& folder) {
+  std::int64_t most = 0;
+  for (int index = 0;; ++index) {
+    std::ifstream file(folder + "/index" + std::to_string(index) + "/size");
+    std::int64_t size = 0;
+    if (!(file >> size)) return most;
+    auto const unit = file.get();
+    most = std::max(most, size << (unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0));
+  }
+}
+
+}  // namespace detail
+
+/// The bytes of the last level of cache that a processor reaches, not of all sockets; 32 MiB where the system does not tell.
+/// @throws std::bad_alloc
+inline std::int64_t last_cache_bytes() {
   std::int64_t bytes = 0;
-#if defined(__linux__) && defined(_SC_LEVEL3_CACHE_SIZE)
-  for (int const level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE})
-    bytes = std::max(bytes, static_cast<std::int64_t>(::sysconf(level)));
+#if defined(__linux__)
+  bytes = detail::largest_cache("/sys/devices/system/cpu/cpu0/cache");
+#if defined(_SC_LEVEL3_CACHE_SIZE)
+  // On some processors it counts the parts of the cache that other cores have.
+  if (bytes == 0)
+    for (int const level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE})
+      bytes = std::max(bytes, static_cast<std::int64_t>(::sysconf(level)));
+#endif
 #endif
   return bytes > 0 ? bytes : std::int64_t{32} << 20;
 }
