@@ -39,12 +39,12 @@ import stages  # noqa: E402
 GIB = 1 << 30
 # What is collected, searched and measured. The paper's sizes are in its Section 4 and Appendix F.
 REAL = {
-    "batch": 2048, "devices": [4, 8], "untrained": [2, 3, 6], "pool": None, "samples": 10_000, "exchanges": 2000, "held_out": 500,
+    "batch": 2048, "devices": [4, 8], "untrained": [2, 3, 6], "pool": None, "samples": 10_000, "exchanges": 1000, "held_out": 500,
     "held_out_exchanges": 100, "dims": [4, 8, 16, 32, 64, 128], "device_bytes": 4 * GIB, "slack_bytes": GIB, "least_tables": {2: 5, 4: 10, 8: 20},
     "most_tables": {2: 29, 4: 59, 8: 119}, "least_placed": 10, "most_placed": 120, "counts": [100, 1000, 10_000], "epochs": 1000, "starts": 8,
     "compared_starts": 5, "fit_batch": 512, "tasks": 100, "evaluations": 200_000, "measured_tasks": 3, "swept_tasks": 20, "collect_runs": 3,
     "held_out_runs": 5, "held_out_passes": 5, "step_tasks": 3, "step_runs": 20, "step_rounds": 3, "plan_runs": 2, "plan_rounds": 5,
-    "runs": 5, "rounds": 5, "exchange_runs": 5, "held_out_exchange_runs": 25, "exchange_rounds": 5, "exchange_warm_up": 1,
+    "runs": 5, "rounds": 5, "exchange_runs": 5, "held_out_exchange_runs": 10, "exchange_rounds": 5, "exchange_warm_up": 1,
     "observed_tables": 6, "observed_subsets": 50, "observed_size": 10, "observed_dim": 16, "scale_devices": 128,
     "scale_tables": 850, "scale_tasks": 2, "scale_evaluations": 100_000, "log_sessions": 4000, "deadlines_ms": {4: 100, 8: 200}, "few_tasks": 20,
     "few_tables": 12, "many_tables": 2000, "many_devices": 1024, "many_deadline_ms": 40_000, "many_evaluations": 10**12,
