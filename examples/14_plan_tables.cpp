@@ -159,7 +159,9 @@ void declare_fit(CLI::App& app, fit_command& o) {
   app.add_option("--published", o.published, "The folder that gets NeuroShard's networks, for each number of devices that was measured")
       ->type_name("DIR");
   app.add_option("--exchanges-of", o.exchanges_of, "Take the exchanges from another folder of samples")->type_name("DIR");
-  app.add_option("--again", o.again, "Folders of the same steps, collected again at other times: the medians count")->type_name("DIR");
+  auto* const again = app.add_option("--again", o.again, "Folders of the same steps, collected again at other times: the medians count");
+  again->type_name("DIR");
+  app.add_flag("--fastest", o.fastest, "Count the fastest instead, as measure --fastest does")->needs(again);
   app.add_option("--plans", o.plans, "Learn from plans too: profiles of their tables, and what measure --samples or train_ctr wrote")
       ->type_name("TABLES.json=SAMPLES.csv");
   add_count(app, "--samples", o.samples, 0, "Steps that are learned from: the first so many; 0: all");

@@ -4,7 +4,6 @@
 
 import csv
 import math
-import statistics
 import zlib
 
 
@@ -61,13 +60,13 @@ def predicted(path, part, devices=None):
 
 
 def of_passes(rows, passes):
-    """`rows` of `predicted` with the median of what was measured of the same in all passes, lists of such rows too; those of no pass are left
+    """`rows` of `predicted` with the least of what was measured of the same in all passes, lists of such rows too; those of no pass are left
     out."""
     of = {}
     for one in passes:
         for sample, repeat, rank, measured, _ in one:
             of.setdefault((sample, repeat, rank), []).append(measured)
-    return [(sample, repeat, rank, statistics.median(of[sample, repeat, rank]), value) for sample, repeat, rank, _, value in rows
+    return [(sample, repeat, rank, min(of[sample, repeat, rank]), value) for sample, repeat, rank, _, value in rows
             if (sample, repeat, rank) in of]
 
 

@@ -27,9 +27,9 @@ def statistics():
     # Ranks of sample 7: the slowest of each; the repeat is left out.
     rows = [(7, False, 0, 1.0, 5.0), (7, False, 1, 3.0, 4.0), (2, False, 0, 9.0, 8.0), (7, True, 0, 99.0, 99.0)]
     assert samples.costs(rows) == ([9.0, 3.0], [8.0, 5.0])
-    # The median of the passes that have the same; what no pass has is left out.
+    # The fastest of the passes that have the same; what no pass has is left out.
     passes = [[(7, False, 0, one, 0.0)] for one in (1.0, 9.0, 2.0)]
-    assert samples.of_passes(rows[:2], passes) == [(7, False, 0, 2.0, 5.0)] and samples.of_passes(rows, [[], []]) == []
+    assert samples.of_passes(rows[:2], passes) == [(7, False, 0, 1.0, 5.0)] and samples.of_passes(rows, [[], []]) == []
     assert samples.slowest([(1, 2, 3), (4, 0, 1)]) == 6
     tasks = [{"a": 4.0, "b": 3.0, "s": 2.0}, {"a": None, "b": 5.0, "s": 4.0}, {"a": 1.0, "b": None, "s": None},
              {"a": None, "b": None, "s": 1.0}]

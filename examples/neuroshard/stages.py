@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stages of the study. Each runs commands of plan_tables that were not done yet; what they write is in the study's folder."""
 
+import collections
 import json
 import pathlib
 import random
@@ -83,10 +84,14 @@ def collect(study):
     # Exchanges move dims: memory limits none of them.
     of_exchanges = [*drawn, "--warm-up", size["exchange_warm_up"], "--limit-bytes", "1024TB", "--least-placed", size["least_placed"],
                     "--most-placed", size["most_placed"]]
-    # What models are tested on is measured in passes, minutes apart: a test should find the models' errors, not those of its own times.
-    for folder, seed, steps, runs in (("steps", 0, size["samples"], size["collect_runs"]),
-                                      *((folder, 1, size["held_out"], size["held_out_runs"]) for folder in passes(study))):
-        study.once(f"collect {folder}", "collect", folder, "--samples", steps, "--seed", seed, "--runs", runs, *of_steps)
+    # All steps are measured in passes, minutes apart, of which the fastest counts, as of the plans that are measured: what slows a machine for a
+    # while would be taken for the cost of tables. Passes that models learn from and those that they are tested on are measured in turns.
+    learned, tested = (collections.deque(one) for one in (learned_passes(study), passes(study)))
+    while learned or tested:
+        from_learned = len(learned) * size["held_out_passes"] >= len(tested) * size["collect_passes"]
+        folder = (learned if from_learned else tested).popleft()
+        seed, count, runs = (0, size["samples"], size["collect_runs"]) if from_learned else (1, size["held_out"], size["held_out_runs"])
+        study.once(f"collect {folder}", "collect", folder, "--samples", count, "--seed", seed, "--runs", runs, *of_steps)
     trained, untrained = size["devices"], size["untrained"]
     few, tested = size["held_out_exchanges"], size["held_out_exchange_runs"]
     for folder, seed, count, runs, of_devices in (("exchanges", 0, size["exchanges"], size["exchange_runs"], trained),
@@ -97,13 +102,18 @@ def collect(study):
                        *of_exchanges, *study.rank_words(devices, True), hosts=devices)
 
 
+def learned_passes(study):
+    """The folders of the steps that models learn from, the same in each."""
+    return ["steps", *(f"steps_again_{one}" for one in range(2, study.size["collect_passes"] + 1))]
+
+
 def passes(study):
     """The folders of the held-out steps, the same in each."""
     return ["test_steps", "again_steps", *(f"steps_of_pass_{one}" for one in range(3, study.size["held_out_passes"] + 1))]
 
 
 def held_out(study, kind, ending, part, devices):
-    """What networks predict of held-out samples, and what was measured of them: of steps the median of all passes."""
+    """What networks predict of held-out samples, and what was measured of them: of steps the fastest of all passes."""
     folder = study.folder / "predicted"
     found = samples.predicted(folder / f"test_{kind}_{ending}.csv", part, devices)
     if kind != "steps":
@@ -119,7 +129,9 @@ def counts(study):
 def training(study):
     """Words of `fit` that all networks share."""
     size = study.size
-    return ["steps", "--exchanges-of", "exchanges", "--epochs", size["epochs"], "--batch", size["fit_batch"], "--threads", study.threads]
+    first, *again = learned_passes(study)
+    return [first, *(["--fastest", "--again", *again] if again else []), "--exchanges-of", "exchanges", "--epochs", size["epochs"], "--batch",
+            size["fit_batch"], "--threads", study.threads]
 
 
 def predict(study, model):

@@ -54,7 +54,8 @@ void collect(int threads, collect_options const& options);
 
 struct fit_command {
   std::string folder, exchanges_of;         ///< of steps, and of exchanges where these are in another; else empty
-  std::vector<std::string> again;           ///< folders of the same steps, measured again: the medians count
+  std::vector<std::string> again;           ///< folders of the same steps, measured again: the medians count, or
+  bool fastest = false;                     ///< the fastest
   std::vector<std::string> plans;           ///< TABLES.json=SAMPLES.csv: what was measured of plans of these tables
   std::string out, published;               ///< `published`: the folder of NeuroShard's networks; empty: none
   std::int64_t samples = 0, exchanges = 0;  ///< the first so many, the latter of each number of devices; 0: all

@@ -37,7 +37,7 @@ std::vector<Sample> first_of(std::vector<Sample> samples, std::int64_t count) {
   return samples;
 }
 
-// The steps that are learned from: of a folder, or the medians of several.
+// The steps that are learned from: of a folder, or the medians or the fastest of several.
 std::vector<tessera::compute_sample> steps_of(collected const& folder, fit_command const& o) {
   auto steps = first_of(read_steps(folder), o.samples);
   if (o.again.empty()) return steps;
@@ -53,7 +53,7 @@ std::vector<tessera::compute_sample> steps_of(collected const& folder, fit_comma
                              {{"field", "optimizer"}, {"expected", folder.optimizer}, {"found", again.optimizer}});
       return first_of(read_steps(again), o.samples);
     }));
-  return tessera::median_samples(all);
+  return o.fastest ? tessera::fastest_samples(all) : tessera::median_samples(all);
 }
 
 // What was measured of plans: of each "TABLES.json=SAMPLES.csv". Their tables are of the kind whose steps were collected.

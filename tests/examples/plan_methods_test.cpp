@@ -384,6 +384,8 @@ TEST_CASE("plan_tables predict: what was measured beside what is predicted; fewe
   auto both = fit;
   both[3] = folder.file("of_both");
   succeeds(with(both, {"--exchanges-of", made().samples, "--again", made().samples}));
+  succeeds(with(both, {"--exchanges-of", made().samples, "--again", made().samples, "--fastest"}));
+  refused(with(both, {"--exchanges-of", made().samples, "--fastest"}), {"--fastest", "--again"}, true);
   refused(with(both, {"--exchanges-of", made().samples, "--again", folder.file("none")}), {"none/collected.json"});
   auto otherwise = made().collecting;
   otherwise[1] = folder.file("otherwise"), otherwise[7] = "0";

@@ -300,7 +300,7 @@ TEST_CASE("collected samples: altered and foreign files are refused with their l
   CHECK_THROWS_AS(collect_compute_samples(path, "two\nlines", 1, draw_of(seed), planted), tessera::error);
 }
 
-TEST_CASE("median_samples: of collections of the same steps") {
+TEST_CASE("median_samples and fastest_samples: of collections of the same steps") {
   std::vector<tessera::compute_sample> first(3);
   first[1].number = 1, first[1].is_repeat = true;
   first[2].number = 1;
@@ -315,13 +315,21 @@ TEST_CASE("median_samples: of collections of the same steps") {
   CHECK(found[1].times == tessera::compute_times{4, 4, 8});
   CHECK(found[1].number == 1);
   CHECK(found[0].combination == first[0].combination);
+  auto const fastest = tessera::fastest_samples({first, second, third});
+  REQUIRE(fastest.size() == 2);
+  CHECK(fastest[0].times == tessera::compute_times{1, 10, 29});
+  CHECK(fastest[1].times == tessera::compute_times{4, 4, 8});
+  CHECK(fastest[1].number == 1);
   CHECK(tessera::median_samples(std::vector<std::vector<tessera::compute_sample>>{first}).size() == 2);
   CHECK(tessera::median_samples({}).empty());
   auto const refused = [&](std::vector<std::vector<tessera::compute_sample>> const& all, char const* collection, char const* sample) {
-    auto const e = error_of([&] { tessera::median_samples(all); });
-    CHECK(e.code() == errc::incompatible);
-    CHECK(e.value("collection") == collection);
-    CHECK(e.value("sample") == sample);
+    for (bool const is_median : {true, false}) {
+      auto const e = error_of([&] { is_median ? tessera::median_samples(all) : tessera::fastest_samples(all); });
+      CHECK(e.code() == errc::incompatible);
+      CHECK(std::string(e.what()).starts_with(is_median ? "median_samples" : "fastest_samples"));
+      CHECK(e.value("collection") == collection);
+      CHECK(e.value("sample") == sample);
+    }
   };
   third[2].combination.batch_samples = 65;
   refused({first, second, third}, "2", "1");

@@ -192,10 +192,12 @@ inline double relative_noise(vector_view<compute_sample const> samples) {
   return relative_noise(vector_view<double const>(first), vector_view<double const>(second));
 }
 
-/// The median of each time, in ms, over several collections of the same steps. It is for machines that others use: what slows one down for a
-/// while slows neighbouring samples of a collection alike. Each collection has the same samples in the same order; repeats are left out.
-/// @throws tessera::error incompatible, naming collection and sample, for a sample that a collection lacks, or has of another combination.
-inline std::vector<compute_sample> median_samples(std::vector<std::vector<compute_sample>> const& collections) {
+namespace detail {
+
+// Each time, in ms, as `pick` makes it of those that all collections have.
+template <class Pick>
+std::vector<compute_sample> samples_of_all(char const* call, std::vector<std::vector<compute_sample>> const& collections,
+                                           Pick const& pick) {
   std::vector<compute_sample> result;
   if (collections.empty()) return result;
   std::vector<std::vector<compute_sample const*>> others(collections.size());
@@ -208,20 +210,36 @@ inline std::vector<compute_sample> median_samples(std::vector<std::vector<comput
     for (std::size_t i = 0; i < count; ++i) {
       auto const is_there = i < others[c].size() && i < result.size();
       if (is_there && others[c][i]->number == result[i].number && others[c][i]->combination == result[i].combination) continue;
-      throw error(errc::incompatible, "median_samples: collections of other samples",
+      throw error(errc::incompatible, std::string(call) + ": collections of other samples",
                   {{"collection", c}, {"sample", i < result.size() ? result[i].number : others[c][i]->number}});
     }
   }
   for (std::size_t i = 0; i < result.size(); ++i) {
     using time_of_step = double compute_times::*;
-    auto const median = [&](time_of_step time) {
+    auto const picked = [&](time_of_step time) {
       std::vector<double> values(others.size());
       for (std::size_t c = 0; c < others.size(); ++c) values[c] = others[c][i]->times.*time;
-      return detail::median_of(std::move(values));
+      return pick(std::move(values));
     };
-    result[i].times = {median(&compute_times::forward_ms), median(&compute_times::backward_ms), median(&compute_times::step_ms)};
+    result[i].times = {picked(&compute_times::forward_ms), picked(&compute_times::backward_ms), picked(&compute_times::step_ms)};
   }
   return result;
+}
+
+}  // namespace detail
+
+/// The median of each time, in ms, over several collections of the same steps. It is for machines that others use: what slows one down for a
+/// while slows neighbouring samples of a collection alike. Each collection has the same samples in the same order; repeats are left out.
+/// @throws tessera::error incompatible, naming collection and sample, for a sample that a collection lacks, or has of another combination.
+inline std::vector<compute_sample> median_samples(std::vector<std::vector<compute_sample>> const& collections) {
+  return detail::samples_of_all("median_samples", collections,
+                                [](std::vector<double> values) { return detail::median_of(std::move(values)); });
+}
+
+/// The least of each time instead: what steps take while nobody slows the machine down. @throws tessera::error as `median_samples`.
+inline std::vector<compute_sample> fastest_samples(std::vector<std::vector<compute_sample>> const& collections) {
+  return detail::samples_of_all("fastest_samples", collections,
+                                [](std::vector<double> const& values) { return *std::min_element(values.begin(), values.end()); });
 }
 
 }  // namespace TESSERA_ABI
