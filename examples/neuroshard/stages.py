@@ -3,6 +3,7 @@
 """The stages of the study. Each runs commands of plan_tables that were not done yet; what they write is in the study's folder."""
 
 import collections
+import functools
 import json
 import pathlib
 import random
@@ -136,7 +137,6 @@ def training(study):
 
 def predict(study, model):
     """What networks predict of the samples to test on."""
-    study.mkdir("predicted")
     for folder in ("test_steps", "test_exchanges"):
         study.once(f"predict {folder} {model}", "predict", folder, *model_words(model), "--threads", study.threads, "--out",
                    f"predicted/{folder}_{model}.csv")
@@ -144,15 +144,18 @@ def predict(study, model):
 
 def fit(study):
     """Both kinds of networks, learned from all samples and from fewer; then what they predict of the samples to test on."""
-    size = study.size
     study.mkdir("models")
-    for count in size["counts"]:
-        some = [] if count == size["counts"][-1] else ["--samples", count, "--exchanges", count]
-        ending = f"_{count}" if some else ""
-        study.once(f"fit published{ending}", "fit", *training(study), *some, "--published", f"models/published{ending}")
-        study.once(f"fit ours{ending}", "fit", *training(study), *some, "--starts", size["starts"], "--out", f"models/ours{ending}")
-        for model in MODELS:
-            predict(study, model + ending)
+    study.mkdir("predicted")
+
+    def one(model, count):
+        some = [] if count == study.size["counts"][-1] else ["--samples", count, "--exchanges", count]
+        name = f"{model}_{count}" if some else model
+        words = ["--starts", study.size["starts"], "--out"] if model == "ours" else ["--published"]
+        study.once(f"fit {name}", "fit", *training(study), *some, *words, f"models/{name}")
+        predict(study, name)
+
+    # Those that take longest first.
+    study.together([functools.partial(one, model, count) for model in reversed(MODELS) for count in reversed(study.size["counts"])])
     for folder in (*passes(study)[1:], "again_exchanges"):
         study.once(f"predict {folder} ours", "predict", folder, *model_words("ours"), "--threads", study.threads, "--out",
                    f"predicted/{folder}_ours.csv")
@@ -162,11 +165,15 @@ def starts_of_exchanges(study):
     """Exchange networks of both kinds from several starts, each alone: whether a start matters. Steps are few, since nobody asks for them."""
     size, few = study.size, ["--samples", study.size["counts"][0]]
     study.mkdir("starts")
-    for seed in range(size["compared_starts"]):
-        for model, words in (("published", ["--published"]), ("ours", ["--starts", 1, "--out"])):
-            study.once(f"fit start {model} {seed}", "fit", *training(study), *few, "--seed", seed, *words, f"starts/{model}_{seed}")
-            study.once(f"predict start {model} {seed}", "predict", "test_exchanges", "--model", f"starts/{model}_{seed}", "--threads",
-                       study.threads, "--out", f"starts/{model}_{seed}.csv")
+
+    def one(seed, model, words):
+        name = f"starts/{model}_{seed}"
+        study.once(f"fit start {model} {seed}", "fit", *training(study), *few, "--seed", seed, *words, name)
+        study.once(f"predict start {model} {seed}", "predict", "test_exchanges", "--model", name, "--threads", study.threads, "--out",
+                   f"{name}.csv")
+
+    study.together([functools.partial(one, seed, model, words) for seed in range(size["compared_starts"])
+                    for model, words in (("published", ["--published"]), ("ours", ["--starts", 1, "--out"]))])
 
 
 def tasks(study, devices, dim, count=None, name=None, seed=0, **other):
@@ -212,13 +219,18 @@ def write_torchrec(study, csv, costs):
 def simulate(study):
     """Table 1 by the models: all methods on all tasks, of each setting. Models of fewer samples search one setting (Figure 8)."""
     study.mkdir("simulated")
-    for devices, dim in wanted_settings(study):
-        folder = tasks(study, devices, dim)
-        for model in simulating_models(study, dim):
-            study.once(f"simulate {devices}x{dim} {model}", "compare", folder, *limits(study, devices), *model_words(model), "--csv",
-                       f"simulated/{devices}x{dim}_{model}.csv")
-        if study.torchrec:
-            simulate_torchrec(study, devices, dim, folder)
+    of = [(devices, dim, tasks(study, devices, dim)) for devices, dim in reversed(wanted_settings(study))]
+
+    def one(devices, dim, folder, model):
+        study.once(f"simulate {devices}x{dim} {model}", "compare", folder, *limits(study, devices), *model_words(model), "--csv",
+                   f"simulated/{devices}x{dim}_{model}.csv")
+
+    # Our networks take longest.
+    calls = [functools.partial(one, *setting, model) for model in reversed(MODELS) for setting in of
+             if model in simulating_models(study, setting[1])]
+    if study.torchrec:
+        calls += [functools.partial(simulate_torchrec, study, *setting) for setting in of]
+    study.together(calls)
 
 
 def plan_file(devices, dim, task, method, model):
@@ -262,34 +274,39 @@ def measure_plans(study, name, devices, task_file, plans):
                "--out", out, *study.rank_words(devices, False), hosts=devices)
 
 
-def measure(study):
-    """Table 1 by measurement: plans of some tasks of each setting; the same, for Figure 8, by models that learned from fewer samples."""
-    study.mkdir("plans")
+def plans_of(study, devices, dim, task):
+    """Finds the plans of a task that are measured, by all methods, and for Figure 8 by models that learned from fewer samples."""
     few = [(method, f"{model}_{count}") for count in counts(study) for method, model in (("published", "published"), ("plan", "ours"))]
-    for devices, dim in wanted_settings(study):
-        hardest = dim == most_dims(study)[-1] and devices == study.size["devices"][0]
-        for task in chosen_tasks(study, devices, dim):
-            task_file = f"tasks/{devices}x{dim}/{task}.json"
-            wanted = measured_methods() + ([("random", "published"), *few] if hardest else [])
-            plans = []
-            for method, model in wanted:
-                plan = plan_file(devices, dim, task, method, model)
-                if search(study, devices, task_file, plan, method, model):
-                    plans.append(plan)
-            if study.torchrec:
-                plan = plan_file(devices, dim, task, "torchrec", "torchrec")
-                torchrec(study, f"search {plan}", devices, [task_file], "--out", plan)
-                plans += [plan] if (study.folder / plan).exists() else []
-            # A plan beside its own copy: how far measurements of the same differ.
-            own, again = (plan_file(devices, dim, task, method, "ours") for method in ("plan", "again"))
-            if own in plans:
-                study.write(again, (study.folder / own).read_text())
-                plans.append(again)
-            # What the heuristics' plans cost by the other models.
-            for model in MODELS[1:]:
-                for method in (*HEURISTICS, *(["random"] if hardest else [])):
-                    search(study, devices, task_file, plan_file(devices, dim, task, method, model), method, model)
-            measure_plans(study, f"{devices}x{dim}_{task}", devices, task_file, plans)
+    hardest = dim == most_dims(study)[-1] and devices == study.size["devices"][0]
+    task_file = f"tasks/{devices}x{dim}/{task}.json"
+    plans = []
+    for method, model in measured_methods() + ([("random", "published"), *few] if hardest else []):
+        plan = plan_file(devices, dim, task, method, model)
+        if search(study, devices, task_file, plan, method, model):
+            plans.append(plan)
+    if study.torchrec:
+        plan = plan_file(devices, dim, task, "torchrec", "torchrec")
+        torchrec(study, f"search {plan}", devices, [task_file], "--out", plan)
+        plans += [plan] if (study.folder / plan).exists() else []
+    # A plan beside its own copy: how far measurements of the same differ.
+    own, again = (plan_file(devices, dim, task, method, "ours") for method in ("plan", "again"))
+    if own in plans:
+        study.write(again, (study.folder / own).read_text())
+        plans.append(again)
+    # What the heuristics' plans cost by the other models.
+    for model in MODELS[1:]:
+        for method in (*HEURISTICS, *(["random"] if hardest else [])):
+            search(study, devices, task_file, plan_file(devices, dim, task, method, model), method, model)
+    return plans
+
+
+def measure(study):
+    """Table 1 by measurement: plans of some tasks of each setting."""
+    study.mkdir("plans")
+    of = [(devices, dim, task) for devices, dim in wanted_settings(study) for task in chosen_tasks(study, devices, dim)]
+    study.together([functools.partial(plans_of, study, *one) for one in of])
+    for devices, dim, task in of:
+        measure_plans(study, f"{devices}x{dim}_{task}", devices, f"tasks/{devices}x{dim}/{task}.json", plans_of(study, devices, dim, task))
 
 
 STEP_DEVICES = 2
@@ -325,18 +342,22 @@ def ablate(study):
     """Tables 3 and 7, and Figure 9: the published search with parts left out, and with other bounds."""
     study.mkdir("ablated")
     dim = most_dims(study)[-1]
+    calls = []
+
+    def later(name, devices, folder, csv, *words):
+        calls.append(functools.partial(study.once, name, "compare", folder, *limits(study, devices), *model_words("published"), "--methods",
+                                       "published", "--csv", f"ablated/{csv}.csv", *words))
+
     for devices in study.size["devices"]:
         folder = tasks(study, devices, dim)
         for name, words in ABLATIONS.items():
-            file = f"ablated/{devices}_{name.replace(' ', '_')}.csv"
-            study.once(f"ablate {devices} {name}", "compare", folder, *limits(study, devices), *model_words("published"), "--methods",
-                       "published", "--csv", file, *words)
+            later(f"ablate {devices} {name}", devices, folder, f"{devices}_{name.replace(' ', '_')}", *words)
     devices = study.size["devices"][0]
     folder = tasks(study, devices, dim, study.size["swept_tasks"], f"tasks/swept_{devices}x{dim}")
     for option, values in study.size["swept"].items():
         for value in values:
-            study.once(f"sweep {option} {value}", "compare", folder, *limits(study, devices), *model_words("published"), "--methods",
-                       "published", "--csv", f"ablated/{option}_{value}.csv", f"--{option}", value)
+            later(f"sweep {option} {value}", devices, folder, f"{option}_{value}", f"--{option}", value)
+    study.together(calls)
 
 
 def scale(study):

@@ -10,14 +10,15 @@
     python3 examples/neuroshard/study.py all --quick      # all of it, tiny, within a minute: that it works, and no more
     python3 examples/neuroshard/study.py --selftest       # which checks that, and the statistics
 
-Each stage leaves what it did in a folder, and goes on where it was cut off; running/ has what present commands say. Searches measure
-nothing but their own seconds: two studies of one folder may run at a time, of different --settings. Devices are hosts of the emulated
-cluster of bench/testbed/hosts.sh, one rank each, which needs root and Open MPI; with --ranks threads they are threads of a process. Steps
-of all devices are measured in one process, one after the other, so that devices do not take each other's processor. On a machine that
-others use, look at the noise that the report states.
+Each stage leaves what it did in a folder, and goes on where it was cut off; running/ has what present commands say. With --jobs, fits and
+searches, which measure nothing but their own seconds, run several at a time. Devices are hosts of the emulated cluster of
+bench/testbed/hosts.sh, one rank each, which needs root and Open MPI; with --ranks threads they are threads of a process. Steps of all
+devices are measured in one process, one after the other, so that devices do not take each other's processor. On a machine that others use,
+look at the noise that the report states.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import datetime
 import json
@@ -56,8 +57,8 @@ QUICK = {
     "least_placed": 4, "most_placed": 12, "counts": [12, 24], "epochs": 5, "starts": 2, "compared_starts": 2, "fit_batch": 16,
     "tasks": 3, "evaluations": 100, "measured_tasks": 1, "swept_tasks": 2, "collect_passes": 2, "collect_runs": 1,
     "held_out_runs": 1, "held_out_passes": 2, "step_tasks": 1, "step_runs": 2, "step_rounds": 1, "plan_runs": 1, "plan_rounds": 1,
-    "runs": 1, "rounds": 1, "exchange_runs": 1, "held_out_exchange_runs": 1, "exchange_rounds": 1, "exchange_warm_up": 0, "observed_tables": 1, "observed_subsets": 2, "observed_size": 3,
-    "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "scale_evaluations": 100, "log_sessions": 20,
+    "runs": 1, "rounds": 1, "exchange_runs": 1, "held_out_exchange_runs": 1, "exchange_rounds": 1, "exchange_warm_up": 0,
+    "observed_tables": 1, "observed_subsets": 2, "observed_size": 3, "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "scale_evaluations": 100, "log_sessions": 20,
     "deadlines_ms": {2: 20, 3: 20}, "few_tasks": 2, "few_tables": 5, "many_tables": 30, "many_devices": 8, "many_deadline_ms": 60_000,
     "many_evaluations": 2000,
     "swept": {"candidates": [1, 2], "beams": [1], "steps": [0, 1], "grid": [2, 3]},
@@ -67,7 +68,8 @@ QUICK = {
 class Study:
     """A folder of results, and how they come about: each is a command of plan_tables, done once."""
 
-    def __init__(self, folder, program, size, ranks, rate, threads, torchrec=None, settings=()):
+    def __init__(self, folder, program, size, ranks, rate, threads, torchrec=None, settings=(), jobs=1):
+        self.jobs = jobs  # how many commands that measure nothing run at a time
         self.folder, self.program, self.size, self.ranks, self.rate, self.threads = folder, program, size, ranks, rate, threads
         self.settings = settings  # of Table 1, (devices, largest dim), that are simulated and measured; none named: all
         self.torchrec = torchrec  # the Python that has it, or None
@@ -122,6 +124,17 @@ class Study:
                  "date": datetime.datetime.now().isoformat(timespec="seconds"), "output": output, "error": error, "commit": commit()}
         self.write(f"done/{name.replace('/', '_')}.json", json.dumps(known, indent=1))
         return known
+
+    def together(self, calls):
+        """Calls functions whose commands measure nothing but their own seconds, `jobs` at a time."""
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as threads:
+            running = [threads.submit(call) for call in calls]
+            try:
+                for one in running:
+                    one.result()
+            finally:
+                for one in running:
+                    one.cancel()
 
     @contextlib.contextmanager
     def beside(self, *words):
@@ -200,6 +213,7 @@ def main():
     parser.add_argument("--settings", type=setting, nargs="+", default=(), metavar="DEVICESxDIM",
                         help="simulate and measure these settings of Table 1 alone, as 4x128 8x64")
     parser.add_argument("--threads", type=int, default=1, help="of plan_tables, and of the steps that are measured")
+    parser.add_argument("--jobs", type=int, default=1, help="fits and searches at a time")
     parser.add_argument("--out", type=pathlib.Path, help="the report; bench/results/neuroshard.md, or report.md of the folder where --quick")
     parser.add_argument("--selftest", action="store_true", help="check the study itself, all of it tiny, in a folder that is removed")
     given = parser.parse_args()
@@ -207,7 +221,7 @@ def main():
     if (given.selftest or set(given.stage) - {"report"}) and not os.access(program, os.X_OK):
         sys.exit(f"{program}: no such program; build target plan_tables, or give --program")
     if given.selftest:
-        return selftest.run(lambda folder: Study(folder, program, QUICK, "threads", given.rate, given.threads))
+        return selftest.run(lambda folder: Study(folder, program, QUICK, "threads", given.rate, given.threads, jobs=2))
     if not given.stage or set(given.stage) - set(names):
         parser.error(f"a stage, or --selftest: {', '.join(names)}")
     size = QUICK if given.quick else REAL
@@ -217,7 +231,7 @@ def main():
         parser.error("no settings of Table 1: " + ", ".join("x".join(map(str, one)) for one in sorted(unknown)))
     same_size(folder, size)
     study = Study(folder, program, size, given.ranks or ("threads" if given.quick else "testbed"), given.rate, given.threads,
-                  given.torchrec and given.torchrec.absolute(), given.settings)
+                  given.torchrec and given.torchrec.absolute(), given.settings, given.jobs)
     wanted = names[:-1] if "all" in given.stage else given.stage
     with contextlib.ExitStack() as stack:
         stack.callback(study.down)
