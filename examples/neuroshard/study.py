@@ -42,7 +42,7 @@ GIB = 1 << 30
 REAL = {
     "batch": 2048, "devices": [4, 8], "untrained": [2, 3, 6], "pool": None, "samples": 10_000, "exchanges": 1000, "held_out": 500,
     "held_out_exchanges": 100, "dims": [4, 8, 16, 32, 64, 128], "device_bytes": 4 * GIB, "slack_bytes": GIB, "least_tables": {2: 5, 4: 10, 8: 20},
-    "most_tables": {2: 29, 4: 59, 8: 119}, "least_placed": 10, "most_placed": 120, "counts": [100, 1000, 10_000], "epochs": 1000, "starts": 8,
+    "most_tables": {2: 29, 4: 59, 8: 119}, "least_placed": 10, "most_placed": 120, "counts": [100, 1000, 10_000], "epochs": 1000, "starts": 4,
     "compared_starts": 5, "fit_batch": 512, "tasks": 100, "evaluations": 200_000, "measured_tasks": 3, "swept_tasks": 20, "collect_passes": 3,
     "collect_runs": 1, "held_out_runs": 5, "held_out_passes": 5, "step_tasks": 3, "step_runs": 20, "step_rounds": 3, "plan_runs": 2,
     "plan_rounds": 5, "runs": 5, "rounds": 5, "exchange_runs": 5, "held_out_exchange_runs": 10, "exchange_rounds": 5, "exchange_warm_up": 1,
