@@ -26,6 +26,7 @@ def head(report):
     quick = study.size["pool"] is not None
     rates = sorted({one["rate"] for one in known if one.get("rate")})
     with_torchrec = any(one["words"][0] != "tasks" and "--least-columns" in one["words"] for one in known)
+    jobs = max((one.get("jobs", 1) for one in known), default=1)
     who = f"emulated hosts of {' and '.join(rates)}" if ranks == ["testbed"] else " and ".join(ranks) or "ranks"
     lines = [f"Machine: {machine.get('processor', 'not measured yet')}, {os.cpu_count()} processors; steps on {machine.get('threads', '?')} "
              "thread(s).",
@@ -34,7 +35,8 @@ def head(report):
              f"{dates[0] + ' to ' + dates[-1] if dates else 'nothing done'}.",
              f"Commands: {len(known)}, {seconds / 60:.1f} minutes in all, of the last run of each. `python3 examples/neuroshard/study.py "
              f"all{' --quick' if quick else ''.join(f' --rate {rate}' for rate in rates)}{' --torchrec PYTHON' if with_torchrec else ''}` "
-             "runs them; each is in the folder's `done/` with what it said.",
+             f"runs them; each is in the folder's `done/` with what it said."
+             f"{f' Fits and searches ran {jobs} at a time, which their seconds show.' if jobs > 1 else ''}",
              f"Tables: {'a few tiny ones: the numbers below mean nothing' if quick else '856 synthetic ones in the manner of dlrm_datasets'}. "
              f"Batches of {study.size['batch']} samples."]
     report.say("\n".join(f"- {line}" for line in lines))

@@ -63,7 +63,7 @@ def errors(report):
     report.say("## Held-out errors (Table 2)\n\nMean squared errors in ms², of samples of another seed that no network has seen; in "
                "parentheses the paper's, of other costs. Then the root of it over the mean cost, and Kendall's tau of measured and "
                f"predicted. Steps were measured in {study.size['held_out_passes']} passes, of which the fastest counts, exchanges "
-               f"{study.size['held_out_exchange_runs']} times each. The last line compares the first two passes, and two of the "
+               f"{study.size['held_out_exchange_runs']} times each. The last line compares two single passes, and two of the "
                f"exchanges of {study.size['devices'][0]} devices: what a measurement is worth.\n")
     parts = [f"{part}: {what}" for part in ("step", "forward", "backward") for what in ("MSE (paper)", "relative", "tau")]
     report.say(table(["networks", *parts], [*rows, again]))

@@ -76,7 +76,7 @@ def pool(study):
 
 
 def collect(study):
-    """Samples to learn from, others to test on, the latter twice, and exchanges of numbers of devices that are not learned from."""
+    """Samples to learn from, others to test on, of steps in several passes, and exchanges of numbers of devices that are not learned from."""
     pool(study)
     size = study.size
     drawn = ["--pool", "pool.json", "--dims", ",".join(map(str, size["dims"])), "--batches", size["batch"], "--threads", study.threads]

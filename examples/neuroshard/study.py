@@ -58,7 +58,8 @@ QUICK = {
     "tasks": 3, "evaluations": 100, "measured_tasks": 1, "swept_tasks": 2, "collect_passes": 2, "collect_runs": 1,
     "held_out_runs": 1, "held_out_passes": 2, "step_tasks": 1, "step_runs": 2, "step_rounds": 1, "plan_runs": 1, "plan_rounds": 1,
     "runs": 1, "rounds": 1, "exchange_runs": 1, "held_out_exchange_runs": 1, "exchange_rounds": 1, "exchange_warm_up": 0,
-    "observed_tables": 1, "observed_subsets": 2, "observed_size": 3, "observed_dim": 4, "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "scale_evaluations": 100, "log_sessions": 20,
+    "observed_tables": 1, "observed_subsets": 2, "observed_size": 3, "observed_dim": 4,
+    "scale_devices": 6, "scale_tables": 20, "scale_tasks": 1, "scale_evaluations": 100, "log_sessions": 20,
     "deadlines_ms": {2: 20, 3: 20}, "few_tasks": 2, "few_tables": 5, "many_tables": 30, "many_devices": 8, "many_deadline_ms": 60_000,
     "many_evaluations": 2000,
     "swept": {"candidates": [1, 2], "beams": [1], "steps": [0, 1], "grid": [2, 3]},
@@ -69,7 +70,7 @@ class Study:
     """A folder of results, and how they come about: each is a command of plan_tables, done once."""
 
     def __init__(self, folder, program, size, ranks, rate, threads, torchrec=None, settings=(), jobs=1):
-        self.jobs = jobs  # how many commands that measure nothing run at a time
+        self.jobs = jobs  # how many fits and searches run at a time
         self.folder, self.program, self.size, self.ranks, self.rate, self.threads = folder, program, size, ranks, rate, threads
         self.settings = settings  # of Table 1, (devices, largest dim), that are simulated and measured; none named: all
         self.torchrec = torchrec  # the Python that has it, or None
@@ -118,7 +119,7 @@ class Study:
         if code != 0 and not any(text in output + error for text in may_fail):
             sys.exit(f"{name}: {' '.join(command)}\n{output[-2000:]}{error[-2000:]}")
         known = {"words": [str(word) for word in words], "hosts": hosts, "ranks": self.ranks if hosts else "",
-                 "rate": self.rate if hosts and self.ranks == "testbed" else "", "failed": code != 0,
+                 "rate": self.rate if hosts and self.ranks == "testbed" else "", "failed": code != 0, "jobs": self.jobs,
                  # `most_mib`: of the command, or of this process where that has more.
                  "seconds": round(time.monotonic() - start, 3), "most_mib": used.ru_maxrss // 1024,
                  "date": datetime.datetime.now().isoformat(timespec="seconds"), "output": output, "error": error, "commit": commit()}
@@ -130,7 +131,7 @@ class Study:
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as threads:
             running = [threads.submit(call) for call in calls]
             try:
-                for one in running:
+                for one in concurrent.futures.as_completed(running):
                     one.result()
             finally:
                 for one in running:
@@ -224,6 +225,8 @@ def main():
         return selftest.run(lambda folder: Study(folder, program, QUICK, "threads", given.rate, given.threads, jobs=2))
     if not given.stage or set(given.stage) - set(names):
         parser.error(f"a stage, or --selftest: {', '.join(names)}")
+    if given.jobs < 1:
+        parser.error("--jobs: at least 1")
     size = QUICK if given.quick else REAL
     folder = (given.folder or ROOT / ("build/neuroshard-quick" if given.quick else "build/neuroshard")).resolve()
     out = (given.out or (folder / "report.md" if given.quick else ROOT / "bench/results/neuroshard.md")).resolve()

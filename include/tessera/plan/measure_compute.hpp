@@ -7,6 +7,7 @@
 #endif
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -62,23 +63,40 @@ inline std::int64_t largest_cache(std::string const& folder) {
   }
 }
 
+// What the C library takes for the last level of cache: on some processors the parts of all cores together. 0 where it does not know.
+inline std::int64_t system_cache_bytes() noexcept {
+  std::int64_t bytes = 0;
+#if defined(__linux__) && defined(_SC_LEVEL3_CACHE_SIZE)
+  for (int const level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE})
+    bytes = std::max(bytes, static_cast<std::int64_t>(::sysconf(level)));
+#endif
+  return bytes;
+}
+
 }  // namespace detail
 
 /// The bytes of the last level of cache that a processor reaches, not of all sockets; 32 MiB where the system does not tell.
 /// @throws std::bad_alloc
 inline std::int64_t last_cache_bytes() {
-  std::int64_t bytes = 0;
 #if defined(__linux__)
-  bytes = detail::largest_cache("/sys/devices/system/cpu/cpu0/cache");
-#if defined(_SC_LEVEL3_CACHE_SIZE)
-  // On some processors it counts the parts of the cache that other cores have.
-  if (bytes == 0)
-    for (int const level : {_SC_LEVEL2_CACHE_SIZE, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL4_CACHE_SIZE})
-      bytes = std::max(bytes, static_cast<std::int64_t>(::sysconf(level)));
+  if (auto const bytes = detail::largest_cache("/sys/devices/system/cpu/cpu0/cache"); bytes > 0) return bytes;
 #endif
-#endif
+  auto const bytes = detail::system_cache_bytes();
   return bytes > 0 ? bytes : std::int64_t{32} << 20;
 }
+
+namespace detail {
+
+// What drives all else out of the caches: twice what one processor reaches, or where there may be several, or a device, twice what all do.
+template <execution Exec>
+std::int64_t flush_bytes(Exec const& exec) {
+  if constexpr (std::same_as<Exec, host_exec>)
+    if (exec.threads() == 1) return 2 * last_cache_bytes();
+  static_cast<void>(exec);
+  return 2 * std::max(last_cache_bytes(), system_cache_bytes());
+}
+
+}  // namespace detail
 
 namespace detail {
 
@@ -112,9 +130,8 @@ template <execution Exec = host_exec>
 class cache_flush {
  public:
   /// @throws tessera::error as `buffer`.
-  cache_flush(Exec const& exec, std::int64_t bytes = 2 * last_cache_bytes()) : floats_(exec, bytes / 4) {
-    back_end::fill(exec, floats_.view(), 1.0F);
-  }
+  explicit cache_flush(Exec const& exec) : cache_flush(exec, detail::flush_bytes(exec)) {}
+  cache_flush(Exec const& exec, std::int64_t bytes) : floats_(exec, bytes / 4) { back_end::fill(exec, floats_.view(), 1.0F); }
   /// Reads and writes each line of it, on all threads.
   void operator()(Exec const& exec) noexcept(!checks_indices && !device_execution<Exec>) { back_end::touch_lines(exec, floats_.view()); }
   std::size_t bytes() const noexcept { return floats_.capacity_bytes(); }
@@ -132,7 +149,8 @@ class compute_bench {
   /// Makes an arena of so many bytes, all of whose pages are there. `flush_bytes` are more than the execution's caches
   /// hold; the default is twice the host's.
   /// @throws tessera::error invalid_argument for a negative number; out_of_memory.
-  compute_bench(Exec const& exec, std::int64_t arena_bytes, std::int64_t flush_bytes = 2 * last_cache_bytes())
+  compute_bench(Exec const& exec, std::int64_t arena_bytes) : compute_bench(exec, arena_bytes, detail::flush_bytes(exec)) {}
+  compute_bench(Exec const& exec, std::int64_t arena_bytes, std::int64_t flush_bytes)
       : arena_(exec, arena_bytes < 0 ? arena_bytes : arena_bytes / static_cast<std::int64_t>(sizeof(float))), flush_(exec, flush_bytes) {
     back_end::fill(exec, arena_.view(), 1.0F);
   }
