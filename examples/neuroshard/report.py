@@ -35,8 +35,8 @@ def head(report):
              f"{dates[0] + ' to ' + dates[-1] if dates else 'nothing done'}.",
              f"Commands: {len(known)}, {seconds / 60:.1f} minutes in all, of the last run of each. `python3 examples/neuroshard/study.py "
              f"all{' --quick' if quick else ''.join(f' --rate {rate}' for rate in rates)}{' --torchrec PYTHON' if with_torchrec else ''}` "
-             f"runs them; each is in the folder's `done/` with what it said."
-             f"{f' Fits and searches ran {jobs} at a time, which their seconds show.' if jobs > 1 else ''}",
+             "runs them; each is in the folder's `done/` with what it said."
+             f"{f' With `--jobs {jobs}`: seconds of searches are of so many at a time, but for those within deadlines.' if jobs > 1 else ''}",
              f"Tables: {'a few tiny ones: the numbers below mean nothing' if quick else '856 synthetic ones in the manner of dlrm_datasets'}. "
              f"Batches of {study.size['batch']} samples."]
     report.say("\n".join(f"- {line}" for line in lines))

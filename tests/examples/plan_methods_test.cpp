@@ -384,7 +384,9 @@ TEST_CASE("plan_tables predict: what was measured beside what is predicted; fewe
   auto both = fit;
   both[3] = folder.file("of_both");
   succeeds(with(both, {"--exchanges-of", made().samples, "--again", made().samples}));
+  auto const of_medians = contents(both[3] + "/networks.safetensors");
   succeeds(with(both, {"--exchanges-of", made().samples, "--again", made().samples, "--fastest"}));
+  CHECK(contents(both[3] + "/networks.safetensors") != of_medians);
   refused(with(both, {"--exchanges-of", made().samples, "--fastest"}), {"--fastest", "--again"}, true);
   refused(with(both, {"--exchanges-of", made().samples, "--again", folder.file("none")}), {"none/collected.json"});
   auto otherwise = made().collecting;

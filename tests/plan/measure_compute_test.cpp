@@ -3,12 +3,14 @@
 // ctest-weight: 2
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
 
+#include <tessera/core/execution.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/plan/measure_compute.hpp>
 
@@ -186,6 +188,11 @@ TEST_CASE("largest_cache: of those that Linux lists for a processor") {
 TEST_CASE("cache_flush: larger than the caches, and each line is written") {
   tessera_tests::serial_host host;
   CHECK(tessera::last_cache_bytes() > 0);
+  CHECK(tessera::detail::flush_bytes(host.exec()) == 2 * tessera::last_cache_bytes());
+  tessera::thread_pool threads(2);
+  tessera::system_memory memory;
+  auto const of_all = tessera::detail::flush_bytes(tessera::host_exec(threads, memory));
+  CHECK(of_all == 2 * std::max(tessera::last_cache_bytes(), tessera::detail::system_cache_bytes()));
   tessera::cache_flush flush(host.exec(), 1 << 12);
   CHECK(flush.bytes() >= 1 << 12);
   flush(host.exec());

@@ -96,10 +96,6 @@ std::int64_t flush_bytes(Exec const& exec) {
   return 2 * std::max(last_cache_bytes(), system_cache_bytes());
 }
 
-}  // namespace detail
-
-namespace detail {
-
 struct compute_bench_tag {};
 inline constexpr std::int64_t floats_of_line = 16;  // of a cache
 
@@ -129,7 +125,7 @@ struct back_end<compute_bench_tag, host_exec> {
 template <execution Exec = host_exec>
 class cache_flush {
  public:
-  /// @throws tessera::error as `buffer`.
+  /// Makes so many bytes; without a number as many as flush, as `compute_bench`. @throws tessera::error as `buffer`.
   explicit cache_flush(Exec const& exec) : cache_flush(exec, detail::flush_bytes(exec)) {}
   cache_flush(Exec const& exec, std::int64_t bytes) : floats_(exec, bytes / 4) { back_end::fill(exec, floats_.view(), 1.0F); }
   /// Reads and writes each line of it, on all threads.
@@ -147,7 +143,7 @@ template <execution Exec = host_exec>
 class compute_bench {
  public:
   /// Makes an arena of so many bytes, all of whose pages are there. `flush_bytes` are more than the execution's caches
-  /// hold; the default is twice the host's.
+  /// hold; the default is twice the cache that a processor of the host reaches, where there is one thread, else twice all of the host's.
   /// @throws tessera::error invalid_argument for a negative number; out_of_memory.
   compute_bench(Exec const& exec, std::int64_t arena_bytes) : compute_bench(exec, arena_bytes, detail::flush_bytes(exec)) {}
   compute_bench(Exec const& exec, std::int64_t arena_bytes, std::int64_t flush_bytes)
