@@ -124,7 +124,7 @@ arrow() {
   fi
 }
 
-# Not more compilers at once than cores: each takes up to a gigabyte.
+# Not more compilers at once than cores: each takes up to three gigabytes.
 cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$cores}"
 export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$cores}"

@@ -48,8 +48,8 @@ void check_against_model(std::vector<std::int64_t> const& ids, std::vector<std::
   CHECK(map.bytes() == host.memory().live_bytes());
 }
 
-constexpr auto least = std::numeric_limits<std::int64_t>::min();
-constexpr auto most = std::numeric_limits<std::int64_t>::max();
+constexpr auto least_id = std::numeric_limits<std::int64_t>::min();
+constexpr auto most_id = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
@@ -59,12 +59,12 @@ TEST_CASE("an empty map knows nothing and holds nothing") {
   CHECK(map.ids().empty());
   CHECK(map.bytes() == 0);
   map.prefetch(5);
-  for (std::int64_t const id : {std::int64_t{0}, std::int64_t{-1}, least, most}) CHECK(map.find(id) == id_map::absent);
+  for (std::int64_t const id : {std::int64_t{0}, std::int64_t{-1}, least_id, most_id}) CHECK(map.find(id) == id_map::absent);
 }
 
 TEST_CASE("ids of any value and any pattern") {
-  std::vector<std::int64_t> const edges{0, -1, 1, least, most, least + 1, most - 1, -2, 2, 0, -1, least, most};
-  SUBCASE("the ends") { check_against_model(edges, {3, -3, least + 2}); }
+  std::vector<std::int64_t> const edges{0, -1, 1, least_id, most_id, least_id + 1, most_id - 1, -2, 2, 0, -1, least_id, most_id};
+  SUBCASE("the ends") { check_against_model(edges, {3, -3, least_id + 2}); }
   SUBCASE("multiples of large powers of two") {
     for (int const shift : {10, 20, 32, 40, 50, 56}) {
       CAPTURE(shift);
@@ -88,11 +88,11 @@ TEST_CASE("ids of any value and any pattern") {
     auto const seed = tessera_tests::draw_seed();
     CAPTURE(seed);
     std::mt19937_64 random(seed);
-    auto ids = tessera_tests::random_integers<std::int64_t>(random, 20'000, least, most);
+    auto ids = tessera_tests::random_integers<std::int64_t>(random, 20'000, least_id, most_id);
     auto const few = tessera_tests::random_integers<std::int64_t>(random, 20'000, -500, 500);
     ids.insert(ids.end(), few.begin(), few.end());
     std::shuffle(ids.begin(), ids.end(), random);
-    check_against_model(ids, tessera_tests::random_integers<std::int64_t>(random, 1000, least, most));
+    check_against_model(ids, tessera_tests::random_integers<std::int64_t>(random, 1000, least_id, most_id));
   }
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("a map whose growth fails is as it was") {
 TEST_CASE("a count that no memory holds is refused") {
   serial_host host;
   id_map map;
-  CHECK_THROWS_AS(map.reserve(host.exec(), most), tessera::error);
+  CHECK_THROWS_AS(map.reserve(host.exec(), most_id), tessera::error);
   CHECK_THROWS_AS(map.reserve(host.exec(), (std::int64_t{1} << 56) + 1), tessera::error);
   CHECK(map.size() == 0);
 }

@@ -20,7 +20,7 @@ using namespace tessera_tests;
 /// A fitted preprocessing of every kind of step, and its fit before it was finished.
 struct fitted_table {
   sample_tests::plain_host host;
-  temporary_folder folder;
+  tessera_tests::temporary_folder folder;
   preprocessing unfitted, fitted;
 
   fitted_table() {
