@@ -381,9 +381,10 @@ def scale(page):
     if not costs:
         page.missing("Many devices (Table 4)", "scale")
         return
+    cutting = "the published search and TorchRec's planner cut" if "torchrec" in costs else "the published search cuts"
     page.say(f"## Many devices (Table 4)\n\n{study.size['scale_tables']} tables on {study.size['scale_devices']} devices, predicted by our "
              "networks, which were not trained for so many devices; nothing is measured here. The baselines place the shards that our plan "
-             "cuts, as in the paper; the published search and TorchRec's planner cut tables themselves.\n")
+             f"cuts, as in the paper; {cutting} tables anew.\n")
     ours = costs["plan"]
     rows, drawn = [], {}
     for name, of in costs.items():
