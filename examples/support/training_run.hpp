@@ -143,10 +143,10 @@ class training_report {
 
 /// Epochs from where the reader stands; the step of a batch read ahead takes what was sorted for it. All ranks call it, and take the same
 /// steps: each knows what all predicted.
-template <class Model, class Trainer, class Reader>
-void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, Reader& batches,
+template <class Model, class Trainer>
+void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, run_reader& batches,
                   plan_watch& watch) {
-  batches_ahead<Reader, Trainer> reader(batches, run, j.comm.size() > 1 ? j.s.ids_ahead : 0);  // of a rank alone, no id travels
+  batches_ahead<Trainer> reader(batches, run, j.comm.size() > 1 ? j.s.ids_ahead : 0);  // of a rank alone, no id travels
   training_report report(j);
   report_page page(j, model);
   auto comm = j.comm;
@@ -249,12 +249,16 @@ void train(training_job const& j) {
   tessera::trainer run(j.exec, model, choose_dense_optimizer(j.s), options);
   auto reader = j.train_reader();
   if (j.start) resume(j, run, reader);
-  if (j.s.threads < 2 || j.s.pipeline == "off") return train_epochs(j, j.exec.with_memory(workspace), model, run, reader, watch);
+  if (j.s.threads < 2 || j.s.pipeline == "off") {
+    run_reader_of batches(reader);
+    return train_epochs(j, j.exec.with_memory(workspace), model, run, batches, watch);
+  }
   tessera::serial_team alone;
   tessera::thread_pool others(j.s.threads - 1);
   tessera::background_thread reading;
   tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), reading, reader, {}, tessera::sort_ahead(model));
-  train_epochs(j, tessera::host_exec(others, workspace), model, run, ahead, watch);
+  run_reader_of batches(ahead);
+  train_epochs(j, tessera::host_exec(others, workspace), model, run, batches, watch);
 }
 
 /// Towers of features that are alike in a model without towers, which the first rank trains alone. All ranks call it, and have the same ones.

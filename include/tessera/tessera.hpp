@@ -157,6 +157,7 @@
 #include <tessera/embed/row_gradients.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/embed/row_order.hpp>
+#include <tessera/embed/row_rules.hpp>
 #include <tessera/embed/row_slabs.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/row_sums.hpp>
@@ -306,6 +307,7 @@
 #include <tessera/tensor/truncate_rows.hpp>
 #include <tessera/tensor/vector_arithmetic.hpp>
 #include <tessera/tower/agreed_towers.hpp>
+#include <tessera/tower/any_tower.hpp>
 #include <tessera/tower/dcn_tower.hpp>
 #include <tessera/tower/dlrm_tower.hpp>
 #include <tessera/tower/dot_tower.hpp>
