@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// example-unit: training
 
 // Trains a DLRM, DCN V2 or DeepFM on click logs in text or Parquet files: reading, preprocessing, training, evaluation, checkpoints. And says what
 // a log is like.

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// example-unit: tables
 #include <unistd.h>
 
 #include <algorithm>
