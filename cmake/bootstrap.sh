@@ -11,6 +11,9 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 build_packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev doctest-dev libcli11-dev libbenchmark-dev"
 arrow_version=26.0.1
 fuzz_packages="clang libclang-rt-14-dev"
+ci_compilers="g++-11 clang-16"
+compilers="$ci_compilers g++-12 clang-14 g++-aarch64-linux-gnu qemu-user-static"
+ziglang_version=0.17.1
 ci_packages="$fuzz_packages ccache clang-format-14 clang-tidy-14 libopenblas-dev libdnnl-dev openmpi-bin libopenmpi-dev"
 
 started_in=$PWD
@@ -40,8 +43,10 @@ usage() {
   cat <<'EOF'
 usage: sh cmake/bootstrap.sh COMMAND
 
-  deps [ci]        install what is missing to build and test (ci: also ccache, clang, its sanitizers, clang-format and clang-tidy, a BLAS, oneDNN, Open MPI); Apache Arrow goes into
-                   build/arrow, by Python's pip
+  deps [ci|compilers]
+                   install what is missing to build and test; Apache Arrow goes into build/arrow, by Python's pip. ci: also ccache, clang, its sanitizers,
+                   clang-format and clang-tidy, a BLAS, oneDNN, Open MPI, and of other compilers g++ 11 and clang 16, where apt has them. compilers: also what
+                   cmake/check_compilers.sh asks for, clang 22 into build/ziglang, by pip
   quickstart       deps, configure, build the example trainer, train it on the data that comes with the source
   test             deps, configure, build, run all tests
   bench [--smoke]  deps, configure, build, run all benchmarks (--smoke: on small inputs, for an instant, to see that they run, in build/smoke)
@@ -105,23 +110,56 @@ deps() {
   apt_install $missing
 }
 
+# Of these packages those that apt has: systems differ in their compilers.
+deps_where_known() {
+  command -v apt-get >/dev/null 2>&1 || return 0
+  sort_known "$@"
+  if [ -n "$unknown" ] && can_be_root; then # the lists may be old
+    begin "updating the package lists"
+    as_root apt-get update
+    sort_known "$@"
+  fi
+  [ -z "$unknown" ] || echo "bootstrap: apt does not have$unknown"
+  [ -z "$known" ] || deps $known
+}
+
+sort_known() {
+  known=""
+  unknown=""
+  for package in "$@"; do
+    if installed "$package" || apt-cache show "$package" >/dev/null 2>&1; then known="$known $package"; else unknown="$unknown $package"; fi
+  done
+}
+
+# pip_into FOLDER NAME VERSION: a wheel, as a whole or not at all; false where there is none.
+pip_into() {
+  rm -rf "$1" "$1.new"
+  if ! python3 -m pip --version >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
+    apt_install python3-pip
+  fi
+  if PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --no-deps --only-binary :all: --target "$1.new" "$2==$3"; then
+    echo "$3" >"$1.new/version"
+    mv "$1.new" "$1"
+  else
+    rm -rf "$1.new"
+    return 1
+  fi
+}
+
+# For cmake/check_compilers.sh: the wheel has clang with libc++ and a C library.
+ziglang() {
+  folder=$root/build/ziglang
+  [ "$(cat "$folder/version" 2>/dev/null)" != "$ziglang_version" ] || return 0
+  begin "installing ziglang $ziglang_version into $folder"
+  pip_into "$folder" ziglang "$ziglang_version" || echo "bootstrap: no ziglang here; cmake/check_compilers.sh does without"
+}
+
 # For tessera::parquet: the wheel has Arrow's headers and libraries. What else is built does without, so this is no reason to fail.
 arrow() {
   folder=$root/build/arrow
   [ "$(cat "$folder/version" 2>/dev/null)" != "$arrow_version" ] || return 0
   begin "installing Apache Arrow $arrow_version into $folder"
-  rm -rf "$folder"
-  if ! python3 -m pip --version >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; then
-    apt_install python3-pip
-  fi
-  # As a whole or not at all.
-  if PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --no-deps --only-binary :all: --target "$folder.new" "pyarrow==$arrow_version"; then
-    echo "$arrow_version" >"$folder.new/version"
-    mv "$folder.new" "$folder"
-  else
-    rm -rf "$folder.new"
-    echo "bootstrap: no Apache Arrow here; what needs tessera::parquet is skipped"
-  fi
+  pip_into "$folder" pyarrow "$arrow_version" || echo "bootstrap: no Apache Arrow here; what needs tessera::parquet is skipped"
 }
 
 # Not more compilers at once than cores: each takes up to three gigabytes.
@@ -356,7 +394,8 @@ command=${1:-help}
 case "$command:$#:${1:-}" in
   help:0:* | --help:0:* | -h:0:*) usage ;;
   deps:0:) deps $build_packages && arrow ;;
-  deps:1:ci) deps $build_packages $ci_packages && arrow ;;
+  deps:1:ci) deps $build_packages $ci_packages && deps_where_known $ci_compilers && arrow ;;
+  deps:1:compilers) deps $build_packages && deps_where_known $compilers && arrow && ziglang ;;
   quickstart:0:) cd "$root" && quickstart ;;
   test:0:) cd "$root" && test_all ;;
   docs:0:) cd "$root" && docs ;;

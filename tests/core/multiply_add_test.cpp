@@ -29,7 +29,7 @@ TEST_CASE("multiply_add rounds as the machine's instruction does, in loops as al
     wrong += together[i] != tessera::multiply_add(x, y, z);
   }
   CHECK(wrong == 0);
-#ifdef __FMA__
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
   CHECK(differs_from_exact == 0);
 #else
   CHECK(differs_from_exact > 0);

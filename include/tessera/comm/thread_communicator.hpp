@@ -134,8 +134,7 @@ class basic_thread_communicator {
   basic_thread_communicator split(Exec const& exec, std::int64_t color, std::int64_t key);
 
  private:
-  template <execution E>
-  friend std::vector<basic_thread_communicator<E>> make_thread_ranks(int ranks, communicator_options const& options);
+  friend std::vector<basic_thread_communicator> make_thread_ranks<Exec>(int ranks, communicator_options const& options);
 
   basic_thread_communicator(std::shared_ptr<detail::thread_ranks_state> state, int rank) : state_(std::move(state)), rank_(rank) {}
 

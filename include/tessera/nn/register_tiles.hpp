@@ -138,7 +138,9 @@ void multiply_any_columns(std::int64_t rows, std::int64_t columns, Factor a, flo
     if (done < columns) multiply_any_columns<W / 2>(rows, columns - done, a, b + done, b_stride, steps, c + done, c_stride, adds);
 }
 
-// Lanes a0 b0 a1 b1 …, in two registers. The lanes are written out: nvcc passes no pack of them on to the host's compiler.
+// Lanes a0 b0 a1 b1 …, in two registers.
+#if __has_builtin(__builtin_shufflevector)
+// The lanes are written out: nvcc passes no pack of them on to the host's compiler.
 template <int W>
 [[gnu::always_inline]] inline void interleave(register_floats<W> const& a, register_floats<W> const& b, register_floats<W>& low,
                                               register_floats<W>& high) noexcept {
@@ -160,6 +162,21 @@ template <int W>
     high = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
   }
 }
+#else
+// g++ 11 has its own builtin alone, which clang lacks.
+template <int W, int... I>
+[[gnu::always_inline]] inline void interleave_lanes(register_floats<W> const& a, register_floats<W> const& b, register_floats<W>& low,
+                                                    register_floats<W>& high, std::integer_sequence<int, I...>) noexcept {
+  using lanes = typename register_types<W>::bits;
+  low = __builtin_shuffle(a, b, lanes{(I / 2 + I % 2 * W)...});
+  high = __builtin_shuffle(a, b, lanes{(W / 2 + I / 2 + I % 2 * W)...});
+}
+template <int W>
+[[gnu::always_inline]] inline void interleave(register_floats<W> const& a, register_floats<W> const& b, register_floats<W>& low,
+                                              register_floats<W>& high) noexcept {
+  interleave_lanes<W>(a, b, low, high, std::make_integer_sequence<int, W>{});
+}
+#endif
 
 // The place of an element is (row, column) in binary; to interleave the two halves of the rows turns those bits by one, log W times.
 template <int W, int Turns, int... Pair>

@@ -124,7 +124,7 @@ template <class Model>
 void check_description(Model const& model, table_places const& places, nlohmann::json const& state, std::string const& file) {
   auto const& found = json_object(state, "model", file);
   auto const expected = describe_model(model, places);
-  if (auto const& interaction = json_string(found, "interaction", file); interaction != expected["interaction"])
+  if (auto const& interaction = json_string(found, "interaction", file); interaction != Model::interaction_type::name)
     throw error(errc::incompatible, "checkpoint: a model of another kind",
                 {{"file", file}, {"interaction", interaction}, {"expected", Model::interaction_type::name}});
   auto const towers_of = [](nlohmann::json const& of) { return of.contains("towers") ? of["towers"] : nlohmann::json("none"); };
