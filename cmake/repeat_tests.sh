@@ -54,7 +54,7 @@ while [ "$round" -le "$rounds" ]; do
 done
 [ -s "$failures" ] || exit 0
 echo
-awk '{ if (!($1 in times)) seed[$1] = $2; ++times[$1] }
-  END { for (test in times) printf "%s failed in %d rounds: TESSERA_TEST_SEED=%s ctest --output-on-failure -R \"^%s$\"\n", test, times[test], seed[test], test }' \
+awk -v folder="$folder" -v rounds="$rounds" '{ if (!($1 in times)) seed[$1] = $2; ++times[$1] }
+  END { for (test in times) printf "%s failed in %d rounds of %d: TESSERA_TEST_SEED=%s ctest --test-dir \"%s\" --output-on-failure -R \"^%s$\"\n", test, times[test], rounds, seed[test], folder, test }' \
   "$failures" | sort
 exit 1
