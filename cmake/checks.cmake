@@ -89,7 +89,8 @@ endif()
 find_program(TESSERA_CLANGXX NAMES clang++ clang++-14)
 mark_as_advanced(TESSERA_CLANGXX)
 if(TESSERA_CLANGXX AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  tessera_check_consumer(clang -D WAY=add_subdirectory -D FILES=ON -D "COMPILER=${TESSERA_CLANGXX}")
+  # One unit with the umbrella: that several link is shown above.
+  tessera_check_consumer(clang -D WAY=add_subdirectory -D FILES=ON -D SMALL=ON -D "COMPILER=${TESSERA_CLANGXX}")
 endif()
 
 tessera_check(vendor ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/vendor" -D "GENERATOR=${CMAKE_GENERATOR}"
