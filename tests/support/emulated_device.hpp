@@ -30,9 +30,6 @@
 
 #include "block_threads.hpp"
 #include "sanitizers.hpp"
-#if TESSERA_TEST_ASAN
-#include <sanitizer/asan_interface.h>
-#endif
 
 /// A stand-in for a device, on the calling thread: the same kernels, one thread of them after the other in an order that changes from launch
 /// to launch. Several threads may use one device, which then does the work of one at a time. What only a device can show stays to be shown there: its memory model, its compiler, its speed.
@@ -108,7 +105,7 @@ class emulated_block {
 class emulated_exec;
 
 /// Memory that the host can touch only while the device works: who reads it in between crashes. New storage is filled with 0xFF; what is
-/// written past a piece fails the test when the piece comes back; under the address sanitizer, so does what is read there, at once.
+/// written past a piece fails the test when the piece comes back.
 class emulated_device {
  public:
   emulated_device() {
@@ -125,7 +122,6 @@ class emulated_device {
   emulated_device& operator=(emulated_device const&) = delete;
   ~emulated_device() {
     CHECK_MESSAGE(pieces_.size() == 1, "emulated_device: ", pieces_.size() - 1, " pieces never came back");
-    forbid(base_, top_, false);
     munmap(mapped_, capacity + page);
   }
 
@@ -190,13 +186,6 @@ class emulated_device {
 
   void protect(int access) { mprotect(base_, top_ == 0 ? page : (top_ + page - 1) / page * page, access); }
 
-  // What is not taken, and what lies behind each piece, is read by nobody, says the address sanitizer.
-  static void forbid([[maybe_unused]] std::byte* first, [[maybe_unused]] std::size_t bytes, [[maybe_unused]] bool forbidden) noexcept {
-#if TESSERA_TEST_ASAN
-    forbidden ? __asan_poison_memory_region(first, bytes) : __asan_unpoison_memory_region(first, bytes);
-#endif
-  }
-
   std::byte* take(std::size_t bytes) {
     auto const room = (bytes + guard + alignment - 1) / alignment * alignment;
     std::byte* found = nullptr;
@@ -213,10 +202,8 @@ class emulated_device {
       top_ += room;
       protect(PROT_READ | PROT_WRITE);
     }
-    forbid(found, room, false);
     std::memset(found, 0xFF, bytes);
     std::memset(found + bytes, 0xA5, room - bytes);
-    forbid(found + bytes, room - bytes, true);
     pieces_.emplace(found, piece{bytes, room});
     live_bytes_ += bytes;
     peak_bytes_ = std::max(peak_bytes_, live_bytes_);
@@ -231,10 +218,8 @@ class emulated_device {
     }
     auto const held = found->second.bytes, room = found->second.room;
     CHECK(held == bytes);
-    forbid(pointer, room, false);
     if (!std::all_of(pointer + held, pointer + room, [](std::byte b) { return b == std::byte{0xA5}; }))
       FAIL_CHECK("emulated_device: something was written past a piece of ", held, " bytes");
-    forbid(pointer, room, true);
     live_bytes_ -= held;
     pieces_.erase(found);
     auto const hole = holes_.emplace(pointer, room).first;
