@@ -3,16 +3,19 @@
 cmake_minimum_required(VERSION 3.22)
 
 # cmake -D ROOT=<source folder> -P check_umbrellas.cmake
-# Which header stands in which umbrella. Prints every breach as `path: what is wrong`, then fails.
+# Which header stands in which umbrella, and which umbrella an example may include. Prints every breach as `path: what is wrong`, then fails.
 #
 # - <folder>.hpp has the headers of its folder that need no optional back end, no nlohmann-json, and are no *_file.hpp; files.hpp has all of files/.
 # - tessera.hpp has the umbrellas of all folders but files/; tessera_files.hpp has tessera.hpp, files.hpp, and what folders' umbrellas leave out for files.
 #   Headers of synth/ stand in none, as check_layers.cmake sees to.
 # - tessera_parquet.hpp has tessera.hpp and the headers that need tessera::parquet; tessera.cuh has every .cuh, but for those of optional back ends.
 # - Small umbrellas have some headers of several folders, and no umbrella but small ones.
+# - An example includes what it uses, not tessera.hpp or tessera_files.hpp, which take longest to compile.
 
 include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
 set(small_umbrellas tessera/lookups.hpp tessera/local_model.hpp)
+# It goes through most folders, from a log to a checkpoint, and shows the large umbrella at work.
+set(example_of_all examples/08_sessions.cpp)
 
 set(breaches)
 macro(breach path what)
@@ -128,15 +131,28 @@ foreach(umbrella IN LISTS small_umbrellas)
     breach("include/${umbrella}" "is missing, or includes nothing")
   endif()
   foreach(header IN LISTS included)
+    if(header IN_LIST small_umbrellas)
+      continue()
+    endif()
     needs_json("${header}" json)
     if(json)
       breach("include/${umbrella}" "includes <${header}>, which needs nlohmann-json")
     elseif(header IN_LIST tessera_optional_headers)
       breach("include/${umbrella}" "includes <${header}>, which needs what a consumer may not have")
-    elseif(NOT header MATCHES "^tessera/[a-z]+/" AND NOT header IN_LIST small_umbrellas)
+    elseif(NOT header MATCHES "^tessera/[a-z]+/")
       breach("include/${umbrella}" "is small and includes <${header}>")
     endif()
   endforeach()
+endforeach()
+
+file(GLOB_RECURSE examples RELATIVE "${ROOT}" "${ROOT}/examples/*.hpp" "${ROOT}/examples/*.cpp")
+foreach(example IN LISTS examples)
+  file(STRINGS "${ROOT}/${example}" lines REGEX "^ *# *include *[<\"]tessera/tessera(_files)?\\.hpp")
+  if(lines AND NOT example STREQUAL example_of_all)
+    breach("${example}" "includes the large umbrella: name what it uses, a small umbrella, or a folder's")
+  elseif(NOT lines AND example STREQUAL example_of_all)
+    breach("${example}" "shows the large umbrella at work, but does not include it")
+  endif()
 endforeach()
 
 if(breaches)
