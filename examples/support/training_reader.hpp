@@ -7,14 +7,17 @@
 #include <variant>
 #include <vector>
 
+#include <tessera/core/execution.hpp>
 #include <tessera/data/batch_copy.hpp>
 #include <tessera/data/checked_samples.hpp>
 #include <tessera/data/dealt_reader.hpp>
 #include <tessera/data/preprocessing.hpp>
 #include <tessera/data/reader.hpp>
 #include <tessera/data/sample_reader.hpp>
+#include <tessera/data/sample_reader_options.hpp>
 #include <tessera/data/sample_source.hpp>
 #include <tessera/embed/row_order.hpp>
+#include <tessera/tensor/batch.hpp>
 
 namespace examples {
 

@@ -15,7 +15,32 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/tessera_files.hpp>
+#include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/core/background_thread.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/memory.hpp>
+#include <tessera/core/thread_team.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/data/dealt_reader.hpp>
+#include <tessera/data/prefetching_reader.hpp>
+#include <tessera/files/json.hpp>
+#include <tessera/nn/calibration.hpp>
+#include <tessera/plan/found_plan_file.hpp>
+#include <tessera/tensor/batch.hpp>
+#include <tessera/tower/feature_affinity.hpp>
+#include <tessera/tower/tower_partition.hpp>
+#include <tessera/tower/tower_partition_file.hpp>
+#include <tessera/train/any_source.hpp>
+#include <tessera/train/checkpoint.hpp>
+#include <tessera/train/click_model.hpp>
+#include <tessera/train/gathered_predictions.hpp>
+#include <tessera/train/progress.hpp>
+#include <tessera/train/sort_ahead.hpp>
+#include <tessera/train/trainer.hpp>
+#include <tessera/train/trainer_options.hpp>
 
 #include "any_job.hpp"
 #include "plan_watch.hpp"

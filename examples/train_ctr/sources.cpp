@@ -6,6 +6,23 @@
 #include <optional>
 #include <utility>
 
+#include <tessera/comm/codec.hpp>
+#include <tessera/comm/two_hop_communicator.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/embed/deduplicated_lookup_backward.hpp>
+#include <tessera/nn/any_gemm.hpp>
+#include <tessera/shard/sharded_tables.hpp>
+#include <tessera/tower/any_tower.hpp>
+#include <tessera/tower/dcn_tower.hpp>
+#include <tessera/tower/dlrm_tower.hpp>
+#include <tessera/tower/dot_tower.hpp>
+#include <tessera/tower/pass_through.hpp>
+#include <tessera/tower/split_source.hpp>
+#include <tessera/tower/sptt_tables.hpp>
+#include <tessera/tower/tower_shapes.hpp>
+#include <tessera/tower/tower_source.hpp>
+
 #include "../support/any_job.hpp"
 
 namespace examples {
