@@ -103,8 +103,9 @@ class any_tower_module {
     }
     void backward(host_exec const& exec, any_gemm const& policy, saved_base* saved, matrix_view<float const> out_gradient,
                   vector_view<float> parameter_gradient, vector_view<matrix_view<float> const> feature_gradients) const override {
-      auto* const own = dynamic_cast<kept*>(saved);
-      if (own == nullptr) throw error(errc::invalid_argument, "any_tower_module: no forward of this kind of module saved this");
+      kept nothing;  // as of no forward, which the module refuses
+      auto* const own = saved == nullptr ? &nothing : dynamic_cast<kept*>(saved);
+      if (own == nullptr) throw error(errc::invalid_argument, "any_tower_module: a module of another kind saved this");
       module.backward(exec, policy, own->of_module, out_gradient, parameter_gradient, feature_gradients);
     }
 
