@@ -48,7 +48,10 @@ tree(good
      nn/gemm_eigen.hpp "#include <Eigen/Core>\n#include <tessera/tensor/b.hpp>"
      cluster/c.hpp "#include <Eigen/Core>"
      train/d.hpp "#include <tessera/files/json.hpp>\n#include <tessera/nn/gemm_eigen.hpp>"
-     tessera.hpp "#include <tessera/tensor/b.hpp>"
+     tensor.hpp "#include <tessera/tensor/b.hpp>"
+     lookups.hpp "#include <tessera/core/a.hpp>"
+     files.hpp "#include <tessera/files/json.hpp>"
+     tessera.hpp "#include <tessera/tensor.hpp>"
      tessera_files.hpp "#include <tessera/tessera.hpp>\n#include <tessera/train/d.hpp>"
      tessera.cuh "#include <tessera/tensor/b.cuh>"
      RAW tests/core/a_test.cpp "// SPDX-FileCopyrightText: Tessera contributors\n// SPDX-License-Identifier: Apache-2.0\n")
@@ -67,6 +70,11 @@ breaks("an include cycle lies among: core/a.hpp, core/b.hpp, core/c.hpp" cycle
        core/a.hpp "#include <tessera/core/b.hpp>" core/b.hpp "#include <tessera/core/c.hpp>"
        core/c.hpp "#include <tessera/core/a.hpp>" core/d.hpp "")
 breaks("includes the umbrella <tessera/tessera.hpp>" umbrella core/a.hpp "#include <tessera/tessera.hpp>" tessera.hpp "")
+breaks("includes the umbrella <tessera/core.hpp>" folder_umbrella tensor/a.hpp "#include <tessera/core.hpp>" core.hpp "")
+breaks("includes the umbrella <tessera/lookups.hpp>" small_umbrella train/a.hpp "#include <tessera/lookups.hpp>" lookups.hpp "")
+breaks("include/tessera/lookups.hpp: reaches nlohmann-json through its includes" json_small_umbrella
+       files/j.hpp "#include <nlohmann/json.hpp>" lookups.hpp "#include <tessera/files/j.hpp>")
+breaks("is in no known folder and is no umbrella" unknown_umbrella small.hpp "")
 breaks("is an umbrella and includes <tessera/synth/a.hpp>" synth_umbrella tessera.hpp "#include <tessera/synth/a.hpp>" synth/a.hpp "")
 breaks("is a .hpp and includes <tessera/core/b.cuh>" cuh core/a.hpp "#include <tessera/core/b.cuh>" core/b.cuh "")
 breaks("is a .hpp and includes <cuda_runtime.h>" cuda_runtime core/a.hpp "#include <cuda_runtime.h>")

@@ -12,6 +12,8 @@ tessera_check(layers ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJ
 tessera_check(layers_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/layers_selftest"
               -P "${PROJECT_SOURCE_DIR}/cmake/check_layers_selftest.cmake")
 tessera_check(umbrellas ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_umbrellas.cmake")
+tessera_check(umbrellas_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/umbrellas_selftest"
+              -P "${PROJECT_SOURCE_DIR}/cmake/check_umbrellas_selftest.cmake")
 tessera_check(format ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -P "${PROJECT_SOURCE_DIR}/cmake/check_format.cmake")
 tessera_check(tidy ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/tidy"
               -D "SYSTEM_INCLUDES=$<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>"
@@ -89,7 +91,8 @@ endif()
 find_program(TESSERA_CLANGXX NAMES clang++ clang++-14)
 mark_as_advanced(TESSERA_CLANGXX)
 if(TESSERA_CLANGXX AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  tessera_check_consumer(clang -D WAY=add_subdirectory -D FILES=ON -D "COMPILER=${TESSERA_CLANGXX}")
+  # One unit with the umbrella: that several link is shown above.
+  tessera_check_consumer(clang -D WAY=add_subdirectory -D FILES=ON -D SMALL=ON -D "COMPILER=${TESSERA_CLANGXX}")
 endif()
 
 tessera_check(vendor ${CMAKE_COMMAND} -D "ROOT=${PROJECT_SOURCE_DIR}" -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/vendor" -D "GENERATOR=${CMAKE_GENERATOR}"

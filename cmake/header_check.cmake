@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # One translation unit a header that holds nothing but its include. Two of each would show missing `inline`s; the consumers link those.
+# Umbrellas of a folder, and small ones, hold headers that are checked alone and stand in tessera_files.hpp: that one is enough.
 # A header of an optional back end is checked where its target is. A .cuh compiles without CUDA too, for the stand-in that runs kernels on the host.
 # nvcc, where there is one, reads CUDA's umbrella and, alone, what it sees otherwise than the host's compiler does. It also compiles one unit of all
 # headers of the host that need no Eigen and no optional back end: what it passes on to the host's compiler may be wrong where the source is not.
@@ -56,6 +57,9 @@ file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/incl
 set(cuda_units)
 set(host_includes)
 foreach(header IN LISTS headers)
+  if(header MATCHES "^tessera/[a-z_]+\\.hpp$" AND NOT header MATCHES "^tessera/tessera")
+    continue()
+  endif()
   list(FIND tessera_optional_headers "${header}" position)
   if(NOT position EQUAL -1)
     math(EXPR position "${position} + 1")

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// example-unit: training
 
 // Trains a DLRM, DCN V2 or DeepFM on click logs in text or Parquet files: reading, preprocessing, training, evaluation, checkpoints. And says what
 // a log is like.
@@ -18,7 +19,15 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/tessera_files.hpp>
+#include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/codec.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/memory.hpp>
+#include <tessera/core/thread_team.hpp>
+#include <tessera/files/posix_file.hpp>
+#include <tessera/files/step_folders.hpp>
+#include <tessera/train/checkpoint_folder.hpp>
 
 #include "support/cluster_job.hpp"
 #include "support/command_line.hpp"

@@ -8,7 +8,8 @@
 #include <cstdio>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/lookups.hpp>
+#include <tessera/nn/loss.hpp>
 
 int main() {
   tessera::thread_pool threads(2);

@@ -9,7 +9,12 @@
 #include <random>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/lookups.hpp>
+#include <tessera/nn/loss.hpp>
+#include <tessera/tensor/jagged_products.hpp>
+#include <tessera/tensor/jagged_softmax.hpp>
+#include <tessera/tensor/jagged_vectors.hpp>
+#include <tessera/tensor/vector_arithmetic.hpp>
 
 namespace {
 

@@ -8,7 +8,13 @@
 #include <random>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/lookups.hpp>
+#include <tessera/nn/dense_optimizer.hpp>
+#include <tessera/nn/dot_interaction.hpp>
+#include <tessera/nn/gemm_eigen.hpp>
+#include <tessera/nn/linear.hpp>
+#include <tessera/nn/loss.hpp>
+#include <tessera/nn/mlp.hpp>
 
 namespace {
 

@@ -7,7 +7,12 @@
 #include <cstdio>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/embed/deduplicated_lookup.hpp>
+#include <tessera/embed/deduplicated_lookup_backward.hpp>
+#include <tessera/lookups.hpp>
+#include <tessera/tensor/deduplicate.hpp>
+#include <tessera/tensor/key_groups.hpp>
+#include <tessera/tensor/permute_keys.hpp>
 
 int main() {
   tessera::thread_pool threads(2);

@@ -13,7 +13,11 @@
 #include <string>
 #include <thread>
 
-#include <tessera/tessera_files.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/memory.hpp>
+#include <tessera/core/thread_team.hpp>
+#include <tessera/synth/session_options.hpp>
+#include <tessera/synth/session_sets.hpp>
 
 #include "recd/report.hpp"
 #include "recd/results.hpp"

@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/embed/embedding_source.hpp>
+#include <tessera/embed/table_part.hpp>
+#include <tessera/local_model.hpp>
 
 class map_source {
  public:

@@ -8,7 +8,15 @@
 #include <limits>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/memory.hpp>
+#include <tessera/core/thread_team.hpp>
+#include <tessera/data/sample_columns.hpp>
+#include <tessera/data/sample_reader.hpp>
+#include <tessera/data/sample_reader_options.hpp>
+#include <tessera/data/sample_schema.hpp>
+#include <tessera/data/sample_source.hpp>
+#include <tessera/tensor/batch.hpp>
 
 struct visit {
   bool bought;

@@ -10,7 +10,11 @@
 #include <random>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/comm/thread_communicator.hpp>
+#include <tessera/local_model.hpp>
+#include <tessera/shard/sharded_tables.hpp>
+#include <tessera/shard/sharding_plan.hpp>
+#include <tessera/shard/table_spec.hpp>
 
 namespace {
 

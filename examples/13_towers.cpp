@@ -16,7 +16,21 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/counting_communicator.hpp>
+#include <tessera/comm/topology.hpp>
+#include <tessera/comm/two_hop_communicator.hpp>
+#include <tessera/core/stopwatch.hpp>
+#include <tessera/local_model.hpp>
+#include <tessera/shard/sharded_tables.hpp>
+#include <tessera/shard/table_spec.hpp>
+#include <tessera/tower/dlrm_tower.hpp>
+#include <tessera/tower/feature_affinity.hpp>
+#include <tessera/tower/plan_towers.hpp>
+#include <tessera/tower/sptt_tables.hpp>
+#include <tessera/tower/tower_partition.hpp>
+#include <tessera/tower/tower_partitioner.hpp>
 
 #include "support/ranks.hpp"
 #include "support/stage_times.hpp"

@@ -16,6 +16,8 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/memory.hpp>
+#include <tessera/core/thread_team.hpp>
 #include <tessera/core/types.hpp>
 
 #include "plan_tables/commands.hpp"

@@ -14,14 +14,21 @@
 
 #include <tessera/comm/any_communicator.hpp>
 #include <tessera/comm/collectives.hpp>
+#include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/memory.hpp>
 #include <tessera/core/optimizers.hpp>
 #include <tessera/core/stopwatch.hpp>
+#include <tessera/core/thread_team.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/row_optimizer.hpp>
 #include <tessera/plan/collect_exchanges_file.hpp>
+#include <tessera/plan/cost_samples.hpp>
 #include <tessera/plan/cost_samples_file.hpp>
+#include <tessera/plan/machine_description.hpp>
 #include <tessera/plan/measure_combination.hpp>
 #include <tessera/plan/measure_compute.hpp>
-#include <tessera/plan/measure_exchange.hpp>
+#include <tessera/plan/measuring_clock.hpp>
 
 #include "../support/ranks.hpp"
 #include "collected.hpp"

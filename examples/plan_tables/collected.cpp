@@ -14,9 +14,12 @@
 
 #include <tessera/core/error.hpp>
 #include <tessera/core/optimizers.hpp>
+#include <tessera/core/types.hpp>
 #include <tessera/embed/row_optimizer.hpp>
 #include <tessera/files/checksum.hpp>
 #include <tessera/files/json.hpp>
+#include <tessera/plan/measure_compute.hpp>
+#include <tessera/plan/measure_exchange.hpp>
 #include <tessera/plan/table_profile_file.hpp>
 
 #include "../support/settings.hpp"

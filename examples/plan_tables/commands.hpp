@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <tessera/core/execution.hpp>
-#include <tessera/plan/table_profile.hpp>
 
 #include "../support/settings.hpp"
 

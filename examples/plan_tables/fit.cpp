@@ -13,13 +13,24 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/files/json.hpp>
 #include <tessera/nn/gemm_eigen.hpp>
 #include <tessera/plan/cost_samples_file.hpp>
 #include <tessera/plan/fit_collected_file.hpp>
+#include <tessera/plan/fit_cost_network.hpp>
 #include <tessera/plan/fit_published_cost.hpp>
+#include <tessera/plan/learned_compute.hpp>
 #include <tessera/plan/learned_cost_file.hpp>
+#include <tessera/plan/learned_exchange.hpp>
+#include <tessera/plan/machine_description.hpp>
+#include <tessera/plan/measure_combination.hpp>
 #include <tessera/plan/plan_samples_file.hpp>
 #include <tessera/plan/published_cost_file.hpp>
+#include <tessera/plan/table_profile.hpp>
 #include <tessera/plan/table_profile_file.hpp>
 
 #include "collected.hpp"

@@ -17,15 +17,25 @@
 
 #include <tessera/comm/any_communicator.hpp>
 #include <tessera/comm/collectives.hpp>
+#include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/memory.hpp>
 #include <tessera/core/optimizers.hpp>
+#include <tessera/core/thread_team.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/files/json.hpp>
 #include <tessera/plan/found_plan_file.hpp>
-#include <tessera/plan/learned_cost.hpp>
 #include <tessera/plan/measure_compute.hpp>
 #include <tessera/plan/measure_exchange.hpp>
+#include <tessera/plan/measuring_clock.hpp>
 #include <tessera/plan/plan_samples_file.hpp>
 #include <tessera/plan/table_ids.hpp>
+#include <tessera/plan/table_profile.hpp>
 #include <tessera/plan/table_profile_file.hpp>
+#include <tessera/shard/sharding_plan.hpp>
 
 #include "../support/ranks.hpp"
 #include "commands.hpp"

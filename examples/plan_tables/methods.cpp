@@ -8,10 +8,13 @@
 #include <vector>
 
 #include <tessera/core/error.hpp>
+#include <tessera/core/types.hpp>
 #include <tessera/plan/exhaustive_search.hpp>
 #include <tessera/plan/plan_baselines.hpp>
+#include <tessera/plan/plan_objective.hpp>
 #include <tessera/plan/plan_search.hpp>
 #include <tessera/plan/published_search.hpp>
+#include <tessera/plan/shard_memory.hpp>
 
 namespace plan_tables {
 

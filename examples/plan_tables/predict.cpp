@@ -14,8 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/plan/learned_cost.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/plan/any_cost_model.hpp>
 #include <tessera/plan/measure_combination.hpp>
+#include <tessera/plan/table_profile.hpp>
 
 #include "../support/output_files.hpp"
 #include "collected.hpp"

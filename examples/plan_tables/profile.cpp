@@ -11,13 +11,23 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/data/columns_file.hpp>
+#include <tessera/data/dense_steps.hpp>
 #include <tessera/data/derived_columns.hpp>
 #include <tessera/data/preprocessing.hpp>
 #include <tessera/data/preprocessing_fit.hpp>
+#include <tessera/data/sample_columns.hpp>
 #include <tessera/data/sample_reader.hpp>
+#include <tessera/data/sample_source.hpp>
+#include <tessera/data/sparse_steps.hpp>
 #include <tessera/plan/profile_tables.hpp>
 #include <tessera/plan/shard_memory.hpp>
+#include <tessera/plan/table_profile.hpp>
 #include <tessera/plan/table_profile_file.hpp>
+#include <tessera/tensor/id_transforms.hpp>
+#include <tessera/tower/tower_partition.hpp>
 #include <tessera/tower/tower_partition_file.hpp>
 
 #include "../support/column_plan.hpp"

@@ -19,12 +19,14 @@
 #include <nlohmann/json.hpp>
 
 #include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
 #include <tessera/core/stopwatch.hpp>
 #include <tessera/files/json.hpp>
 #include <tessera/plan/found_plan.hpp>
 #include <tessera/plan/found_plan_file.hpp>
 #include <tessera/plan/plan_objective.hpp>
 #include <tessera/plan/plan_prediction.hpp>
+#include <tessera/plan/table_profile.hpp>
 
 #include "../support/data_files.hpp"
 #include "commands.hpp"

@@ -16,8 +16,14 @@
 #include <vector>
 
 #include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/files/json.hpp>
 #include <tessera/plan/found_plan.hpp>
-#include <tessera/shard/sharding_plan_file.hpp>
+#include <tessera/plan/found_plan_file.hpp>
+#include <tessera/plan/shard_memory.hpp>
+#include <tessera/plan/table_profile.hpp>
+#include <tessera/shard/sharding_plan.hpp>
 
 #include "../support/column_plan.hpp"
 #include "../support/html_page.hpp"

@@ -12,8 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/core/error.hpp>
+#include <tessera/core/types.hpp>
 #include <tessera/plan/measure_combination.hpp>
+#include <tessera/plan/table_profile.hpp>
 #include <tessera/plan/table_profile_file.hpp>
 #include <tessera/synth/sharding_tasks.hpp>
 #include <tessera/synth/table_pool.hpp>

@@ -12,9 +12,14 @@
 #include <tessera/comm/collectives.hpp>
 #include <tessera/core/error.hpp>
 #include <tessera/core/execution.hpp>
+#include <tessera/core/memory.hpp>
 #include <tessera/core/optimizers.hpp>
+#include <tessera/core/thread_team.hpp>
 #include <tessera/core/view.hpp>
 #include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/table_list.hpp>
 #include <tessera/plan/table_ids.hpp>
 #include <tessera/shard/embedding_times.hpp>
 #include <tessera/shard/sharded_tables.hpp>

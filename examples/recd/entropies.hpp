@@ -6,7 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/core/execution.hpp>
+#include <tessera/data/sample_columns.hpp>
 #include <tessera/data/session_statistics.hpp>
+#include <tessera/synth/session_options.hpp>
 
 #include "results.hpp"
 

@@ -11,7 +11,24 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/core/execution.hpp>
+#include <tessera/core/memory.hpp>
+#include <tessera/core/memory_adaptors.hpp>
+#include <tessera/core/optimizers.hpp>
+#include <tessera/data/batch_copy.hpp>
 #include <tessera/data/memory_log.hpp>
+#include <tessera/data/sample_reader.hpp>
+#include <tessera/data/sample_reader_options.hpp>
+#include <tessera/synth/session_options.hpp>
+#include <tessera/synth/session_sets.hpp>
+#include <tessera/tensor/batch.hpp>
+#include <tessera/tensor/expand.hpp>
+#include <tessera/tensor/keyed_jagged.hpp>
+#include <tessera/tensor/row_copies.hpp>
+#include <tessera/tensor/truncate_rows.hpp>
+#include <tessera/train/click_model_saved.hpp>
+#include <tessera/train/click_net.hpp>
+#include <tessera/train/trainer.hpp>
 
 #include "model.hpp"
 #include "results.hpp"

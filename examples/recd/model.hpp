@@ -8,7 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/local_model.hpp>
+#include <tessera/shard/table_spec.hpp>
+#include <tessera/synth/session_options.hpp>
+#include <tessera/train/vector_places.hpp>
 #ifdef TESSERA_RECD_DNNL
 #include <tessera/nn/gemm_dnnl.hpp>
 #endif

@@ -5,7 +5,8 @@
 #include <iterator>
 #include <map>
 
-#include <tessera/tessera_files.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/data/sample_reader_options.hpp>
 
 #include "../support/html_page.hpp"
 #include "report.hpp"

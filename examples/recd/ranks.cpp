@@ -7,11 +7,30 @@
 #include <string>
 #include <vector>
 
+#include <tessera/comm/any_communicator.hpp>
 #include <tessera/comm/counting_communicator.hpp>
+#include <tessera/comm/thread_communicator.hpp>
+#include <tessera/comm/topology.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/memory.hpp>
+#include <tessera/core/optimizers.hpp>
+#include <tessera/core/thread_team.hpp>
 #include <tessera/data/dealt_reader.hpp>
 #include <tessera/data/parquet_log.hpp>
+#include <tessera/data/sample_schema.hpp>
+#include <tessera/shard/sharded_tables.hpp>
+#include <tessera/shard/table_spec.hpp>
 #include <tessera/synth/parquet_meter.hpp>
 #include <tessera/synth/session_clicks.hpp>
+#include <tessera/synth/session_options.hpp>
+#include <tessera/synth/session_sets.hpp>
+#include <tessera/tensor/batch.hpp>
+#include <tessera/train/click_model.hpp>
+#include <tessera/train/click_net.hpp>
+#include <tessera/train/feature_interaction.hpp>
+#include <tessera/train/sequence_pooler.hpp>
+#include <tessera/train/trainer.hpp>
 
 #include "model.hpp"
 #include "reading.hpp"

@@ -6,10 +6,18 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/id_map.hpp>
+#include <tessera/core/memory.hpp>
 #include <tessera/data/list_hash.hpp>
 #include <tessera/data/parquet_log.hpp>
+#include <tessera/data/sample_reader.hpp>
+#include <tessera/data/sample_reader_options.hpp>
 #include <tessera/synth/parquet_meter.hpp>
 #include <tessera/synth/session_clicks.hpp>
+#include <tessera/synth/session_sets.hpp>
+#include <tessera/tensor/key_groups.hpp>
 
 #include "reading.hpp"
 #include "results.hpp"

@@ -4,8 +4,11 @@
 
 #include <cstdint>
 
+#include <tessera/data/dense_steps.hpp>
 #include <tessera/data/preprocessing.hpp>
+#include <tessera/data/sample_schema.hpp>
 #include <tessera/tensor/batch.hpp>
+#include <tessera/tensor/id_transforms.hpp>
 
 namespace recd {
 

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include <tessera/core/error.hpp>
+
 namespace recd {
 
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include <tessera/data/sample_reader.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/data/sample_reader_options.hpp>
 #include <tessera/data/session_statistics.hpp>
-#include <tessera/synth/session_sets.hpp>
-#include <tessera/tessera.hpp>
-#include <tessera/train/click_model.hpp>
+#include <tessera/synth/session_options.hpp>
+#include <tessera/train/click_model_saved.hpp>
 
 namespace recd {
 

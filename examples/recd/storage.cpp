@@ -5,10 +5,15 @@
 #include <functional>
 #include <vector>
 
+#include <tessera/core/execution.hpp>
 #include <tessera/data/parquet_log.hpp>
+#include <tessera/data/parquet_sink.hpp>
 #include <tessera/data/parquet_writer.hpp>
+#include <tessera/data/sample_columns.hpp>
 #include <tessera/data/session_clustering.hpp>
+#include <tessera/data/session_sampling.hpp>
 #include <tessera/data/session_shards.hpp>
+#include <tessera/data/session_statistics.hpp>
 #include <tessera/synth/session_clicks.hpp>
 #include <tessera/synth/session_log_store.hpp>
 

@@ -8,9 +8,18 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
 #include <tessera/data/dedupe_model.hpp>
+#include <tessera/data/memory_log.hpp>
 #include <tessera/data/parquet_log.hpp>
+#include <tessera/data/sample_columns.hpp>
+#include <tessera/data/sample_schema.hpp>
 #include <tessera/synth/session_clicks.hpp>
+#include <tessera/synth/session_options.hpp>
+#include <tessera/synth/session_sets.hpp>
+#include <tessera/train/click_net.hpp>
 
 #include "ladder.hpp"
 #include "results.hpp"

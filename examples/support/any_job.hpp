@@ -17,7 +17,23 @@
 
 #include <nlohmann/json.hpp>
 
-#include <tessera/tessera_files.hpp>
+#include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/self_communicator.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/table_part.hpp>
+#include <tessera/nn/calibration.hpp>
+#include <tessera/nn/gemm_eigen.hpp>
+#include <tessera/nn/loss.hpp>
+#include <tessera/nn/parameters.hpp>
+#include <tessera/shard/table_spec.hpp>
+#include <tessera/tensor/batch.hpp>
+#include <tessera/train/checkpoint.hpp>
+#include <tessera/train/checkpoint_folder.hpp>
+#include <tessera/train/evaluation.hpp>
+#include <tessera/train/feature_interaction.hpp>
 
 #include "optimizer_choice.hpp"
 #include "output_files.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <tessera/core/error.hpp>
-#include <tessera/embed/pooled_lookup.hpp>
+#include <tessera/embed/pooling.hpp>
 
 #include "settings.hpp"
 

@@ -6,7 +6,11 @@
 #include <string>
 #include <vector>
 
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
 #include <tessera/data/columns_file.hpp>
+#include <tessera/data/sample_columns.hpp>
+#include <tessera/data/sample_schema.hpp>
 #include <tessera/data/sample_source.hpp>
 
 #include "settings.hpp"

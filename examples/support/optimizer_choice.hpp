@@ -7,7 +7,13 @@
 #include <variant>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/core/optimizer_adaptors.hpp>
+#include <tessera/core/optimizers.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/embed/row_optimizer.hpp>
+#include <tessera/nn/learning_rate.hpp>
+#include <tessera/train/any_source.hpp>
+#include <tessera/train/trainer_options.hpp>
 
 #include "settings.hpp"
 

@@ -8,7 +8,10 @@
 #include <string>
 #include <vector>
 
-#include <tessera/tessera_files.hpp>
+#include <tessera/plan/plan_prediction.hpp>
+#include <tessera/shard/embedding_times.hpp>
+#include <tessera/shard/sharded_tables.hpp>
+#include <tessera/train/any_source.hpp>
 
 #include "training_job.hpp"
 

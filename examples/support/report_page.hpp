@@ -12,7 +12,12 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/tessera_files.hpp>
+#include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/embed/table_part.hpp>
+#include <tessera/nn/calibration.hpp>
+#include <tessera/tensor/batch.hpp>
 
 #include "any_job.hpp"
 #include "html_page.hpp"

@@ -5,7 +5,16 @@
 #include <optional>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/topology.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/embed/local_tables.hpp>
+#include <tessera/embed/table_list.hpp>
+#include <tessera/shard/sharding_plan.hpp>
+#include <tessera/shard/table_spec.hpp>
+#include <tessera/tower/split_columns.hpp>
+#include <tessera/tower/tower_partition.hpp>
+#include <tessera/train/any_source.hpp>
 
 #include "settings.hpp"
 

@@ -11,7 +11,18 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/communicator.hpp>
+#include <tessera/comm/topology.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/stopwatch.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/embedding_source.hpp>
+#include <tessera/embed/source_adaptor.hpp>
+#include <tessera/nn/parameters.hpp>
+#include <tessera/tower/tower_module.hpp>
 
 namespace examples {
 

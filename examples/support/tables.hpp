@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <tessera/tessera.hpp>
+#include <tessera/shard/table_spec.hpp>
 
 #include "any_job.hpp"
 

@@ -12,12 +12,28 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/data/dedupe_model.hpp>
+#include <tessera/comm/self_communicator.hpp>
+#include <tessera/comm/topology.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/data/columns_file.hpp>
 #include <tessera/data/preprocessing.hpp>
 #include <tessera/data/preprocessing_file.hpp>
-#include <tessera/data/sample_reader.hpp>
-#include <tessera/tessera_files.hpp>
+#include <tessera/data/sample_columns.hpp>
+#include <tessera/data/sample_reader_options.hpp>
+#include <tessera/embed/embedding_source.hpp>
+#include <tessera/embed/table_list.hpp>
+#include <tessera/files/manifest.hpp>
+#include <tessera/nn/target_attention.hpp>
+#include <tessera/nn/transformer_encoder.hpp>
+#include <tessera/plan/found_plan_file.hpp>
+#include <tessera/shard/sharding_plan.hpp>
+#include <tessera/shard/table_spec.hpp>
+#include <tessera/tower/feature_affinity.hpp>
+#include <tessera/tower/split_columns.hpp>
+#include <tessera/tower/tower_partition.hpp>
 #include <tessera/train/pooling_choice.hpp>
+#include <tessera/train/sequence_pooler.hpp>
 
 #include "any_job.hpp"
 #include "column_plan.hpp"

@@ -7,13 +7,17 @@
 #include <variant>
 #include <vector>
 
+#include <tessera/core/execution.hpp>
 #include <tessera/data/batch_copy.hpp>
 #include <tessera/data/checked_samples.hpp>
 #include <tessera/data/dealt_reader.hpp>
 #include <tessera/data/preprocessing.hpp>
 #include <tessera/data/reader.hpp>
 #include <tessera/data/sample_reader.hpp>
+#include <tessera/data/sample_reader_options.hpp>
 #include <tessera/data/sample_source.hpp>
+#include <tessera/embed/row_order.hpp>
+#include <tessera/tensor/batch.hpp>
 
 namespace examples {
 
@@ -52,12 +56,47 @@ class training_reader {
 };
 static_assert(tessera::reader<training_reader>);
 
+/// The batches of a training run, read ahead or not: what trains on them is compiled once for both.
+class run_reader {
+ public:
+  run_reader() = default;
+  run_reader(run_reader const&) = delete;
+  run_reader& operator=(run_reader const&) = delete;
+  virtual ~run_reader() = default;
+
+  virtual bool next(tessera::host_exec const& exec, tessera::batch_view& out) = 0;
+  virtual tessera::dealt_position position() const = 0;
+  virtual std::int64_t epoch_samples() const = 0;
+  /// What was sorted ahead for the batch that `next` gave last; nullptr where nothing was.
+  virtual tessera::row_order* prepared() = 0;
+};
+
+/// As a reader has them.
+template <tessera::reader Reader>
+class run_reader_of final : public run_reader {
+ public:
+  explicit run_reader_of(Reader& reader) : reader_(&reader) {}
+
+  bool next(tessera::host_exec const& exec, tessera::batch_view& out) override { return reader_->next(exec, out); }
+  tessera::dealt_position position() const override { return reader_->position(); }
+  std::int64_t epoch_samples() const override { return reader_->epoch_samples(); }
+  tessera::row_order* prepared() override {
+    if constexpr (requires { reader_->prepared(); })
+      return &reader_->prepared();
+    else
+      return nullptr;
+  }
+
+ private:
+  Reader* reader_;
+};
+
 /// Gives the batches of a reader to the steps of a trainer, with the lookups of later batches of the epoch begun: over ranks, their ids travel
 /// meanwhile. With none ahead it passes batches on as they are.
-template <tessera::reader Reader, class Trainer>
+template <class Trainer>
 class batches_ahead {
  public:
-  batches_ahead(Reader& reader, Trainer& run, std::int64_t ahead) : reader_(&reader), run_(&run), at_(place()) {
+  batches_ahead(run_reader& reader, Trainer& run, std::int64_t ahead) : reader_(&reader), run_(&run), at_(place()) {
     if (ahead > 0) slots_.resize(static_cast<std::size_t>(ahead) + 1);  // and the one whose step runs
   }
 
@@ -88,19 +127,18 @@ class batches_ahead {
     out = slot.batch.view();
     return true;
   }
-  tessera::position_of<Reader> position() const { return at_.position; }
+  tessera::dealt_position position() const { return at_.position; }
   std::int64_t epoch_samples() const noexcept { return at_.samples; }
 
   /// Trains on the batch that `next` gave last.
   double step(tessera::host_exec const& exec, tessera::batch_view const& batch) {
-    if constexpr (requires { run_->step(exec, batch, reader_->prepared()); })
-      if (slots_.empty()) return run_->step(exec, batch, reader_->prepared());
-    return run_->step(exec, batch);
+    auto* const prepared = slots_.empty() ? reader_->prepared() : nullptr;
+    return prepared != nullptr ? run_->step(exec, batch, *prepared) : run_->step(exec, batch);
   }
 
  private:
   struct reader_place {
-    tessera::position_of<Reader> position;
+    tessera::dealt_position position;
     std::int64_t samples = 0;  // of the epoch
   };
   struct ring_slot {
@@ -111,7 +149,7 @@ class batches_ahead {
   reader_place place() const { return {reader_->position(), reader_->epoch_samples()}; }
   ring_slot& slot_of(std::int64_t number) { return slots_[static_cast<std::size_t>(number) % slots_.size()]; }
 
-  Reader* reader_;
+  run_reader* reader_;
   Trainer* run_;
   std::vector<ring_slot> slots_;  // none: nothing is ahead
   reader_place at_;

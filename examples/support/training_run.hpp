@@ -15,7 +15,32 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/tessera_files.hpp>
+#include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/core/background_thread.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/memory.hpp>
+#include <tessera/core/thread_team.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/data/dealt_reader.hpp>
+#include <tessera/data/prefetching_reader.hpp>
+#include <tessera/files/json.hpp>
+#include <tessera/nn/calibration.hpp>
+#include <tessera/plan/found_plan_file.hpp>
+#include <tessera/tensor/batch.hpp>
+#include <tessera/tower/feature_affinity.hpp>
+#include <tessera/tower/tower_partition.hpp>
+#include <tessera/tower/tower_partition_file.hpp>
+#include <tessera/train/any_source.hpp>
+#include <tessera/train/checkpoint.hpp>
+#include <tessera/train/click_model.hpp>
+#include <tessera/train/gathered_predictions.hpp>
+#include <tessera/train/progress.hpp>
+#include <tessera/train/sort_ahead.hpp>
+#include <tessera/train/trainer.hpp>
+#include <tessera/train/trainer_options.hpp>
 
 #include "any_job.hpp"
 #include "plan_watch.hpp"
@@ -143,10 +168,10 @@ class training_report {
 
 /// Epochs from where the reader stands; the step of a batch read ahead takes what was sorted for it. All ranks call it, and take the same
 /// steps: each knows what all predicted.
-template <class Model, class Trainer, class Reader>
-void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, Reader& batches,
+template <class Model, class Trainer>
+void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Model& model, Trainer& run, run_reader& batches,
                   plan_watch& watch) {
-  batches_ahead<Reader, Trainer> reader(batches, run, j.comm.size() > 1 ? j.s.ids_ahead : 0);  // of a rank alone, no id travels
+  batches_ahead<Trainer> reader(batches, run, j.comm.size() > 1 ? j.s.ids_ahead : 0);  // of a rank alone, no id travels
   training_report report(j);
   report_page page(j, model);
   auto comm = j.comm;
@@ -249,12 +274,16 @@ void train(training_job const& j) {
   tessera::trainer run(j.exec, model, choose_dense_optimizer(j.s), options);
   auto reader = j.train_reader();
   if (j.start) resume(j, run, reader);
-  if (j.s.threads < 2 || j.s.pipeline == "off") return train_epochs(j, j.exec.with_memory(workspace), model, run, reader, watch);
+  if (j.s.threads < 2 || j.s.pipeline == "off") {
+    run_reader_of batches(reader);
+    return train_epochs(j, j.exec.with_memory(workspace), model, run, batches, watch);
+  }
   tessera::serial_team alone;
   tessera::thread_pool others(j.s.threads - 1);
   tessera::background_thread reading;
   tessera::prefetching_reader ahead(tessera::host_exec(alone, memory), reading, reader, {}, tessera::sort_ahead(model));
-  train_epochs(j, tessera::host_exec(others, workspace), model, run, ahead, watch);
+  run_reader_of batches(ahead);
+  train_epochs(j, tessera::host_exec(others, workspace), model, run, batches, watch);
 }
 
 /// Towers of features that are alike in a model without towers, which the first rank trains alone. All ranks call it, and have the same ones.

@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <tessera/data/delimited_layout.hpp>
 #include <tessera/data/delimited_log.hpp>
 #include <tessera/data/derived_columns.hpp>
 #include <tessera/files/posix_file.hpp>

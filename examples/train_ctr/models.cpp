@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// example-unit: training
 #include "../support/training_run.hpp"
 
 // In one file: most of what they instantiate is the same.

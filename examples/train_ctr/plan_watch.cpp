@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// example-unit: tables
 #include "../support/plan_watch.hpp"
 
 #include <algorithm>
@@ -8,6 +9,18 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <tessera/comm/any_communicator.hpp>
+#include <tessera/comm/collectives.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/optimizers.hpp>
+#include <tessera/files/json.hpp>
+#include <tessera/plan/found_plan_file.hpp>
+#include <tessera/plan/measuring_clock.hpp>
+#include <tessera/plan/plan_samples_file.hpp>
+#include <tessera/plan/table_profile.hpp>
+#include <tessera/shard/sharding_plan.hpp>
+#include <tessera/train/trainer_options.hpp>
 
 #include "../support/optimizer_choice.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// example-unit: tables
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,10 +12,15 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/core/execution.hpp>
 #include <tessera/core/stopwatch.hpp>
+#include <tessera/data/column_profile.hpp>
 #include <tessera/data/column_profile_file.hpp>
+#include <tessera/data/columns_file.hpp>
 #include <tessera/data/derived_columns.hpp>
+#include <tessera/data/sample_columns.hpp>
 #include <tessera/data/source_profile.hpp>
+#include <tessera/files/json.hpp>
 #include <tessera/train/progress.hpp>
 
 #include "../support/data_columns.hpp"

@@ -1,9 +1,27 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// example-unit: tables
 #include "../support/sources.hpp"
 
-#include <concepts>
+#include <optional>
 #include <utility>
+
+#include <tessera/comm/codec.hpp>
+#include <tessera/comm/two_hop_communicator.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/embed/deduplicated_lookup_backward.hpp>
+#include <tessera/nn/any_gemm.hpp>
+#include <tessera/shard/sharded_tables.hpp>
+#include <tessera/tower/any_tower.hpp>
+#include <tessera/tower/dcn_tower.hpp>
+#include <tessera/tower/dlrm_tower.hpp>
+#include <tessera/tower/dot_tower.hpp>
+#include <tessera/tower/pass_through.hpp>
+#include <tessera/tower/split_source.hpp>
+#include <tessera/tower/sptt_tables.hpp>
+#include <tessera/tower/tower_shapes.hpp>
+#include <tessera/tower/tower_source.hpp>
 
 #include "../support/any_job.hpp"
 
@@ -19,24 +37,31 @@ tessera::sharded_tables make_tables(settings const& s, tessera::host_exec const&
   return {exec, comm, parts.specs, parts.features, parts.plan, {.codecs = tessera::parse_exchange_codecs(s.codec), .sums = sums}};
 }
 
-// Sources with towers: tables that lie in them, or all tables of one process.
+using towered_tables = tessera::tower_source<tessera::sharded_tables, tessera::any_tower_recipe>;
+
 template <class Recipe>
-tessera::any_source make_towers(settings const& s, tessera::host_exec const& exec, source_parts const& parts, Recipe const& recipe) {
-  tessera::tower_options const modules{.seed = tessera::random_seed{s.seed}, .policy = tessera::any_gemm(TESSERA_TRAIN_GEMM{})};
-  if constexpr (!std::same_as<Recipe, tessera::pass_through>)
-    if (s.exchange != "sptt")
-      return tessera::tower_source<tessera::sharded_tables, Recipe>(exec, make_tables(s, exec, parts), *parts.towers, recipe, modules);
+tessera::any_source make_sptt(settings const& s, tessera::host_exec const& exec, source_parts const& parts, Recipe const& recipe,
+                              tessera::tower_options const& modules) {
   return tessera::sptt_tables<Recipe>(exec, parts.comm, parts.where, parts.specs, parts.features, parts.plan, *parts.towers, recipe,
                                       {.codecs = tessera::parse_exchange_codecs(s.codec), .modules = modules});
 }
 
-// `tables_here` of such a source; nullptr where it is none with modules of that kind.
-template <class Recipe>
-tessera::local_tables* tables_of_towers(tessera::any_source& source) {
-  if (auto* const sptt = source.get_if<tessera::sptt_tables<Recipe>>()) return &sptt->inside().here();
-  if constexpr (!std::same_as<Recipe, tessera::pass_through>)
-    if (auto* const towered = source.get_if<tessera::tower_source<tessera::sharded_tables, Recipe>>()) return &towered->inner().here();
-  return nullptr;
+// The modules that --tower-module asks for; none of vectors that travel as they are.
+std::optional<tessera::any_tower_recipe> choose_recipe(settings const& s) {
+  auto const dim = s.tower_width(), p = s.tower_p;
+  if (s.tower_module == "dlrm") return tessera::dlrm_tower{.dim = dim, .p = p, .c = s.tower_c};
+  if (s.tower_module == "dcn") return tessera::dcn_tower{.dim = dim, .vectors = p, .rank = s.cross_rank};
+  if (s.tower_module == "dot") return tessera::dot_tower{.dim = dim, .vectors = p};
+  return std::nullopt;
+}
+
+// Sources with towers: tables that lie in them, or all tables of one process.
+tessera::any_source make_towers(settings const& s, tessera::host_exec const& exec, source_parts const& parts) {
+  tessera::tower_options const modules{.seed = tessera::random_seed{s.seed}, .policy = tessera::any_gemm(TESSERA_TRAIN_GEMM{})};
+  auto const recipe = choose_recipe(s);
+  if (!recipe) return make_sptt(s, exec, parts, tessera::pass_through{}, modules);
+  if (s.exchange == "sptt") return make_sptt(s, exec, parts, *recipe, modules);
+  return towered_tables(exec, make_tables(s, exec, parts), *parts.towers, *recipe, modules);
 }
 
 }  // namespace
@@ -47,19 +72,15 @@ tessera::any_source make_source(settings const& s, tessera::host_exec const& exe
     return tessera::split_source<tessera::any_source>(make_source(s, exec, std::move(parts)), split);
   }
   if (!parts.towers) return make_tables(s, exec, parts);
-  auto const dim = s.tower_width(), p = s.tower_p;
-  if (s.tower_module == "dlrm") return make_towers(s, exec, parts, tessera::dlrm_tower{.dim = dim, .p = p, .c = s.tower_c});
-  if (s.tower_module == "dcn") return make_towers(s, exec, parts, tessera::dcn_tower{.dim = dim, .vectors = p, .rank = s.cross_rank});
-  if (s.tower_module == "dot") return make_towers(s, exec, parts, tessera::dot_tower{.dim = dim, .vectors = p});
-  return make_towers(s, exec, parts, tessera::pass_through{});
+  return make_towers(s, exec, parts);
 }
 
 tessera::local_tables& tables_here(tessera::any_source& source) {
   if (auto* const split = source.get_if<tessera::split_source<tessera::any_source>>()) return tables_here(split->inner());
   if (auto* const tables = source.get_if<tessera::sharded_tables>()) return tables->here();
-  for (auto* const tables : {tables_of_towers<tessera::pass_through>(source), tables_of_towers<tessera::dlrm_tower>(source),
-                             tables_of_towers<tessera::dcn_tower>(source), tables_of_towers<tessera::dot_tower>(source)})
-    if (tables != nullptr) return *tables;
+  if (auto* const sptt = source.get_if<tessera::sptt_tables<tessera::pass_through>>()) return sptt->inside().here();
+  if (auto* const sptt = source.get_if<tessera::sptt_tables<tessera::any_tower_recipe>>()) return sptt->inside().here();
+  if (auto* const towered = source.get_if<towered_tables>()) return towered->inner().here();
   throw tessera::error(tessera::errc::invalid_argument, "tables_here: a source of another kind");
 }
 

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// example-unit: tables
 #include "../support/tables.hpp"
 
 #include <algorithm>
@@ -9,6 +10,26 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <tessera/core/buffer.hpp>
+#include <tessera/core/check_finite.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/core/for_each_index.hpp>
+#include <tessera/core/optimizers.hpp>
+#include <tessera/core/row_formats.hpp>
+#include <tessera/core/types.hpp>
+#include <tessera/core/view.hpp>
+#include <tessera/embed/admission.hpp>
+#include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/eviction.hpp>
+#include <tessera/embed/hash_table.hpp>
+#include <tessera/embed/policy_choices.hpp>
+#include <tessera/embed/row_store.hpp>
+#include <tessera/embed/table_list.hpp>
+#include <tessera/embed/table_part.hpp>
+#include <tessera/train/any_source.hpp>
+#include <tessera/train/trainer_options.hpp>
 
 #include "../support/sources.hpp"
 

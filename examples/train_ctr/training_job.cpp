@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// example-unit: training
 #include "../support/training_job.hpp"
 
 #include <algorithm>
@@ -10,8 +11,29 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/comm/collectives.hpp>
+#include <tessera/comm/rank_levels.hpp>
+#include <tessera/comm/topology_file.hpp>
+#include <tessera/core/error.hpp>
+#include <tessera/core/execution.hpp>
+#include <tessera/data/dedupe_model.hpp>
+#include <tessera/data/dense_steps.hpp>
+#include <tessera/data/derived_columns.hpp>
 #include <tessera/data/preprocessing_file.hpp>
+#include <tessera/data/preprocessing_fit.hpp>
+#include <tessera/data/sample_reader.hpp>
 #include <tessera/data/session_order.hpp>
+#include <tessera/data/sparse_steps.hpp>
+#include <tessera/embed/pooling.hpp>
+#include <tessera/files/json.hpp>
+#include <tessera/tensor/batch.hpp>
+#include <tessera/tensor/id_transforms.hpp>
+#include <tessera/tensor/key_groups.hpp>
+#include <tessera/tower/plan_towers.hpp>
+#include <tessera/tower/tower_baselines.hpp>
+#include <tessera/tower/tower_kinds.hpp>
+#include <tessera/tower/tower_partition_file.hpp>
+#include <tessera/tower/tower_partitioner.hpp>
 
 #include "../support/data_columns.hpp"
 #include "../support/data_files.hpp"

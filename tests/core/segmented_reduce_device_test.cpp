@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-cost: 14
 #include "segmented_reduce_device.hpp"
 
 #include <cstdint>

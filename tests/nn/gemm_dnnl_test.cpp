@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
+// ctest-labels: threads values
 // ctest-target: tessera::dnnl
 // ctest-optimize: -O2
 // ctest-weight: 2

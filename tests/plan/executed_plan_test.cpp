@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
 // ctest-weight: 5
 #include <tessera/plan/found_plan.hpp>
 

@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
 #include <tessera/plan/table_replicas.hpp>
 
 #include <doctest/doctest.h>

@@ -4,7 +4,6 @@
 
 #include <doctest/doctest.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,8 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,131 +23,17 @@
 #include <utility>
 #include <vector>
 
-#include "sanitizers.hpp"
-#if TESSERA_TEST_ASAN
-#include <sanitizer/common_interface_defs.h>
-#endif
-
 #include <tessera/core/device.hpp>
 #include <tessera/core/execution.hpp>
 #include <tessera/core/faults.hpp>
 #include <tessera/core/memory.hpp>
 
+#include "block_threads.hpp"
+#include "sanitizers.hpp"
+
 /// A stand-in for a device, on the calling thread: the same kernels, one thread of them after the other in an order that changes from launch
 /// to launch. Several threads may use one device, which then does the work of one at a time. What only a device can show stays to be shown there: its memory model, its compiler, its speed.
 namespace tessera_tests {
-
-/// Threads of one block, each on a stack of its own, that wait for each other where the kernel says so.
-class block_threads {
- public:
-  explicit block_threads(int threads) : fibers_(static_cast<std::size_t>(threads)) {
-    for (auto& f : fibers_) f.stack.reset(new std::byte[stack_bytes]);
-  }
-  block_threads(block_threads const&) = delete;
-  block_threads& operator=(block_threads const&) = delete;
-
-  /// Calls body(t) for each thread, in this order as far as barriers let it. Fails the test where threads wait for what never comes.
-  void run(std::function<void(int)> const& body, std::vector<int> const& order) {
-    body_ = &body;
-    for (auto& f : fibers_) f.state = fiber::fresh;
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (int const t : order) {
-        auto& f = fibers_[static_cast<std::size_t>(t)];
-        if (f.state != fiber::fresh && f.state != fiber::ready) continue;
-        resume(t);
-        progress = true;
-      }
-    }
-    for (auto const& f : fibers_)
-      if (f.state != fiber::done) {
-        std::fputs("emulated device: a thread waits for others that do not come\n", stderr);
-        std::abort();
-      }
-    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
-  }
-
-  /// Of the running thread: waits until the `width` threads of its aligned group have called it.
-  void wait(int width) {
-    auto const first = running_ / width * width;
-    auto& own = fibers_[static_cast<std::size_t>(running_)];
-    own.state = fiber::waiting;
-    own.width = width;
-    bool all = true;
-    for (auto t = first; t < first + width; ++t) {
-      auto const& f = fibers_[static_cast<std::size_t>(t)];
-      all = all && f.state == fiber::waiting && f.width == width;
-    }
-    if (all)
-      for (auto t = first; t < first + width; ++t) fibers_[static_cast<std::size_t>(t)].state = fiber::ready;
-    leave(own, false);
-  }
-
- private:
-  static constexpr std::size_t stack_bytes = 256 * 1024;
-  struct fiber {
-    enum { fresh, ready, waiting, done } state = fresh;
-    int width = 0;
-    ucontext_t context{};
-    std::unique_ptr<std::byte[]> stack;
-    void* fake_stack = nullptr;
-  };
-
-  void resume(int t) {
-    auto& f = fibers_[static_cast<std::size_t>(t)];
-    running_ = t;
-    if (f.state == fiber::fresh) {
-      getcontext(&f.context);
-      f.context.uc_stack.ss_sp = f.stack.get();
-      f.context.uc_stack.ss_size = stack_bytes;
-      f.context.uc_link = nullptr;
-      auto const self = reinterpret_cast<std::uintptr_t>(this);
-      makecontext(&f.context, reinterpret_cast<void (*)()>(&enter), 2, static_cast<unsigned>(self), static_cast<unsigned>(self >> 32));
-    }
-    f.state = fiber::ready;
-#if TESSERA_TEST_ASAN
-    void* fake_stack = nullptr;
-    __sanitizer_start_switch_fiber(&fake_stack, f.stack.get(), stack_bytes);
-#endif
-    swapcontext(&scheduler_, &f.context);
-#if TESSERA_TEST_ASAN
-    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
-#endif
-  }
-
-  void leave(fiber& own, [[maybe_unused]] bool for_good) {
-#if TESSERA_TEST_ASAN
-    __sanitizer_start_switch_fiber(for_good ? nullptr : &own.fake_stack, scheduler_stack_, scheduler_stack_bytes_);
-#endif
-    swapcontext(&own.context, &scheduler_);
-#if TESSERA_TEST_ASAN
-    __sanitizer_finish_switch_fiber(own.fake_stack, &scheduler_stack_, &scheduler_stack_bytes_);
-#endif
-  }
-
-  static void enter(unsigned low, unsigned high) {
-    auto& self = *reinterpret_cast<block_threads*>(static_cast<std::uintptr_t>(high) << 32 | low);
-#if TESSERA_TEST_ASAN
-    __sanitizer_finish_switch_fiber(nullptr, &self.scheduler_stack_, &self.scheduler_stack_bytes_);
-#endif
-    auto& own = self.fibers_[static_cast<std::size_t>(self.running_)];
-    try {
-      (*self.body_)(self.running_);
-    } catch (...) {
-      if (!self.failure_) self.failure_ = std::current_exception();
-    }
-    own.state = fiber::done;
-    self.leave(own, true);
-  }
-
-  std::vector<fiber> fibers_;
-  std::function<void(int)> const* body_ = nullptr;
-  ucontext_t scheduler_{};
-  [[maybe_unused]] void const* scheduler_stack_ = nullptr;
-  [[maybe_unused]] std::size_t scheduler_stack_bytes_ = 0;
-  int running_ = 0;
-  std::exception_ptr failure_;
-};
 
 /// What a kernel's thread sees of its block, see <tessera/core/device.hpp>.
 class emulated_block {
@@ -226,8 +109,12 @@ class emulated_exec;
 class emulated_device {
  public:
   emulated_device() {
-    base_ = static_cast<std::byte*>(mmap(nullptr, capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (base_ == MAP_FAILED) throw std::bad_alloc();
+    mapped_ = mmap(nullptr, capacity + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped_ == MAP_FAILED) throw std::bad_alloc();
+    base_ = static_cast<std::byte*>(mapped_) + (page - reinterpret_cast<std::uintptr_t>(mapped_) % page) % page;
+#ifdef MADV_HUGEPAGE
+    madvise(base_, capacity, MADV_HUGEPAGE);
+#endif
     working const scope(*this);
     record_ = new (take(sizeof(tessera::detail::fault_record))) tessera::detail::fault_record;
   }
@@ -235,7 +122,7 @@ class emulated_device {
   emulated_device& operator=(emulated_device const&) = delete;
   ~emulated_device() {
     CHECK_MESSAGE(pieces_.size() == 1, "emulated_device: ", pieces_.size() - 1, " pieces never came back");
-    munmap(base_, capacity);
+    munmap(mapped_, capacity + page);
   }
 
   emulated_exec exec();
@@ -292,11 +179,12 @@ class emulated_device {
 
  private:
   static constexpr std::size_t capacity = std::size_t{1} << 36, alignment = 256, guard = 256;
+  static constexpr std::size_t page = std::size_t{1} << 21;  // a large one: to protect many small ones takes longer than all else here
   struct piece {
     std::size_t bytes, room;
   };
 
-  void protect(int access) { mprotect(base_, top_ == 0 ? 4096 : (top_ + 4095) / 4096 * 4096, access); }
+  void protect(int access) { mprotect(base_, top_ == 0 ? page : (top_ + page - 1) / page * page, access); }
 
   std::byte* take(std::size_t bytes) {
     auto const room = (bytes + guard + alignment - 1) / alignment * alignment;
@@ -347,6 +235,7 @@ class emulated_device {
   }
 
   std::recursive_mutex mutex_;  // of all below
+  void* mapped_ = nullptr;
   std::byte* base_ = nullptr;
   std::size_t top_ = 0;
   int depth_ = 0;

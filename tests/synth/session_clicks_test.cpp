@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-labels: threads
+// ctest-labels: threads values
 #include <tessera/synth/session_clicks.hpp>
 
 #include <doctest/doctest.h>

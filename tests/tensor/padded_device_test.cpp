@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-cost: 17
-// ctest-optimize: -Og
 #include <tessera/tensor/padded.cuh>
 
 #include "../support/emulated_verbs.hpp"

@@ -1,7 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-cost: 18
-// ctest-optimize: -O2
 #include "padded_suite.hpp"
 
 using namespace tensor_tests;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-weight: 10
-// ctest-cost: 20
+// ctest-cost: 5
 #include "sptt_tables_device.hpp"
 
 #include "../shard/emulated_ranks.hpp"

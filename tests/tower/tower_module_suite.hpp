@@ -249,7 +249,7 @@ void tower_refusals(Recipe const& recipe, widths_list const& widths) {
     auto const e = tessera_tests::error_of(call);
     CAPTURE(std::string(e.what()));
     CHECK(e.code() == tessera::errc::shape_mismatch);
-    CHECK(std::string(e.what()).find(std::string(Recipe::name) + ": ") == 0);
+    CHECK(std::string(e.what()).find(std::string(recipe.name) + ": ") == 0);
     CHECK(e.value(value) == is);
     CHECK(memory == sevens);
     CHECK(block == block_before);

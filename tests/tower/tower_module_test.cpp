@@ -11,6 +11,7 @@
 
 #include <tessera/core/memory.hpp>
 #include <tessera/nn/gemm_eigen.hpp>
+#include <tessera/tower/any_tower.hpp>
 #include <tessera/tower/dcn_tower.hpp>
 #include <tessera/tower/dlrm_tower.hpp>
 #include <tessera/tower/dot_tower.hpp>
@@ -20,6 +21,7 @@
 
 namespace tower_module_test {
 
+using tessera::any_tower_recipe;
 using tessera::dcn_tower;
 using tessera::dlrm_tower;
 using tessera::dot_tower;
@@ -109,6 +111,31 @@ TEST_CASE("dcn_tower: full rank, low rank, a rank that no matrix has, no layer")
 TEST_CASE("dot_tower: products beside the features") {
   suite(dot_tower{.dim = 3}, {{3}, {5}, {4, 4}, {3, 3, 3, 3}}, dot_reference);
   suite(dot_tower{.dim = 2, .vectors = 0}, {{2}, {3, 3, 3}}, dot_reference);
+}
+
+TEST_CASE("any_tower_recipe: modules of the kind that it holds") {
+  dlrm_tower const both{.dim = 5, .p = 2, .c = 3};
+  any_tower_recipe const recipe = both;
+  CHECK(recipe.name == dlrm_tower::name);
+  CHECK(recipe.cost(widths_list{4, 4}) == both.cost(widths_list{4, 4}));
+  tower_suite<any_tower_recipe, eigen_gemm, serial_host>(recipe, {{5}, {6, 6, 6}},
+                                                         [&](widths_list const& widths) { return dlrm_reference(both, widths); });
+  tower_refusals(any_tower_recipe(dlrm_tower{.dim = 3, .p = 1, .c = 2}), {4, 4});
+}
+
+TEST_CASE("any_tower_module: what another kind of module saved is refused") {
+  serial_host host;
+  widths_list const widths{2, 2};
+  std::vector<float> ones(4, 1.0F), made(8), of_features(4);
+  std::vector<tessera::matrix_view<float const>> const features{{ones.data(), 1, 2}, {ones.data() + 2, 1, 2}};
+  std::vector<tessera::matrix_view<float>> const gradients{{of_features.data(), 1, 2}, {of_features.data() + 2, 1, 2}};
+  auto const mixed = any_tower_recipe(dlrm_tower{.dim = 2, .p = 1, .c = 0}).make(host.exec(), widths, random_seed{1}, 0);
+  auto const crossed = any_tower_recipe(dcn_tower{.dim = 2, .vectors = 1}).make(host.exec(), widths, random_seed{1}, 0);
+  tessera::any_tower_module::saved saved;
+  mixed.forward(host.exec(), eigen_gemm{}, features, {made.data(), 1, 2}, saved);
+  std::vector<float> block(static_cast<std::size_t>(crossed.parameters().size()));
+  auto const e = error_of([&] { crossed.backward(host.exec(), eigen_gemm{}, saved, {made.data(), 1, 2}, block, gradients); });
+  CHECK(e.code() == errc::invalid_argument);
 }
 
 TEST_CASE("tower modules: 1, 2 and 4 threads give the same bits") {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-cost: 20
+// ctest-cost: 6
 #include <doctest/doctest.h>
 
 #include "../support/skip.hpp"
@@ -109,7 +109,7 @@ TEST_CASE("logs of other shapes are learned from CSV and from TSV alike, and tes
       write_file(test, table.text(kind == "csv" ? ',' : '\t', 1000, 2));
       for (std::string const model : {"dlrm", "dcn"}) {
         CAPTURE(model);
-        if (model == "dcn" && kind == "csv") continue;
+        if ((model == "dcn") != (kind == "tsv")) continue;
         auto const result = train_ctr(train, test, with(columns, {"--model", model, "--epochs", "3", "--embedding-lr", "0.1"}));
         REQUIRE_MESSAGE(result.status == 0, result.output);
         CHECK_MESSAGE(figure(result, "auc") > 0.65, result.output);

@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-cost: 13
 #include <doctest/doctest.h>
 
 #include "../support/skip.hpp"
@@ -52,7 +51,10 @@ TEST_CASE("an integer that is not wholly decimal or out of its range is refused,
                                                   {"--max-length", counted}}) {
     std::string const option = name, range = limits;  // clang 14 captures no structured binding
     CAPTURE(option);
-    for (std::string const value : {"", " 1", "1 ", "0x10", "1.5", "1e3", "-1", "+1", "nan", "18446744073709551616"}) {
+    // One reader for all: each option shows its range, the first one what is no integer.
+    auto const values = option == "--seed" ? arguments{"", " 1", "1 ", "0x10", "1.5", "1e3", "-1", "+1", "nan", "18446744073709551616"}
+                                           : arguments{"1e3", "18446744073709551616"};
+    for (auto const& value : values) {
       CAPTURE(value);
       auto const result = data.run({option, value, "--checkpoint", data.folder.file("checkpoints")});
       check_refused(result, {option + ": not an integer from " + range + ": " + value + "\n"});
@@ -69,7 +71,9 @@ TEST_CASE("a number that is not wholly decimal or out of its range is refused, a
                                                   {"--embedding-init", "from 1e-45 to 1e+30, or 0"}}) {
     std::string const option = name, range = limits;
     CAPTURE(option);
-    for (std::string const value : {"", " 1", "1 ", "0x10", "-1", "+1", "nan", "inf", "1e999", "1e38", "1e-50", "0,5"}) {
+    auto const values = option == "--lr" ? arguments{"", " 1", "1 ", "0x10", "-1", "+1", "nan", "inf", "1e999", "1e38", "1e-50", "0,5"}
+                                         : arguments{"nan", "1e38"};
+    for (auto const& value : values) {
       CAPTURE(value);
       check_refused(data.run({option, value}), {option + ": ", " a number " + range + ": " + value + "\n"});
     }

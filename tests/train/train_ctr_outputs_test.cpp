@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-cost: 16
+// ctest-cost: 5
 #include <doctest/doctest.h>
 
 #include "../support/sanitizers.hpp"

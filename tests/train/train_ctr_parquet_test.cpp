@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-cost: 60
+// ctest-cost: 18
 // ctest-target: tessera::parquet
 #include <doctest/doctest.h>
 
@@ -215,7 +215,7 @@ TEST_CASE("deduplication changes no bit of expanded sums, and hardly one of merg
   auto const& folder = files().folder;
   auto const predictions = [&](arguments const& more) {
     auto const csv = folder.file("dedup.csv");
-    auto const result = train(with(more, {"--epochs", "2", "--predict", csv}));
+    auto const result = train(with(more, {"--epochs", "1", "--predict", csv}));
     REQUIRE_MESSAGE(result.status == 0, result.output);
     auto const text = contents(csv);
     CHECK(std::count(text.begin(), text.end(), '\n') == 1 + test_samples);
@@ -227,13 +227,13 @@ TEST_CASE("deduplication changes no bit of expanded sums, and hardly one of merg
                                  arguments{"--pooling", "user=mean", "--model", "dcn", "--clip-norm", "0.5", "--dense", "log"}}) {
     CAPTURE(model[1]);
     auto const expected = predictions(with(model, {"--dedup", "off", "--threads", "1"}));
+    auto const apart = probabilities(folder.file("dedup.csv"));
     for (arguments const& dedup :
          {arguments{"--threads", "2"}, arguments{"--dedup", "item,history+places", "--threads", "1"}, arguments{"--dedup", "user"}}) {
       CAPTURE(dedup[1]);
       CHECK(predictions(with(model, with(dedup, {"--dedup-sums", "expanded"}))) == expected);
+      if (model.size() > 2) break;  // which columns are deduplicated, the first model shows
     }
-    predictions(with(model, {"--dedup", "off"}));
-    auto const apart = probabilities(folder.file("dedup.csv"));
     predictions(model);
     auto const merged = probabilities(folder.file("dedup.csv"));
     REQUIRE(merged.size() == apart.size());
@@ -245,14 +245,13 @@ TEST_CASE("deduplication changes no bit of expanded sums, and hardly one of merg
 }
 
 TEST_CASE("files, threads and reading ahead change nothing" * doctest::skip(under_asan)) {
-  arguments const options{"--order", "stored", "--epochs", "2", "--pooling", "history=attention"};
+  arguments const options{"--order", "stored", "--epochs", "1", "--pooling", "history=attention"};
   auto const expected = train(with(options, {"--threads", "1"}));
   REQUIRE_MESSAGE(expected.status == 0, expected.output);
-  CHECK(figures(train(with(options, {"--threads", "3"}))) == figures(expected));
-  CHECK(figures(train(with(options, {"--threads", "2", "--pipeline", "off"}))) == figures(expected));
+  CHECK(figures(train(with(options, {"--threads", "3", "--pipeline", "off"}))) == figures(expected));
   CHECK(figures(train_on({files().first, files().second}, with(columns, options))) == figures(expected));
   CHECK(figures(train_on({files().second, files().first}, with(columns, options))) != figures(expected));
-  CHECK(figures(train({"--epochs", "2", "--pooling", "history=attention"})) != figures(expected));  // another order
+  CHECK(figures(train({"--epochs", "1", "--pooling", "history=attention"})) != figures(expected));  // another order
 }
 
 TEST_CASE("a run goes on from its checkpoint as if it had never stopped, and can be tested") {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-cost: 40
+// ctest-cost: 15
 #include <doctest/doctest.h>
 
 #include "../support/skip.hpp"
@@ -88,15 +88,18 @@ TEST_CASE("the defaults learn the shipped data well, and the last line says how 
 
 TEST_CASE("the number of threads changes neither figures nor predictions") {
   temporary_folder folder;
+  auto const train = folder.file("train.tsv"), test = folder.file("test.tsv");
+  write_file(train, head(train_tsv, 6000));
+  write_file(test, head(test_tsv, 6000));
   std::string expected_figures, expected_csv;
   for (std::string const threads : {"1", "2", "3"}) {
     auto const csv = folder.file(threads + ".csv");
-    auto const result = train_ctr(train_tsv, test_tsv, {"--epochs", "1", "--threads", threads, "--predict", csv});
+    auto const result = train_ctr(train, test, {"--epochs", "1", "--threads", threads, "--predict", csv});
     REQUIRE_MESSAGE(result.status == 0, result.output);
     if (threads == "1") {
       expected_figures = figures(result);
       expected_csv = contents(csv);
-      CHECK(std::count(expected_csv.begin(), expected_csv.end(), '\n') == 1 + 16281);
+      CHECK(std::count(expected_csv.begin(), expected_csv.end(), '\n') == 1 + 6000);
       CHECK(std::regex_search(expected_csv, std::regex("^sample,label,probability\n0,[01],[01]\\.?[0-9e-]*\n1,")));
     }
     CHECK(figures(result) == expected_figures);
@@ -139,14 +142,14 @@ TEST_CASE("a run that is killed and resumed ends where an uninterrupted one does
   };
 
   int killed = 0;
-  for (int round = 0; round < 5; ++round) {
+  for (int round = 0; round < 3; ++round) {
     CAPTURE(round);
     auto const checkpoints = folder.file("round " + std::to_string(round));
     killed += kill_once(options(checkpoints), checkpoints);
     // What a checkpoint keeps needs no repeating.
     arguments const resume{"--resume", "--checkpoint", checkpoints, "--checkpoint-every", "20", "--threads", "2"};
-    if (round >= 2) killed += kill_once(resume, checkpoints);
-    if (round >= 4) killed += kill_once(resume, checkpoints);
+    if (round == 2)
+      for (int again = 0; again < 2; ++again) killed += kill_once(resume, checkpoints);
     auto const resumed = train_ctr(train, test, round == 1 ? arguments{"--resume", "--checkpoint", checkpoints, "--threads", "1"} : resume);
     REQUIRE_MESSAGE(resumed.status == 0, resumed.output);
     CHECK(resumed.says("resumed from " + checkpoints + "/step-"));
@@ -154,7 +157,7 @@ TEST_CASE("a run that is killed and resumed ends where an uninterrupted one does
     CHECK(figures(resumed) == figures(uninterrupted));
     CHECK(tessera::list_step_folders(checkpoints).size() <= 2);
   }
-  MESSAGE("seed " << seed << ": " << killed << " of 9 kills came before the end");
+  MESSAGE("seed " << seed << ": " << killed << " of 5 kills came before the end");
   CHECK(killed > 0);
 }
 
@@ -179,13 +182,14 @@ TEST_CASE("reading ahead changes no bit of checkpoints, predictions, metrics or 
                    strip(contents(name("metrics")), "\"samples_per_second\":[^,}]*"),
                    strip(contents(name("report")), "<tr><td>--threads</td><td>.</td></tr>")};
   };
+  using ways = std::vector<std::pair<std::string, std::string>>;
   for (arguments const& options :
        {arguments{"--epochs", "2"},
         arguments{"--epochs", "2", "--model", "deepfm", "--row-format", "bf16", "--embedding-optimizer", "adam", "--embedding-lr", "0.01"},
         arguments{"--progressive", "--epochs", "1", "--model", "dcn", "--hash-size", "50"}}) {
     CAPTURE(options.size());
     auto const expected = with("1", "off", options);
-    for (auto const& way : std::vector<std::pair<std::string, std::string>>{{"1", "on"}, {"2", "off"}, {"2", "on"}, {"4", "on"}}) {
+    for (auto const& way : options.size() == 2 ? ways{{"1", "on"}, {"2", "off"}, {"2", "on"}, {"4", "on"}} : ways{{"2", "on"}}) {
       CAPTURE(way.first);
       CAPTURE(way.second);
       auto const found = with(way.first, way.second, options);
@@ -765,38 +769,17 @@ TEST_CASE("line endings change nothing, nor does cutting the data into files") {
 
 TEST_CASE("every kind of preprocessing and optimizer runs") {
   small_data const data;
-  for (arguments const& options : {arguments{"--hash-size", "100"},
-                                   arguments{"--hash-size", "1"},
-                                   arguments{"--min-count", "5"},
-                                   arguments{"--min-count", "100000"},
-                                   arguments{"--dense", "log"},
-                                   arguments{"--dense-as-category", "off"},
-                                   arguments{"--embedding-init", "rows"},
-                                   arguments{"--embedding-init", "0"},
-                                   arguments{"--embedding-init", "1e-45"},
-                                   arguments{"--optimizer", "sgd"},
-                                   arguments{"--optimizer", "adagrad"},
-                                   arguments{"--optimizer", "momentum"},
-                                   arguments{"--optimizer", "ftrl"},
-                                   arguments{"--embedding-optimizer", "sgd"},
-                                   arguments{"--embedding-optimizer", "momentum"},
-                                   arguments{"--embedding-optimizer", "adagrad"},
-                                   arguments{"--embedding-optimizer", "adam"},
-                                   arguments{"--embedding-optimizer", "rowwise-adam"},
-                                   arguments{"--embedding-optimizer", "ftrl"},
-                                   arguments{"--row-format", "fp16"},
-                                   arguments{"--row-format", "bf16"},
-                                   arguments{"--embedding-weight-decay", "1e-5"},
-                                   arguments{"--model", "dcn"},
-                                   arguments{"--model", "dcn", "--cross-layers", "0"},
-                                   arguments{"--model", "dcn", "--cross-layers", "2", "--cross-rank", "8"},
-                                   arguments{"--model", "deepfm"},
-                                   arguments{"--model", "deepfm", "--embedding-dim", "1"},
-                                   arguments{"--embedding-dim", "1"},
-                                   arguments{"--bottom", "8", "--top", "5,4,3"},
-                                   arguments{"--batch-size", "1000000"},
-                                   arguments{"--batch-size", "1"},
-                                   arguments{"--seed", "18446744073709551615"}}) {
+  for (arguments const& options :
+       {arguments{"--hash-size", "100", "--optimizer", "sgd", "--embedding-optimizer", "sgd"},
+        arguments{"--hash-size", "1", "--optimizer", "adagrad", "--embedding-optimizer", "momentum", "--row-format", "fp16"},
+        arguments{"--min-count", "5", "--dense", "log", "--optimizer", "momentum", "--embedding-optimizer", "adagrad"},
+        arguments{"--min-count", "100000", "--optimizer", "ftrl", "--embedding-optimizer", "adam", "--row-format", "bf16"},
+        arguments{"--dense-as-category", "off", "--embedding-init", "rows", "--embedding-optimizer", "rowwise-adam"},
+        arguments{"--embedding-init", "0", "--embedding-optimizer", "ftrl", "--bottom", "8", "--top", "5,4,3"},
+        arguments{"--embedding-init", "1e-45", "--embedding-weight-decay", "1e-5", "--model", "dcn"},
+        arguments{"--model", "dcn", "--cross-layers", "0", "--batch-size", "1000000"},
+        arguments{"--model", "dcn", "--cross-layers", "2", "--cross-rank", "8"}, arguments{"--model", "deepfm", "--batch-size", "1"},
+        arguments{"--model", "deepfm", "--embedding-dim", "1"}, arguments{"--embedding-dim", "1", "--seed", "18446744073709551615"}}) {
     CAPTURE(options[0]);
     CAPTURE(options[1]);
     auto all = options;

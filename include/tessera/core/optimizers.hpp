@@ -145,11 +145,14 @@ constexpr char const* optimizer_name_of(O const& policy) noexcept {
 namespace detail {
 
 /// @throws tessera::error incompatible where states were built for another kind of policy, though of the same shape.
+inline void check_optimizer_kind(char const* call, char const* built_for, char const* optimizer) {
+  if (std::string_view(built_for) != optimizer)
+    throw error(errc::incompatible, std::string(call) + ": the optimizer state is of another kind",
+                {{"built for", built_for}, {"optimizer", optimizer}});
+}
 template <optimizer_policy O>
 void check_optimizer_kind(char const* call, char const* built_for, O const& policy) {
-  if (O::row_state + O::element_state > 0 && std::string_view(built_for) != optimizer_name_of(policy))
-    throw error(errc::incompatible, std::string(call) + ": the optimizer state is of another kind",
-                {{"built for", built_for}, {"optimizer", optimizer_name_of(policy)}});
+  if (O::row_state + O::element_state > 0) check_optimizer_kind(call, built_for, optimizer_name_of(policy));
 }
 
 }  // namespace detail

@@ -66,7 +66,7 @@ class borrowed_table : public detail::rows_by_id<Element, Exec, detail::borrowed
   /// elements, for memory that its elements or scales are not aligned in, and as `dense_table`.
   template <row_optimizer Optimizer>
   borrowed_table(table_options const& options, Optimizer const& optimizer, vector_view<Element> weights, vector_view<float> states)
-      : base(options, optimizer) {
+      : base(options, row_state_layout::checked(optimizer)) {
     using scale = row_scale<Element>;
     constexpr auto alignment = scale::lead > 0 ? std::max(alignof(float), alignof(Element)) : alignof(Element);
     detail::check_borrowed(options, "weights", weights, options.rows * scale::extent(options.dim), alignment);

@@ -79,9 +79,10 @@ class bucket_table {
   /// Allocates all slots, with state for this optimizer. @throws tessera::error invalid_argument, out_of_memory.
   template <row_optimizer Optimizer>
   bucket_table(Exec const& exec, table_options const& options, Optimizer const& optimizer)
-      : options_(options), layout_(row_state_layout::of(optimizer)), last_(exec) {
+      : bucket_table(exec, options, row_state_layout::checked(optimizer)) {}
+  /// As above, with state of this layout.
+  bucket_table(Exec const& exec, table_options const& options, row_state_layout layout) : options_(options), layout_(layout), last_(exec) {
     constexpr auto most = std::int64_t{1} << 37;  // 32 bits of the hash choose the bucket
-    check_optimizer(optimizer);
     detail::check_hashed_options("bucket_table", options, layout_);
     if (options.rows > most)
       throw error(errc::invalid_argument, "bucket_table: more rows than a table can have",

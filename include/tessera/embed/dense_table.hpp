@@ -146,9 +146,7 @@ class rows_by_id {
   using scale = row_scale<Element>;
 
   /// Sets the options; the derived class brings the memory.
-  template <row_optimizer Optimizer>
-  rows_by_id(table_options const& options, Optimizer const& optimizer) : options_(options), layout_(row_state_layout::of(optimizer)) {
-    check_optimizer(optimizer);
+  rows_by_id(table_options const& options, row_state_layout layout) : options_(options), layout_(layout) {
     check_table_options(Memory::store, options, layout_);
   }
 
@@ -185,7 +183,10 @@ class dense_table : public detail::rows_by_id<Element, Exec, detail::owned_memor
  public:
   /// Allocates and initialises all rows, with state for this optimizer. @throws tessera::error invalid_argument, out_of_memory.
   template <row_optimizer Optimizer>
-  dense_table(Exec const& exec, table_options const& options, Optimizer const& optimizer) : base(options, optimizer) {
+  dense_table(Exec const& exec, table_options const& options, Optimizer const& optimizer)
+      : dense_table(exec, options, row_state_layout::checked(optimizer)) {}
+  /// As above, with state of this layout.
+  dense_table(Exec const& exec, table_options const& options, row_state_layout layout) : base(options, layout) {
     this->memory_.weights.resize(exec, options.rows * row_scale<Element>::extent(options.dim));
     this->memory_.states.resize(exec, options.rows * this->layout_.width(options.dim));
     detail::back_end<detail::dense_table_tag, Exec>::initialise(exec, this->device_rows(), this->layout_);

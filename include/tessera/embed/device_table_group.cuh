@@ -20,6 +20,7 @@
 #include <tessera/embed/pooling.hpp>
 #include <tessera/embed/row_gradients.cuh>
 #include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_rules.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/row_sums.cuh>
 #include <tessera/embed/sequence_lookup.cuh>
@@ -92,10 +93,49 @@ class device_table_group : public table_group {
   virtual std::unique_ptr<table_part> part(Exec const& exec, std::int64_t t) = 0;
 };
 
-template <row_store Store, row_optimizer Optimizer>
-class device_tables_of_kind final : public stores_of_kind<device_table_group<execution_of<Store>>, Store, Optimizer> {
+/// The optimizers of tables on a device. Kernels are of a store and an optimizer each.
+template <row_store Store>
+class device_row_rules : public table_rules {
+ public:
   using exec_type = execution_of<Store>;
-  using base = stores_of_kind<device_table_group<exec_type>, Store, Optimizer>;
+  using features_type = vector_view<group_feature const>;
+  using saved_type = basic_lookup_saved<exec_type>;
+
+  virtual std::unique_ptr<device_row_rules> copy() const = 0;
+  /// As `device_table_group::update`.
+  virtual void update(exec_type const& exec, char const* call, vector_view<Store> tables, features_type features, saved_type const& saved,
+                      vector_view<matrix_view<float const> const> gradients, std::function<void()> const& begin) const = 0;
+  /// As `device_table_group::apply`.
+  virtual void apply(exec_type const& exec, std::int64_t t, std::int64_t number, Store const& table, vector_view<std::int64_t const> slots,
+                     matrix_view<float const> gradients) const = 0;
+};
+
+template <row_store Store, row_optimizer Optimizer>
+class device_rules_of final : public optimizers_of_type<device_row_rules<Store>, Optimizer> {
+  using base = optimizers_of_type<device_row_rules<Store>, Optimizer>;
+  using typename base::exec_type;
+  using typename base::features_type;
+  using typename base::saved_type;
+
+ public:
+  using base::base;
+
+  std::unique_ptr<device_row_rules<Store>> copy() const override { return std::make_unique<device_rules_of>(*this); }
+  void update(exec_type const& exec, char const* call, vector_view<Store> tables, features_type features, saved_type const& saved,
+              vector_view<matrix_view<float const> const> gradients, std::function<void()> const& begin) const override {
+    feature_source_on_device<exec_type> const source(exec, features, saved.batch, gradients);
+    update_rows_on_device(exec, call, tables, features, saved, vector_view<Optimizer const>(base::all()), source.get(), begin);
+  }
+  void apply(exec_type const& exec, std::int64_t t, std::int64_t number, Store const& table, vector_view<std::int64_t const> slots,
+             matrix_view<float const> gradients) const override {
+    update_table_on_device(exec, number, table, base::at(t), slots, gradients);
+  }
+};
+
+template <row_store Store>
+class device_tables_of_store final : public stores_of_group<device_table_group<execution_of<Store>>, Store, device_row_rules<Store>> {
+  using exec_type = execution_of<Store>;
+  using base = stores_of_group<device_table_group<exec_type>, Store, device_row_rules<Store>>;
   using slots_type = buffer<std::int64_t, exec_type>;
   using saved_type = basic_lookup_saved<exec_type>;
   using typename base::batch_type;
@@ -119,8 +159,7 @@ class device_tables_of_kind final : public stores_of_kind<device_table_group<exe
 
   void update(exec_type const& exec, char const* call, features_type features, saved_type const& saved,
               vector_view<matrix_view<float const> const> gradients, std::function<void()> const& begin) override {
-    feature_source_on_device<exec_type> const source(exec, features, saved.batch, gradients);
-    update_rows_on_device(exec, call, base::stores(), features, saved, base::optimizers(), source.get(), begin);
+    base::rules().update(exec, call, base::stores(), features, saved, gradients, begin);
   }
   void sum(exec_type const& exec, features_type features, saved_type const& saved, vector_view<matrix_view<float const> const> gradients,
            group_gradients<exec_type>& out) const override {
@@ -129,19 +168,23 @@ class device_tables_of_kind final : public stores_of_kind<device_table_group<exe
   }
   void apply(exec_type const& exec, std::int64_t t, std::int64_t number, vector_view<std::int64_t const> slots,
              matrix_view<float const> gradients) override {
-    update_table_on_device(exec, number, base::at(t), base::optimizer_of(t), slots, gradients);
+    base::rules().apply(exec, t, number, base::at(t), slots, gradients);
   }
 
   std::unique_ptr<table_part> part(exec_type const& exec, std::int64_t t) override {
-    return part_on_device(exec, base::at(t), optimizer_name_of(base::optimizer_of(t)));
+    return part_on_device(exec, base::at(t), base::rules().layout(t).optimizer);
   }
 };
 
 template <device_execution Exec>
 struct table_groups<Exec> {
   using group = device_table_group<Exec>;
+  template <class Store>
+  using tables = device_tables_of_store<Store>;
+  template <class Store>
+  using rules = device_row_rules<Store>;
   template <class Store, class Optimizer>
-  using kind = device_tables_of_kind<Store, Optimizer>;
+  using rules_of = device_rules_of<Store, Optimizer>;
 };
 
 }  // namespace detail

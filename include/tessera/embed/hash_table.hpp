@@ -66,12 +66,15 @@ class hash_table {
   template <row_optimizer Optimizer>
   hash_table(host_exec const& exec, table_options const& options, Optimizer const& optimizer, Admission const& admission = {},
              Eviction const& eviction = {})
-      : options_(checked_options(options, row_state_layout::of(optimizer))),
+      : hash_table(exec, options, row_state_layout::checked(optimizer), admission, eviction) {}
+  /// As above, with state of this layout.
+  hash_table(host_exec const& exec, table_options const& options, row_state_layout layout, Admission const& admission = {},
+             Eviction const& eviction = {})
+      : options_(checked_options(options, layout)),
         memory_(exec.memory()),
-        rows_(options.dim, row_state_layout::of(optimizer)),
+        rows_(options.dim, layout),
         admission_(exec, admission, options),
         eviction_(eviction, options) {
-    check_optimizer(optimizer);
     ids_.reserve(exec, options.rows);
     eviction_.reserve(exec, options.rows);
     rows_.reserve(exec, options.rows);

@@ -28,6 +28,12 @@ struct row_state_layout {
   static constexpr row_state_layout of(O const& optimizer) noexcept {
     return {O::row_state, O::element_state, initial_state_of(optimizer), optimizer_name_of(optimizer)};
   }
+  /// As above. @throws tessera::error as `check_optimizer`.
+  template <row_optimizer O>
+  static row_state_layout checked(O const& optimizer) {
+    check_optimizer(optimizer);
+    return of(optimizer);
+  }
   /// The floats of state of a row of `dim` elements.
   TESSERA_HOST_DEVICE constexpr std::int64_t width(std::int64_t dim) const noexcept { return per_row + per_element * dim; }
 };

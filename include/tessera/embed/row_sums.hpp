@@ -226,11 +226,12 @@ class row_sums {
   }
 
  private:
-  static constexpr std::int64_t stack_floats = 2304, most_rows = 32;
+  static constexpr std::int64_t stack_floats = 2304, floats_at_once = 128, most_rows = 32;
 
   // How many rows are summed before they are handed on, beside two more for the sum of a chunk and for the sink; 0: a single one is too wide.
+  // Few, as nothing is fetched from memory while they are updated.
   static constexpr std::int64_t rows_on_stack(std::int64_t dim) noexcept {
-    return std::clamp<std::int64_t>(stack_floats / dim - 2, 0, most_rows);
+    return std::min(std::clamp<std::int64_t>(floats_at_once / dim, 1, most_rows), std::max<std::int64_t>(stack_floats / dim - 2, 0));
   }
 
   template <int Dim>

@@ -137,24 +137,31 @@ Optimizer const& of_table(vector_view<Optimizer const> optimizers, std::int64_t 
   return optimizers.data()[optimizers.size() == 1 ? 0 : table];
 }
 
+/// @throws tessera::error incompatible for a table that was built for another optimizer than one whose state is `needed`.
+inline void check_state_layout(char const* call, table_options const& table, row_state_layout built, row_state_layout needed) {
+  if (built.per_row != needed.per_row || built.per_element != needed.per_element)
+    throw error(errc::incompatible, std::string(call) + ": the table was built for another optimizer",
+                {{"table", table.id.value},
+                 {"built for", built.optimizer},
+                 {"optimizer", needed.optimizer},
+                 {"state a row", built.width(table.dim)},
+                 {"needed", needed.width(table.dim)}});
+  if (needed.per_row + needed.per_element > 0) check_optimizer_kind(call, built.optimizer, needed.optimizer);
+}
+
+inline void check_optimizer_count(char const* call, std::int64_t tables, std::int64_t optimizers) {
+  if (optimizers != 1 && optimizers != tables)
+    throw error(errc::shape_mismatch, std::string(call) + ": one optimizer, or one a table",
+                {{"tables", tables}, {"optimizers", optimizers}});
+}
+
 template <class Store, class Optimizer>
 void check_optimizers(char const* call, vector_view<Store const> tables, vector_view<Optimizer const> optimizers) {
-  if (optimizers.size() != 1 && optimizers.size() != tables.size())
-    throw error(errc::shape_mismatch, std::string(call) + ": one optimizer, or one a table",
-                {{"tables", tables.size()}, {"optimizers", optimizers.size()}});
+  check_optimizer_count(call, tables.size(), optimizers.size());
   for (auto const& optimizer : optimizers) check_optimizer(optimizer);
   if (tables.empty()) return;
   auto const needed = row_state_layout::of(optimizers[0]);
-  for (auto const& table : tables) {
-    if (table.state_layout().per_row != needed.per_row || table.state_layout().per_element != needed.per_element)
-      throw error(errc::incompatible, std::string(call) + ": the table was built for another optimizer",
-                  {{"table", table.options().id.value},
-                   {"built for", table.state_layout().optimizer},
-                   {"optimizer", needed.optimizer},
-                   {"state a row", table.state_layout().width(table.dim())},
-                   {"needed", needed.width(table.dim())}});
-    check_optimizer_kind(call, table.state_layout().optimizer, optimizers[0]);
-  }
+  for (auto const& table : tables) check_state_layout(call, table.options(), table.state_layout(), needed);
 }
 
 template <class Store>

@@ -15,6 +15,7 @@
 #include <tessera/embed/bag_reader.hpp>
 #include <tessera/embed/host_rows.hpp>
 #include <tessera/embed/row_optimizer.hpp>
+#include <tessera/embed/row_rules.hpp>
 #include <tessera/embed/row_store.hpp>
 #include <tessera/embed/row_sums.hpp>
 #include <tessera/embed/row_update.hpp>
@@ -26,8 +27,9 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// Tables of one kind: of one store, with its elements and policies, and of one kind of row optimizer. One virtual call a group, table or
-/// part of a table does what an execution has to do; behind it all is static. Table t is the t-th that was added to the group.
+/// Tables of one kind: of one store, with its elements and policies, and of one type of row optimizer. One virtual call a group, table or
+/// part of a table does what an execution has to do. Behind it all is static but the optimizer, which another virtual call finds. Table t
+/// is the t-th that was added to the group.
 class table_group {
  public:
   table_group() = default;
@@ -50,16 +52,21 @@ class table_group {
   virtual void* optimizer(std::int64_t t, std::type_info const& type) noexcept = 0;
 };
 
-/// What groups have in common for all executions.
-template <class Group, row_store Store, row_optimizer Optimizer>
-class stores_of_kind : public Group {
+/// What groups have in common for all executions. `Rules` are the optimizers of such tables.
+template <class Group, row_store Store, class Rules>
+class stores_of_group : public Group {
  public:
-  void add(Store store, Optimizer const& optimizer) {
-    vector_view<Store const> const one(&store, 1);
-    detail::check_optimizers("table_list::add", one, vector_view<Optimizer const>(&optimizer, 1));
-    optimizers_.reserve(optimizers_.size() + 1);
+  /// Takes a table and its optimizer, or returns false: the group's optimizers are of another type. It throws as `table_list::add`.
+  bool add(Store& store, Rules const& optimizer) {
+    optimizer.check();
+    check_state_layout("table_list::add", store.options(), store.state_layout(), optimizer.layout(0));
+    stores_.reserve(stores_.size() + 1);
+    if (rules_ == nullptr)
+      rules_ = optimizer.copy();
+    else if (!rules_->append(optimizer))
+      return false;
     stores_.push_back(std::move(store));
-    optimizers_.push_back(optimizer);
+    return true;
   }
 
   std::int64_t size() const noexcept final { return static_cast<std::int64_t>(stores_.size()); }
@@ -72,25 +79,25 @@ class stores_of_kind : public Group {
     return sum;
   }
 
-  void check_optimizers(char const* call) const final { detail::check_optimizers(call, stores(), optimizers()); }
+  void check_optimizers(char const* call) const final {
+    rules_->check();
+    for (std::int64_t t = 0; t < size(); ++t) check_state_layout(call, options(t), at(t).state_layout(), rules_->layout(t));
+  }
   void count_step() noexcept final { detail::count_step(vector_view<Store>(stores_)); }
 
   void* store(std::int64_t t, std::type_info const& type) noexcept final { return type == typeid(Store) ? &at(t) : nullptr; }
-  void* optimizer(std::int64_t t, std::type_info const& type) noexcept final {
-    return type == typeid(Optimizer) ? &optimizers_[static_cast<std::size_t>(t)] : nullptr;
-  }
+  void* optimizer(std::int64_t t, std::type_info const& type) noexcept final { return rules_->optimizer(t, type); }
 
  protected:
   vector_view<Store> stores() noexcept { return stores_; }
   vector_view<Store const> stores() const noexcept { return stores_; }
-  vector_view<Optimizer const> optimizers() const noexcept { return optimizers_; }
+  Rules const& rules() const noexcept { return *rules_; }
   Store& at(std::int64_t t) noexcept { return stores_[static_cast<std::size_t>(t)]; }
   Store const& at(std::int64_t t) const noexcept { return stores_[static_cast<std::size_t>(t)]; }
-  Optimizer const& optimizer_of(std::int64_t t) const noexcept { return optimizers_[static_cast<std::size_t>(t)]; }
 
  private:
   std::vector<Store> stores_;
-  std::vector<Optimizer> optimizers_;
+  std::unique_ptr<Rules> rules_;
 };
 
 /// Which ids a pass over a batch locates.
@@ -113,9 +120,9 @@ class host_table_group : public table_group {
   virtual std::unique_ptr<table_part> part(std::int64_t t) = 0;
 };
 
-template <row_store Store, row_optimizer Optimizer>
-class tables_of_kind final : public stores_of_kind<host_table_group, Store, Optimizer> {
-  using base = stores_of_kind<host_table_group, Store, Optimizer>;
+template <row_store Store>
+class tables_of_store final : public stores_of_group<host_table_group, Store, row_rules<typename Store::element>> {
+  using base = stores_of_group<host_table_group, Store, row_rules<typename Store::element>>;
   using base::at;
 
  public:
@@ -147,9 +154,9 @@ class tables_of_kind final : public stores_of_kind<host_table_group, Store, Opti
     auto const rows = at(t).host_rows();
     value_reader<typename Store::element>{rows, request}.read(first, last);
   }
-  void update(std::int64_t t, summed_rows const& rows) noexcept override { update_summed(at(t).host_rows(), base::optimizer_of(t), rows); }
+  void update(std::int64_t t, summed_rows const& rows) noexcept override { base::rules().update(t, at(t).host_rows(), rows); }
   std::unique_ptr<table_part> part(std::int64_t t) override {
-    return std::make_unique<store_part<Store>>(at(t), optimizer_name_of(base::optimizer_of(t)));
+    return std::make_unique<store_part<Store>>(at(t), base::rules().layout(t).optimizer);
   }
 };
 

@@ -25,7 +25,8 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// The types of a list's groups: the interface `group`, and `kind<Store, Optimizer>`, a model of it.
+/// The types of a list's groups: the interface `group`, and `tables<Store>`, a model of it. `rules<Store>` are the optimizers of such
+/// tables, and `rules_of<Store, Optimizer>` those of one type.
 template <class Exec>
 struct table_groups {
   static_assert(dependent_false<Exec>, "table_list: no back end for this execution; for CUDA include <tessera/embed/local_tables.cuh>");
@@ -33,8 +34,12 @@ struct table_groups {
 template <>
 struct table_groups<host_exec> {
   using group = host_table_group;
+  template <class Store>
+  using tables = tables_of_store<Store>;
+  template <class Store>
+  using rules = row_rules<typename Store::element>;
   template <class Store, class Optimizer>
-  using kind = tables_of_kind<Store, Optimizer>;
+  using rules_of = detail::rules_of<typename Store::element, Optimizer>;
 };
 
 }  // namespace detail
@@ -59,14 +64,20 @@ class basic_table_list {
   template <row_store Store, row_optimizer Optimizer>
   std::int64_t add(Store table, Optimizer const& optimizer) {
     detail::expect_tables_of<Exec, Store>();
-    using kind = typename detail::table_groups<Exec>::template kind<Store, Optimizer>;
+    return add_table(table, typename detail::table_groups<Exec>::template rules_of<Store, Optimizer>(optimizer));
+  }
+  /// @private As above, of an optimizer of any type. It takes the table unless it throws.
+  template <row_store Store>
+  std::int64_t add_table(Store& table, typename detail::table_groups<Exec>::template rules<Store> const& optimizer) {
+    using tables = typename detail::table_groups<Exec>::template tables<Store>;
     places_.reserve(places_.size() + 1);
-    auto group = std::find_if(groups_.begin(), groups_.end(), [](auto const& g) { return dynamic_cast<kind*>(g.get()) != nullptr; });
-    if (group != groups_.end()) {
-      static_cast<kind&>(**group).add(std::move(table), optimizer);
-    } else {
-      auto first = std::make_unique<kind>();
-      first->add(std::move(table), optimizer);
+    auto group = std::find_if(groups_.begin(), groups_.end(), [&](auto const& g) {
+      auto* const same = dynamic_cast<tables*>(g.get());
+      return same != nullptr && same->add(table, optimizer);
+    });
+    if (group == groups_.end()) {
+      auto first = std::make_unique<tables>();
+      first->add(table, optimizer);
       group = groups_.insert(groups_.end(), std::move(first));
     }
     places_.push_back({static_cast<std::size_t>(group - groups_.begin()), (*group)->size() - 1});

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,35 @@ struct basic_table_spec {
 /// A table of the host.
 using table_spec = basic_table_spec<host_exec>;
 
+namespace detail {
+
+/// A spec is compiled once a store, for all optimizers.
+template <class Store>
+using rules_of_store = typename table_groups<execution_of<Store>>::template rules<Store>;
+template <class Store, class... Policies>
+basic_table_spec<execution_of<Store>> spec_of_store(table_options const& table, std::shared_ptr<rules_of_store<Store> const> optimizer,
+                                                    Policies const&... policies) {
+  using element = typename Store::element;
+  using exec_type = execution_of<Store>;
+  auto const layout = optimizer->layout(0);
+  basic_table_spec<exec_type> spec{table, Store::slots_are_ids};
+  spec.keeps_ids = !has_policies<Store>();
+  spec.add = [optimizer = std::move(optimizer), policies...](exec_type const& exec, table_options const& part,
+                                                             basic_table_list<exec_type>& list) {
+    optimizer->check();
+    Store store(exec, part, optimizer->layout(0), policies...);
+    list.add_table(store, *optimizer);
+  };
+  spec.optimizer = layout.optimizer;
+  spec.row_bytes = [layout](std::int64_t columns) {
+    return row_scale<element>::extent(columns) * static_cast<std::int64_t>(sizeof(element)) +
+           layout.width(columns) * static_cast<std::int64_t>(sizeof(float));
+  };
+  return spec;
+}
+
+}  // namespace detail
+
 /// The spec of a table whose parts are stores of this kind, made from an execution, options and an optimizer.
 ///
 ///     table_spec const users = spec_of<dense_table<>>({.id = table_id{0}, .dim = 64, .rows = 1'000'000}, rowwise_adagrad{});
@@ -43,19 +73,8 @@ using table_spec = basic_table_spec<host_exec>;
 /// It is of the execution whose memory such stores have. `policies` are those of a hashed store: who gets a row, and who leaves.
 template <row_store Store, row_optimizer Optimizer, class... Policies>
 basic_table_spec<execution_of<Store>> spec_of(table_options const& table, Optimizer const& optimizer, Policies const&... policies) {
-  using element = typename Store::element;
-  using exec_type = execution_of<Store>;
-  basic_table_spec<exec_type> spec{table, Store::slots_are_ids};
-  spec.keeps_ids = !detail::has_policies<Store>();
-  spec.add = [optimizer, policies...](exec_type const& exec, table_options const& part, basic_table_list<exec_type>& list) {
-    list.add(Store(exec, part, optimizer, policies...), optimizer);
-  };
-  spec.optimizer = optimizer_name_of(optimizer);
-  spec.row_bytes = [layout = row_state_layout::of(optimizer)](std::int64_t columns) {
-    return row_scale<element>::extent(columns) * static_cast<std::int64_t>(sizeof(element)) +
-           layout.width(columns) * static_cast<std::int64_t>(sizeof(float));
-  };
-  return spec;
+  using rules_of = typename detail::table_groups<execution_of<Store>>::template rules_of<Store, Optimizer>;
+  return detail::spec_of_store<Store>(table, std::make_shared<rules_of const>(optimizer), policies...);
 }
 
 /// The options of all tables.

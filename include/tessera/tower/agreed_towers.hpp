@@ -73,8 +73,8 @@ agreed_towers agree_on_towers(host_exec const& exec, any_communicator& comm, top
     check_choice("sptt_tables", "codec", options.codecs.backward, codec::fp8_e5m2);
     auto shapes = shapes_of(recipe, towers, vector_view<embedding_output const>(of_features));
     if (!std::same_as<Recipe, pass_through> && !options.modules.policy)
-      throw error(errc::invalid_argument, "sptt_tables: modules need tower_options::policy", {{"modules", std::string(Recipe::name)}});
-    mine = "modules " + std::string(Recipe::name) + ": seed";
+      throw error(errc::invalid_argument, "sptt_tables: modules need tower_options::policy", {{"modules", std::string(recipe.name)}});
+    mine = "modules " + std::string(recipe.name) + ": seed";
     add(options.modules.seed.value);
     for (std::int64_t r = 0; r < where.ranks(); ++r) {
       mine += "\nrank, group, index";

@@ -123,7 +123,7 @@ class sptt_tables {
   std::vector<parameter_block> blocks() requires(!passes_through) { return here_.modules.blocks(); }
   std::int64_t parameter_count() const noexcept requires(!passes_through) { return here_.modules.parameter_count(); }
   /// The modules' kind and each tower's features, which a checkpoint keeps.
-  std::string towers_text() const requires(!passes_through) { return detail::text_of<Recipe>(agreed_.shapes); }
+  std::string towers_text() const requires(!passes_through) { return detail::text_of(here_.modules.kind(), agreed_.shapes); }
 
   /// Does nothing: ids of other ranks are not here.
   void prepare(host_exec const&, batch_view const&, row_order& prepared) const { prepared.clear(); }

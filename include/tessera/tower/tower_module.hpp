@@ -78,7 +78,7 @@ concept tower_module = std::move_constructible<M> &&
 template <class R>
 concept tower_recipe = tower_module<typename R::module> &&
     requires(R const& recipe, host_exec const& exec, vector_view<std::int64_t const> widths, random_seed seed, std::uint32_t stream) {
-  { R::name } -> std::convertible_to<std::string_view>;
+  { recipe.name } -> std::convertible_to<std::string_view>;
   { recipe.outputs(widths) } -> std::same_as<std::vector<tower_output>>;
   { recipe.cost(widths) } -> std::same_as<tower_cost>;
   { recipe.make(exec, widths, seed, stream) } -> std::same_as<typename R::module>;

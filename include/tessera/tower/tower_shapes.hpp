@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -94,9 +95,8 @@ std::vector<embedding_output> outputs_of(std::vector<tower_shape> const& shapes,
 }
 
 /// The modules' kind and each tower's features, for checkpoints: "dlrm_tower: 0 1, 2".
-template <tower_recipe Recipe>
-std::string text_of(std::vector<tower_shape> const& shapes) {
-  std::string text(Recipe::name);
+inline std::string text_of(std::string_view kind, std::vector<tower_shape> const& shapes) {
+  std::string text(kind);
   for (auto const& shape : shapes) {
     text += shape.tower == 0 ? ":" : ",";
     for (auto const* const list : {&shape.pooled, &shape.sequences})
@@ -128,7 +128,7 @@ class tower_modules {
   /// `widths_of(shape)`: those of the module's features. A rank that is not the first of its group holds copies.
   tower_modules(host_exec const& exec, Recipe const& recipe, std::vector<tower_shape> shapes, vector_view<embedding_output const> features,
                 tower_options const& options, bool is_copy)
-      : policy_(options.policy), is_copy_(is_copy) {
+      : kind_(recipe.name), policy_(options.policy), is_copy_(is_copy) {
     for (auto& shape : shapes) {
       if (shape.pooled.empty()) continue;
       std::vector<std::int64_t> widths;
@@ -138,9 +138,11 @@ class tower_modules {
       shapes_.push_back(std::move(shape));
     }
     if (!policy_ && !std::same_as<Recipe, pass_through>)
-      throw error(errc::invalid_argument, "towers: modules need tower_options::policy", {{"modules", Recipe::name}});
+      throw error(errc::invalid_argument, "towers: modules need tower_options::policy", {{"modules", kind_}});
   }
 
+  /// The recipe's name.
+  std::string const& kind() const noexcept { return kind_; }
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(modules_.size()); }
   tower_shape const& shape(std::int64_t m) const noexcept { return shapes_[static_cast<std::size_t>(m)]; }
   module_type const& module(std::int64_t m) const noexcept { return modules_[static_cast<std::size_t>(m)]; }
@@ -185,6 +187,7 @@ class tower_modules {
  private:
   static constexpr std::uint32_t first_stream = 1U << 16;  // streams of other networks are below
 
+  std::string kind_;
   std::optional<any_gemm> policy_;
   bool is_copy_;
   std::vector<tower_shape> shapes_;

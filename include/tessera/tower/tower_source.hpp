@@ -78,7 +78,7 @@ class tower_source : public source_adaptor<Inner> {
   /// @throws tessera::error as `check_towers` and the recipe; invalid_argument for modules without `options.policy`, and for modules over an
   /// inner source whose `comm()` has several ranks.
   tower_source(host_exec const& exec, Inner inner, tower_partition const& towers, Recipe const& recipe, tower_options const& options = {})
-      : base(refuse_ranks(std::move(inner))),
+      : base(refuse_ranks(std::move(inner), recipe)),
         shapes_(detail::shapes_of(recipe, towers, this->inner().outputs())),
         outputs_(detail::outputs_of<Recipe>(shapes_, this->inner().outputs())),
         modules_(exec, recipe, passes_through ? std::vector<detail::tower_shape>() : shapes_, this->inner().outputs(), options, false) {}
@@ -92,7 +92,7 @@ class tower_source : public source_adaptor<Inner> {
   std::vector<parameter_block> blocks() { return modules_.blocks(); }
   std::int64_t parameter_count() const noexcept { return modules_.parameter_count(); }
   /// The modules' kind and each tower's features, which a checkpoint keeps.
-  std::string towers_text() const requires(!passes_through) { return detail::text_of<Recipe>(shapes_); }
+  std::string towers_text() const requires(!passes_through) { return detail::text_of(modules_.kind(), shapes_); }
 
   void begin(host_exec const& exec, batch_view const& batch, saved_type& saved) {
     saved.at = tower_stage::none;
@@ -162,12 +162,12 @@ class tower_source : public source_adaptor<Inner> {
 
  private:
   static std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
-  static Inner refuse_ranks(Inner inner) {
+  static Inner refuse_ranks(Inner inner, [[maybe_unused]] Recipe const& recipe) {
     if constexpr (!passes_through && requires { inner.comm(); })
       if (auto const ranks = inner.comm().size(); ranks > 1)
         throw error(errc::invalid_argument,
                     "tower_source: modules over tables of several ranks, whose gradients nobody would sum; sptt_tables train them",
-                    {{"modules", std::string(Recipe::name)}, {"ranks", ranks}});
+                    {{"modules", std::string(recipe.name)}, {"ranks", ranks}});
     return inner;
   }
   static void begun(batch_view const& batch, saved_type& saved) {

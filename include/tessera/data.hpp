@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// All of data/ but Parquet's headers, and what reads and writes files of JSON: logs, readers, preprocessing, profiles.
+#include <tessera/data/batch_copy.hpp>
+#include <tessera/data/block_walk.hpp>
+#include <tessera/data/bound_ids.hpp>
+#include <tessera/data/bound_pipeline.hpp>
+#include <tessera/data/checked_samples.hpp>
+#include <tessera/data/column_profile.hpp>
+#include <tessera/data/column_rules.hpp>
+#include <tessera/data/criteo_lines.hpp>
+#include <tessera/data/dealt_reader.hpp>
+#include <tessera/data/dedupe_model.hpp>
+#include <tessera/data/delimited_fields.hpp>
+#include <tessera/data/delimited_layout.hpp>
+#include <tessera/data/delimited_log.hpp>
+#include <tessera/data/delimited_parser.hpp>
+#include <tessera/data/delimited_text.hpp>
+#include <tessera/data/delimited_writer.hpp>
+#include <tessera/data/dense_pipeline.hpp>
+#include <tessera/data/dense_steps.hpp>
+#include <tessera/data/derived_columns.hpp>
+#include <tessera/data/hash_text.hpp>
+#include <tessera/data/list_hash.hpp>
+#include <tessera/data/memory_log.hpp>
+#include <tessera/data/moments.hpp>
+#include <tessera/data/number_histogram.hpp>
+#include <tessera/data/picked_rows.hpp>
+#include <tessera/data/prefetching_reader.hpp>
+#include <tessera/data/preprocessing.hpp>
+#include <tessera/data/preprocessing_fit.hpp>
+#include <tessera/data/profile_columns.hpp>
+#include <tessera/data/quantile_sample.hpp>
+#include <tessera/data/reader.hpp>
+#include <tessera/data/sample_columns.hpp>
+#include <tessera/data/sample_reader.hpp>
+#include <tessera/data/sample_reader_options.hpp>
+#include <tessera/data/sample_schema.hpp>
+#include <tessera/data/sample_source.hpp>
+#include <tessera/data/sampled_counts.hpp>
+#include <tessera/data/separators.hpp>
+#include <tessera/data/session_order.hpp>
+#include <tessera/data/session_sampling.hpp>
+#include <tessera/data/session_statistics.hpp>
+#include <tessera/data/shuffle.hpp>
+#include <tessera/data/source_profile.hpp>
+#include <tessera/data/sparse_pipeline.hpp>
+#include <tessera/data/sparse_steps.hpp>
+#include <tessera/data/value_counts.hpp>

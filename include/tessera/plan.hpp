@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: Tessera contributors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// All of plan/ but what reads and writes files: profiles of tables, models of their costs, searches for plans.
+#include <tessera/plan/any_cost_model.hpp>
+#include <tessera/plan/cautious_cost.hpp>
+#include <tessera/plan/cost_interval.hpp>
+#include <tessera/plan/cost_model.hpp>
+#include <tessera/plan/cost_networks.hpp>
+#include <tessera/plan/cost_samples.hpp>
+#include <tessera/plan/dense_network.hpp>
+#include <tessera/plan/draw_accesses.hpp>
+#include <tessera/plan/exchange_features.hpp>
+#include <tessera/plan/exhaustive_search.hpp>
+#include <tessera/plan/feasible_shards.hpp>
+#include <tessera/plan/fit_cost_network.hpp>
+#include <tessera/plan/fit_published_cost.hpp>
+#include <tessera/plan/found_plan.hpp>
+#include <tessera/plan/halving_search.hpp>
+#include <tessera/plan/learned_compute.hpp>
+#include <tessera/plan/learned_cost.hpp>
+#include <tessera/plan/learned_exchange.hpp>
+#include <tessera/plan/machine_description.hpp>
+#include <tessera/plan/measure_combination.hpp>
+#include <tessera/plan/measure_compute.hpp>
+#include <tessera/plan/measure_exchange.hpp>
+#include <tessera/plan/measured_cost.hpp>
+#include <tessera/plan/measuring_clock.hpp>
+#include <tessera/plan/network_samples.hpp>
+#include <tessera/plan/placement.hpp>
+#include <tessera/plan/plan_baselines.hpp>
+#include <tessera/plan/plan_objective.hpp>
+#include <tessera/plan/plan_prediction.hpp>
+#include <tessera/plan/plan_random.hpp>
+#include <tessera/plan/plan_search.hpp>
+#include <tessera/plan/profile_of_keys.hpp>
+#include <tessera/plan/profile_tables.hpp>
+#include <tessera/plan/published_cost.hpp>
+#include <tessera/plan/published_search.hpp>
+#include <tessera/plan/roofline_cost.hpp>
+#include <tessera/plan/shard_changes.hpp>
+#include <tessera/plan/shard_features.hpp>
+#include <tessera/plan/shard_kinds.hpp>
+#include <tessera/plan/shard_memory.hpp>
+#include <tessera/plan/table_ids.hpp>
+#include <tessera/plan/table_profile.hpp>
+#include <tessera/plan/table_replicas.hpp>
+#include <tessera/plan/tower_devices.hpp>
