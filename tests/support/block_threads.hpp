@@ -24,8 +24,8 @@ namespace tessera_tests {
 
 #ifdef __x86_64__
 
-/// A place to go on at, on a stack of its own. `swapcontext` would ask the kernel for signals each time, which took most of what kernels with
-/// shared memory took.
+/// A place to go on at, on a stack of its own. `swapcontext` would ask the kernel for signals each time, which was most of the time of kernels
+/// with shared memory.
 class stack_place {
  public:
   /// Begins with `enter(argument)`, which never returns.

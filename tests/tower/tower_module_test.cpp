@@ -123,6 +123,18 @@ TEST_CASE("any_tower_recipe: modules of the kind that it holds") {
   tower_refusals(any_tower_recipe(dlrm_tower{.dim = 3, .p = 1, .c = 2}), {4, 4});
 }
 
+// A recipe whose name ends with it.
+struct named_tower : dlrm_tower {
+  std::string name;
+};
+
+TEST_CASE("any_tower_recipe: the name is its own") {
+  any_tower_recipe const recipe = named_tower{{.dim = 2}, std::string(40, 'x')};
+  any_tower_recipe const copy = recipe;
+  CHECK(recipe.name == std::string(40, 'x'));
+  CHECK(copy.name == recipe.name);
+}
+
 TEST_CASE("any_tower_module: what another kind of module saved is refused") {
   serial_host host;
   widths_list const widths{2, 2};

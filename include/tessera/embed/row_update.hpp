@@ -116,7 +116,8 @@ void update_row(Optimizer const& optimizer, host_rows<Element> const& table, std
   }
 }
 
-/// Updates some rows of a table. It is the one function that is instantiated for each pair of an element and an optimizer.
+/// Updates some rows of a table. It and `rules_of`, which calls it, are what is instantiated for each pair of an element
+/// and an optimizer.
 template <class Element, class Optimizer>
 [[gnu::noinline]] void update_summed(host_rows<Element> const& table, Optimizer const& optimizer, summed_rows const& rows) noexcept {
   for (std::int64_t i = 0; i < rows.count; ++i)

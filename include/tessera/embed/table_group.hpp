@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -28,7 +29,7 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 /// Tables of one kind: of one store, with its elements and policies, and of one type of row optimizer. One virtual call a group, table or
-/// part of a table does what an execution has to do. Behind it all is static but the optimizer, which another virtual call finds. Table t
+/// part of a table does what an execution has to do. Behind it all types are known but the optimizer's: another virtual call updates rows. Table t
 /// is the t-th that was added to the group.
 class table_group {
  public:
@@ -52,7 +53,14 @@ class table_group {
   virtual void* optimizer(std::int64_t t, std::type_info const& type) noexcept = 0;
 };
 
+/// Makes room, so that the next push_back throws nothing.
+template <class T>
+void reserve_one_more(std::vector<T>& list) {
+  if (list.size() == list.capacity()) list.reserve(std::max<std::size_t>(4, 2 * list.size()));
+}
+
 /// What groups have in common for all executions. `Rules` are the optimizers of such tables.
+/// @pre a Store's move throws nothing
 template <class Group, row_store Store, class Rules>
 class stores_of_group : public Group {
  public:
@@ -60,7 +68,7 @@ class stores_of_group : public Group {
   bool add(Store& store, Rules const& optimizer) {
     optimizer.check();
     check_state_layout("table_list::add", store.options(), store.state_layout(), optimizer.layout(0));
-    stores_.reserve(stores_.size() + 1);
+    reserve_one_more(stores_);
     if (rules_ == nullptr)
       rules_ = optimizer.copy();
     else if (!rules_->append(optimizer))

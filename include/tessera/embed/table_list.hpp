@@ -25,8 +25,8 @@ inline namespace TESSERA_ABI {
 
 namespace detail {
 
-/// The types of a list's groups: the interface `group`, and `tables<Store>`, a model of it. `rules<Store>` are the optimizers of such
-/// tables, and `rules_of<Store, Optimizer>` those of one type.
+/// The types of a list's groups: the interface `group`, and its implementation `tables<Store>`. `rules<Store>` are the optimizers of
+/// such tables, and `rules_of<Store, Optimizer>` those of one type.
 template <class Exec>
 struct table_groups {
   static_assert(dependent_false<Exec>, "table_list: no back end for this execution; for CUDA include <tessera/embed/local_tables.cuh>");
@@ -70,7 +70,8 @@ class basic_table_list {
   template <row_store Store>
   std::int64_t add_table(Store& table, typename detail::table_groups<Exec>::template rules<Store> const& optimizer) {
     using tables = typename detail::table_groups<Exec>::template tables<Store>;
-    places_.reserve(places_.size() + 1);
+    detail::reserve_one_more(places_);
+    detail::reserve_one_more(groups_);
     auto group = std::find_if(groups_.begin(), groups_.end(), [&](auto const& g) {
       auto* const same = dynamic_cast<tables*>(g.get());
       return same != nullptr && same->add(table, optimizer);

@@ -132,7 +132,7 @@ class any_tower_recipe {
   template <class R>
     requires(!std::same_as<R, any_tower_recipe> && !std::same_as<R, pass_through> && tower_recipe<R>)
   any_tower_recipe(R const& recipe)  // NOLINT: implicit
-      : name(recipe.name), held_(std::make_shared<holder<R> const>(recipe)) {}
+      : any_tower_recipe(std::make_shared<holder<R> const>(recipe)) {}
 
   /// @throws tessera::error as the held recipe, here and below.
   std::vector<tower_output> outputs(vector_view<std::int64_t const> widths) const { return held_->outputs(widths); }
@@ -166,6 +166,10 @@ class any_tower_recipe {
 
     R recipe;
   };
+
+  // The name is that of the recipe that is held: the argument's may end before.
+  template <class R>
+  explicit any_tower_recipe(std::shared_ptr<holder<R> const> held) : name(held->recipe.name), held_(std::move(held)) {}
 
   std::shared_ptr<base const> held_;
 };
