@@ -88,28 +88,28 @@ class any_tower_module {
       typename M::saved of_module;
     };
 
-    explicit holder(M from) : module(std::move(from)) {}
+    explicit holder(M from) : own(std::move(from)) {}
 
-    std::vector<tower_output> const& outputs() const noexcept override { return module.outputs(); }
-    std::int64_t output_width() const noexcept override { return module.output_width(); }
-    vector_view<float> parameters() noexcept override { return module.parameters(); }
-    vector_view<float const> parameters() const noexcept override { return module.parameters(); }
-    std::vector<parameter_block> blocks(std::string_view prefix) override { return module.blocks(prefix); }
-    std::size_t bytes() const noexcept override { return module.bytes(); }
+    std::vector<tower_output> const& outputs() const noexcept override { return own.outputs(); }
+    std::int64_t output_width() const noexcept override { return own.output_width(); }
+    vector_view<float> parameters() noexcept override { return own.parameters(); }
+    vector_view<float const> parameters() const noexcept override { return own.parameters(); }
+    std::vector<parameter_block> blocks(std::string_view prefix) override { return own.blocks(prefix); }
+    std::size_t bytes() const noexcept override { return own.bytes(); }
     void forward(host_exec const& exec, any_gemm const& policy, vector_view<matrix_view<float const> const> features,
                  matrix_view<float> out, std::unique_ptr<saved_base>& saved) const override {
       if (dynamic_cast<kept*>(saved.get()) == nullptr) saved = std::make_unique<kept>();
-      module.forward(exec, policy, features, out, static_cast<kept&>(*saved).of_module);
+      own.forward(exec, policy, features, out, static_cast<kept&>(*saved).of_module);
     }
     void backward(host_exec const& exec, any_gemm const& policy, saved_base* saved, matrix_view<float const> out_gradient,
                   vector_view<float> parameter_gradient, vector_view<matrix_view<float> const> feature_gradients) const override {
       kept nothing;  // as of no forward, which the module refuses
-      auto* const own = saved == nullptr ? &nothing : dynamic_cast<kept*>(saved);
-      if (own == nullptr) throw error(errc::invalid_argument, "any_tower_module: a module of another kind saved this");
-      module.backward(exec, policy, own->of_module, out_gradient, parameter_gradient, feature_gradients);
+      auto* const of = saved == nullptr ? &nothing : dynamic_cast<kept*>(saved);
+      if (of == nullptr) throw error(errc::invalid_argument, "any_tower_module: a module of another kind saved this");
+      own.backward(exec, policy, of->of_module, out_gradient, parameter_gradient, feature_gradients);
     }
 
-    M module;
+    M own;
   };
 
   std::unique_ptr<base> held_;
