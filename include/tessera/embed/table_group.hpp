@@ -29,8 +29,8 @@ inline namespace TESSERA_ABI {
 namespace detail {
 
 /// Tables of one kind: of one store, with its elements and policies, and of one type of row optimizer. One virtual call a group, table or
-/// part of a table does what an execution has to do. Behind it all types are known but the optimizer's: another virtual call updates rows. Table t
-/// is the t-th that was added to the group.
+/// part of a table does what an execution has to do. Behind it all types are known but the optimizer's: another virtual call updates rows.
+/// Table t is the t-th that was added to the group.
 class table_group {
  public:
   table_group() = default;

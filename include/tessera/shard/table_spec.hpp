@@ -66,7 +66,8 @@ basic_table_spec<execution_of<Store>> spec_of_store(table_options const& table, 
 
 }  // namespace detail
 
-/// The spec of a table whose parts are stores of this kind, made from an execution, options, the `row_state_layout` of the optimizer, and policies.
+/// The spec of a table whose parts are stores of this kind. A store is made from an execution, options, the optimizer's `row_state_layout`
+/// and policies.
 ///
 ///     table_spec const users = spec_of<dense_table<>>({.id = table_id{0}, .dim = 64, .rows = 1'000'000}, rowwise_adagrad{});
 ///
