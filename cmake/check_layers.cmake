@@ -38,7 +38,7 @@ endmacro()
 
 # Every source carries the licence.
 file(GLOB_RECURSE sources RELATIVE "${ROOT}"
-     "${ROOT}/include/*.hpp" "${ROOT}/include/*.cuh"
+     "${ROOT}/include/*.hpp" "${ROOT}/include/*.cuh" "${ROOT}/include/*.ipp" "${ROOT}/compiled/*.cpp"
      "${ROOT}/tests/*.hpp" "${ROOT}/tests/*.cpp" "${ROOT}/tests/*.cuh" "${ROOT}/tests/*.cu"
      "${ROOT}/bench/*.hpp" "${ROOT}/bench/*.cpp" "${ROOT}/bench/*.cuh" "${ROOT}/bench/*.cu"
      "${ROOT}/examples/*.hpp" "${ROOT}/examples/*.cpp" "${ROOT}/examples/*.cuh" "${ROOT}/examples/*.cu")
@@ -108,7 +108,12 @@ foreach(header IN LISTS headers)
       endif()
     endif()
 
-    if(included MATCHES "^tessera/(.*)$")
+    if(included MATCHES "\\.ipp$")
+      string(REGEX REPLACE "\\.hpp$" ".ipp" bodies "tessera/${header}")
+      if(NOT included STREQUAL bodies)
+        breach("${path}" "includes the bodies of another header, <${included}>")
+      endif()
+    elseif(included MATCHES "^tessera/(.*)$")
       set(target "${CMAKE_MATCH_1}")
       list(APPEND own_${header} "${target}")
       string(REGEX REPLACE "/.*" "" target_folder "${target}")
@@ -131,6 +136,38 @@ foreach(header IN LISTS headers)
       endif()
     endif()
   endforeach()
+endforeach()
+
+# Bodies of a header, which includes them at its end, or else a file of the library: they see what their header includes, and so keep its layer.
+file(GLOB_RECURSE bodies RELATIVE "${ROOT}/include" "${ROOT}/include/*.ipp")
+file(GLOB_RECURSE library "${ROOT}/compiled/*.cpp")
+set(held)
+foreach(source IN LISTS library)
+  file(STRINGS "${source}" lines REGEX "^#include <.*\\.ipp>$")
+  list(APPEND held ${lines})
+endforeach()
+foreach(body IN LISTS bodies)
+  string(REGEX REPLACE "\\.ipp$" ".hpp" header "${body}")
+  file(STRINGS "${ROOT}/include/${body}" includes REGEX "^[ \t]*#[ \t]*include")
+  if(NOT includes STREQUAL "#include <${header}>")
+    breach("include/${body}" "includes something beside its header")
+  endif()
+  set(last)
+  if(EXISTS "${ROOT}/include/${header}")
+    file(STRINGS "${ROOT}/include/${header}" last REGEX "^#include <${body}>$")
+  endif()
+  if(NOT last)
+    breach("include/${body}" "is in no header of its name")
+  endif()
+  set(count 0)
+  foreach(line IN LISTS held)
+    if(line STREQUAL "#include <${body}>")
+      math(EXPR count "${count} + 1")
+    endif()
+  endforeach()
+  if(NOT count EQUAL 1)
+    breach("include/${body}" "is in ${count} files of compiled/, and must be in one")
+  endif()
 endforeach()
 
 # Take away headers whose includes are all gone; what stays is a cycle or stands above one.

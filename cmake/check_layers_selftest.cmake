@@ -83,6 +83,17 @@ breaks("is a .hpp and includes <cub/cub.cuh>" cub core/a.hpp "#include <cub/cub.
 breaks("is a .hpp and includes <thrust/sort.h>" thrust core/a.hpp "#include <thrust/sort.h>")
 breaks("uses __CUDACC__, which only core/config.hpp may" cudacc core/a.hpp "#ifdef __CUDACC__\n#endif")
 breaks("joins namespaces in one line" joined_namespace core/a.hpp "namespace tessera::inner {\n}")
+set(spdx "// SPDX-FileCopyrightText: Tessera contributors\n// SPDX-License-Identifier: Apache-2.0\n")
+breaks("includes the bodies of another header, <tessera/core/b.ipp>" bodies_of_another
+       core/a.hpp "#include <tessera/core/b.ipp>" core/b.hpp "#include <tessera/core/b.ipp>" core/b.ipp "#include <tessera/core/b.hpp>"
+       RAW compiled/core.cpp "${spdx}#include <tessera/core/b.ipp>\n")
+breaks("include/tessera/core/a.ipp: includes something beside its header" bodies_include
+       core/a.hpp "#include <tessera/core/a.ipp>" core/b.hpp " " core/a.ipp "#include <tessera/core/a.hpp>\n#include <tessera/core/b.hpp>"
+       RAW compiled/core.cpp "${spdx}#include <tessera/core/a.ipp>\n")
+breaks("include/tessera/core/a.ipp: is in no header of its name" bodies_alone
+       core/a.hpp " " core/a.ipp "#include <tessera/core/a.hpp>" RAW compiled/core.cpp "${spdx}#include <tessera/core/a.ipp>\n")
+breaks("include/tessera/core/a.ipp: is in 0 files of compiled/, and must be in one" bodies_unbuilt
+       core/a.hpp "#include <tessera/core/a.ipp>" core/a.ipp "#include <tessera/core/a.hpp>")
 breaks("includes Eigen, which only" eigen nn/linear.hpp "#include <Eigen/Dense>")
 breaks("is a .cuh and reaches Eigen through its includes" eigen_cuh
        nn/gemm_eigen.hpp "#include <Eigen/Core>" nn/linear.hpp "#include <tessera/nn/gemm_eigen.hpp>"

@@ -28,6 +28,7 @@ function(includes_of header out)
   if(EXISTS "${ROOT}/include/${header}")
     file(STRINGS "${ROOT}/include/${header}" included REGEX "^ *# *include *<")
     list(TRANSFORM included REPLACE "^[^<]*<([^>]*)>.*" "\\1")
+    list(FILTER included EXCLUDE REGEX "\\.ipp$")  # which includes the header itself
   endif()
   set(${out} "${included}" PARENT_SCOPE)
 endfunction()

@@ -42,6 +42,14 @@ else()
   tessera_check(torchrec_plan_selftest ${CMAKE_COMMAND} -E echo "SKIPPED: there is no Python")
 endif()
 
+# The library of instances and bodies, by the objects of an example.
+if(TARGET compose AND NOT TESSERA_CHECKED)
+  separate_arguments(flags UNIX_COMMAND "${CMAKE_CXX_FLAGS}")
+  add_test(NAME checks/compiled COMMAND sh cmake/check_compiled.sh $<TARGET_FILE:tessera_compiled> $<TARGET_OBJECTS:compose> "${CMAKE_CXX_COMPILER}" ${flags}
+           WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" COMMAND_EXPAND_LISTS)
+  set_tests_properties(checks/compiled PROPERTIES LABELS checks)
+endif()
+
 # What must not compile: wrong policies, executions without a back end.
 file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/expected_failures/*.cpp")
 foreach(source IN LISTS sources)

@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(tessera_package_dir "${CMAKE_INSTALL_DATADIR}/cmake/tessera")
 
-install(DIRECTORY include/tessera DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp" PATTERN "*.cuh")
+install(DIRECTORY include/tessera DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp" PATTERN "*.ipp" PATTERN "*.cuh")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 # One export a component: find_package(tessera) alone must not ask for nlohmann-json.
@@ -14,6 +14,11 @@ install(EXPORT tesseraTargets NAMESPACE tessera:: DESTINATION "${tessera_package
 if(TARGET tessera_files)
   install(TARGETS tessera_files EXPORT tesseraFilesTargets)
   install(EXPORT tesseraFilesTargets NAMESPACE tessera:: DESTINATION "${tessera_package_dir}")
+endif()
+if(TESSERA_COMPILED)
+  set_target_properties(tessera_compiled PROPERTIES EXCLUDE_FROM_ALL OFF)
+  install(TARGETS tessera_compiled EXPORT tessera_compiled_targets)
+  install(EXPORT tessera_compiled_targets NAMESPACE tessera:: DESTINATION "${tessera_package_dir}")
 endif()
 function(tessera_install_products name found)
   if(TARGET tessera_${name})

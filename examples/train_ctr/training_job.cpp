@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// example-unit: training
+// example-unit: tables
 #include "../support/training_job.hpp"
 
 #include <algorithm>

@@ -68,11 +68,11 @@ class deduplicated_twins {
   auto& device_tables() { return device_tables_; }
 
   /// An evaluation and a step with gradients of no pattern. `samples`: the expanded batch; `handed`: by gradients handed out.
-  void step(std::mt19937_64& random, batch_view samples, inverse_view batch, inverse_view there, tessera::shared_gradients sums,
+  void step(std::mt19937_64& random, sparse_view samples, inverse_view batch, inverse_view there, tessera::shared_gradients sums,
             bool handed, std::int64_t gap) {
     step(random_gradients(random, options_, features_, samples), samples, batch, there, sums, handed, gap);
   }
-  void step(pooled_matrices const& gradients, batch_view samples, inverse_view batch, inverse_view there, tessera::shared_gradients sums,
+  void step(pooled_matrices const& gradients, sparse_view samples, inverse_view batch, inverse_view there, tessera::shared_gradients sums,
             bool handed, std::int64_t gap) {
     pooled_matrices expected(options_, features_, samples);
     device_matrices<Exec> evaluated(exec_, expected.out(), gap), trained(exec_, expected.out(), gap),
@@ -110,7 +110,7 @@ class deduplicated_twins {
 
   /// How often the host waits for the device in an evaluation, a training lookup, backwards with merged and with expanded sums, and gradients
   /// handed out merged.
-  std::vector<std::int64_t> waits(batch_view samples, inverse_view there) requires waits_counted {
+  std::vector<std::int64_t> waits(sparse_view samples, inverse_view there) requires waits_counted {
     pooled_matrices zeros(options_, features_, samples);
     zeros.fill([] { return 0.0F; });
     device_matrices<Exec> out(exec_, zeros.out(), 0);

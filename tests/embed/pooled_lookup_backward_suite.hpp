@@ -28,7 +28,7 @@ using double_rows = std::map<table_and_id, std::vector<double>>;
 
 /// The gradient of every row that a batch names, in double.
 inline double_rows reference_gradients(std::vector<tessera::table_options> const& tables,
-                                       std::vector<tessera::pooled_feature> const& features, batch_view batch,
+                                       std::vector<tessera::pooled_feature> const& features, sparse_view batch,
                                        pooled_matrices const& gradients) {
   double_rows sums;
   for (std::int64_t key = 0; key < batch.keys; ++key) {
@@ -156,7 +156,7 @@ void pooled_lookup_backward_suite(int threads) {
   tessera::lookup_saved saved;
 
   // Forward and backward of one batch with gradients of no pattern.
-  auto const train = [&](auto& tables, batch_view batch, pooled_matrices const& gradients, auto const& optimizer) {
+  auto const train = [&](auto& tables, sparse_view batch, pooled_matrices const& gradients, auto const& optimizer) {
     pooled_matrices out(options, features, batch);
     tessera::pooled_lookup(exec, tables, features, batch, out.out(), saved);
     tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), optimizer);
@@ -370,7 +370,7 @@ void pooled_lookup_backward_suite(int threads) {
     std::int64_t const first = 5, count = 4;
     std::vector<std::int64_t> first_row;
     for (std::int64_t k = 0; k <= count; ++k) first_row.push_back(whole.first_row[first + k] - whole.first_row[first]);
-    batch_view const part{whole.values, whole.weights, whole.offsets + whole.first_row[first], first_row.data(), count};
+    sparse_view const part{whole.values, whole.weights, whole.offsets + whole.first_row[first], first_row.data(), count};
     std::vector<tessera::pooled_feature> const some(features.begin() + first, features.begin() + first + count);
     auto tables = make_tables<Store>(exec, options, tessera::sgd{});
     reference_tables reference(options);
@@ -397,7 +397,7 @@ void pooled_lookup_backward_suite(int threads) {
       tessera::pooled_lookup_backward(exec, tables, two, saved, matrix.in(), tessera::rowwise_adagrad{});
     }
     std::vector<std::int64_t> const values{1, 2, 3}, offsets{3, 3, 3}, first_row{0, 2};
-    batch_view const far{values.data(), nullptr, offsets.data(), first_row.data(), 1};
+    sparse_view const far{values.data(), nullptr, offsets.data(), first_row.data(), 1};
     std::vector<tessera::pooled_feature> const one{{2}};
     pooled_matrices matrix(options, one, far);
     tessera::pooled_lookup(exec, tables, one, far, matrix.out(), saved);

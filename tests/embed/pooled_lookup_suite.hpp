@@ -142,10 +142,10 @@ void pooled_lookup_suite(int threads) {
     }
     std::vector<tessera::pooled_feature> const none;
     std::vector<tessera::matrix_view<float>> const nowhere;
-    tessera::pooled_lookup(exec, tables, none, batch_view{}, nowhere, saved);
-    tessera::pooled_lookup(exec, std::as_const(tables), none, batch_view{}, nowhere);
+    tessera::pooled_lookup(exec, tables, none, sparse_view{}, nowhere, saved);
+    tessera::pooled_lookup(exec, std::as_const(tables), none, sparse_view{}, nowhere);
     std::vector<Store> no_tables;
-    tessera::pooled_lookup(exec, no_tables, none, batch_view{}, nowhere, saved);
+    tessera::pooled_lookup(exec, no_tables, none, sparse_view{}, nowhere, saved);
   }
 
   SUBCASE("a part of a larger batch gives the part of the vectors") {
@@ -159,7 +159,7 @@ void pooled_lookup_suite(int threads) {
         auto const count = std::min<std::int64_t>(4, whole.keys - first);
         std::vector<std::int64_t> first_row;
         for (std::int64_t k = 0; k <= count; ++k) first_row.push_back(whole.first_row[first + k] - whole.first_row[first]);
-        batch_view const part{whole.values, whole.weights, whole.offsets + whole.first_row[first], first_row.data(), count};
+        sparse_view const part{whole.values, whole.weights, whole.offsets + whole.first_row[first], first_row.data(), count};
         std::vector<tessera::pooled_feature> const some(features.begin() + first, features.begin() + first + count);
         pooled_matrices evaluated(options, some, part), trained(options, some, part);
         auto fresh = make_tables<Store>(exec, options, tessera::sgd{});
@@ -178,7 +178,7 @@ void pooled_lookup_suite(int threads) {
     }
     // A part with bags and no values, far from the beginning.
     std::vector<std::int64_t> const values{1, 2, 3}, offsets{3, 3, 3}, first_row{0, 2};
-    batch_view const part{values.data(), nullptr, offsets.data(), first_row.data(), 1};
+    sparse_view const part{values.data(), nullptr, offsets.data(), first_row.data(), 1};
     std::vector<tessera::pooled_feature> const one{{2}};
     pooled_matrices out(options, one, part);
     tessera::pooled_lookup(exec, tables, one, part, out.out(), saved);

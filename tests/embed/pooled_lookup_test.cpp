@@ -132,7 +132,7 @@ TEST_CASE_TEMPLATE("pooled_lookup: the first offset that is wrong is named, howe
     std::vector<std::int64_t> const values(static_cast<std::size_t>(rows), 3), first_row{0, 30'000, rows};
     std::vector<std::int64_t> offsets(static_cast<std::size_t>(rows + 1));
     std::iota(offsets.begin(), offsets.end(), 0);
-    batch_view const batch{values.data(), nullptr, offsets.data(), first_row.data(), 2};
+    sparse_view const batch{values.data(), nullptr, offsets.data(), first_row.data(), 2};
     auto tables = make_tables<Store>(exec, options, tessera::sgd{});
     auto const rows_before = tables[0].rows();
     pooled_matrices out(options, features, batch);

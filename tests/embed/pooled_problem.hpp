@@ -21,7 +21,7 @@
 
 namespace embed_tests {
 
-using batch_view = tessera::keyed_jagged_view<std::int64_t const>;
+using sparse_view = tessera::keyed_jagged_view<std::int64_t const>;
 
 /// Dims on both sides of every special case, in the order of tables.
 inline std::vector<std::int64_t> const all_dims{1, 3, 4, 8, 16, 17, 32, 64, 100, 128, 130, 1027, 2050};
@@ -87,14 +87,14 @@ class pooled_matrices {
  public:
   static constexpr float canary = -31415.926F;
 
-  pooled_matrices(std::vector<tessera::table_options> const& tables, std::vector<tessera::pooled_feature> const& features, batch_view batch,
-                  std::int64_t gap = 3)
+  pooled_matrices(std::vector<tessera::table_options> const& tables, std::vector<tessera::pooled_feature> const& features,
+                  sparse_view batch, std::int64_t gap = 3)
       : pooled_matrices(
             tables, features, batch, [&](std::int64_t key) { return batch.rows(key); }, gap) {}
   /// `rows_of(key)`: how many rows its matrix has.
   template <class RowsOf>
-  pooled_matrices(std::vector<tessera::table_options> const& tables, std::vector<tessera::pooled_feature> const& features, batch_view batch,
-                  RowsOf const& rows_of, std::int64_t gap = 3) requires std::invocable<RowsOf const&, std::int64_t> {
+  pooled_matrices(std::vector<tessera::table_options> const& tables, std::vector<tessera::pooled_feature> const& features,
+                  sparse_view batch, RowsOf const& rows_of, std::int64_t gap = 3) requires std::invocable<RowsOf const&, std::int64_t> {
     for (std::int64_t key = 0; key < batch.keys; ++key) {
       auto const dim = tables[static_cast<std::size_t>(features[static_cast<std::size_t>(key)].table)].dim, rows = rows_of(key);
       storage_.emplace_back(static_cast<std::size_t>(rows * (dim + gap) + gap), canary);
@@ -142,7 +142,7 @@ class pooled_matrices {
 
 /// Gradients of no pattern.
 inline pooled_matrices random_gradients(std::mt19937_64& random, std::vector<tessera::table_options> const& tables,
-                                        std::vector<tessera::pooled_feature> const& features, batch_view batch) {
+                                        std::vector<tessera::pooled_feature> const& features, sparse_view batch) {
   pooled_matrices gradients(tables, features, batch);
   std::normal_distribution<float> draw;
   gradients.fill([&] { return draw(random); });
@@ -150,7 +150,7 @@ inline pooled_matrices random_gradients(std::mt19937_64& random, std::vector<tes
 }
 
 /// What an id's row adds to its bag, times its elements.
-inline double contribution_scale(batch_view batch, std::int64_t key, std::int64_t bag, std::int64_t position, tessera::pooling mode) {
+inline double contribution_scale(sparse_view batch, std::int64_t key, std::int64_t bag, std::int64_t position, tessera::pooling mode) {
   auto const length = batch.key(key).length(bag);
   double const weight = batch.weighted() ? static_cast<double>(batch.weights[position]) : 1.0;
   return mode == tessera::pooling::mean ? weight / static_cast<double>(length) : weight;
@@ -164,7 +164,8 @@ struct reference_element {
 /// The pooled vectors in double, all rows one after the other. `row_of(table, id)` -> a row, indexed by column.
 template <class RowOf>
 std::vector<reference_element> reference_pool(std::vector<tessera::table_options> const& tables,
-                                              std::vector<tessera::pooled_feature> const& features, batch_view batch, RowOf const& row_of) {
+                                              std::vector<tessera::pooled_feature> const& features, sparse_view batch,
+                                              RowOf const& row_of) {
   std::vector<reference_element> all;
   for (std::int64_t key = 0; key < batch.keys; ++key) {
     auto const& feature = features[static_cast<std::size_t>(key)];

@@ -31,7 +31,7 @@ tessera::keyed_jagged<> a_batch(tessera::host_exec const& exec, std::mt19937_64&
 }
 
 template <class Store>
-tessera::row_gradients gradients_of(tessera::host_exec const& exec, std::vector<Store>& tables, embed_tests::batch_view batch,
+tessera::row_gradients gradients_of(tessera::host_exec const& exec, std::vector<Store>& tables, embed_tests::sparse_view batch,
                                     pooled_matrices const& gradients) {
   pooled_matrices out(summed_tables, summed_features, batch);
   tessera::lookup_saved saved;

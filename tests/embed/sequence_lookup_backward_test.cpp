@@ -20,7 +20,7 @@ using tessera::errc;
 namespace {
 
 pooled_matrices value_gradients(std::mt19937_64& random, std::vector<tessera::table_options> const& options,
-                                std::vector<std::int64_t> const& features, batch_view batch) {
+                                std::vector<std::int64_t> const& features, sparse_view batch) {
   value_matrices gradients(options, features, batch);
   std::normal_distribution<float> draw;
   gradients.fill([&] { return draw(random); });

@@ -16,14 +16,14 @@ inline std::vector<std::int64_t> sequence_features(std::int64_t tables) {
   return features;
 }
 
-inline std::vector<std::int64_t> values_of(batch_view batch, std::int64_t key) {
+inline std::vector<std::int64_t> values_of(sparse_view batch, std::int64_t key) {
   auto const bags = batch.key(key);
   if (bags.size() == 0) return {};
   return {bags.values + bags.offsets[0], bags.values + bags.offsets[bags.rows]};
 }
 
 /// A batch's values as rows of one value each, and so the pooled features that read them one by one.
-inline tessera::keyed_jagged<> value_by_value(tessera::host_exec const& exec, batch_view batch) {
+inline tessera::keyed_jagged<> value_by_value(tessera::host_exec const& exec, sparse_view batch) {
   std::vector<tessera::feature_rows<>> keys;
   for (std::int64_t key = 0; key < batch.keys; ++key) {
     std::vector<std::vector<std::int64_t>> rows;
@@ -41,7 +41,7 @@ inline std::vector<tessera::pooled_feature> as_pooled(std::vector<std::int64_t> 
 
 /// The matrices of a call, a row a value.
 struct value_matrices : pooled_matrices {
-  value_matrices(std::vector<tessera::table_options> const& tables, std::vector<std::int64_t> const& features, batch_view batch)
+  value_matrices(std::vector<tessera::table_options> const& tables, std::vector<std::int64_t> const& features, sparse_view batch)
       : pooled_matrices(tables, as_pooled(features), batch, [&](std::int64_t key) { return batch.key(key).size(); }) {}
 };
 

@@ -204,12 +204,12 @@ void source_ranks_device_tables(Exec const& exec) {
         by_rank.sparse = grouped ? std::as_const(distinct_there).view().distinct : std::as_const(rows_there).view();
         if (grouped) by_rank.groups = std::as_const(distinct_there).view().groups;
 
-        auto const vectors_of = [&](batch_view sparse, std::int64_t of_ranks, auto const& rows_of) {
+        auto const vectors_of = [&](sparse_view sparse, std::int64_t of_ranks, auto const& rows_of) {
           return rank_messages(dims, of_ranks, false,
                                [&](std::int64_t key) { return is_sequence(key) ? sparse.key(key).size() : rows_of(sparse, key); });
         };
-        auto const own_rows = [](batch_view sparse, std::int64_t key) { return sparse.rows(key); };
-        auto const all_rows = [&](batch_view sparse, std::int64_t key) { return grouped ? distinct.padded : sparse.rows(key); };
+        auto const own_rows = [](sparse_view sparse, std::int64_t key) { return sparse.rows(key); };
+        auto const all_rows = [&](sparse_view sparse, std::int64_t key) { return grouped ? distinct.padded : sparse.rows(key); };
         auto const out = vectors_of(batch.whole_view(), 1, own_rows), gradients = vectors_of(batch.whole_view(), 1, own_rows);
         auto sent = vectors_of(batch.view(), ranks, all_rows);
         device_matrices<Exec> given(exec, vectors_of(grouped ? distinct.by_rank.view().distinct : batch.view(), ranks, all_rows).out(), 0);

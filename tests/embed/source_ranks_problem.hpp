@@ -43,14 +43,14 @@ struct ranks_batch {
   tessera::keyed_jagged<> by_rank;  // (ranks * keys,)
 
   std::int64_t ranks() const { return static_cast<std::int64_t>(of_rank.size()); }
-  batch_view whole_view() const { return whole.view(); }
-  batch_view view() const { return by_rank.view(); }
+  sparse_view whole_view() const { return whole.view(); }
+  sparse_view view() const { return by_rank.view(); }
   std::int64_t keys() const { return whole_view().keys; }
   std::int64_t samples(std::size_t rank) const { return keys() == 0 ? 0 : of_rank[rank].view().rows(0); }
 };
 
-inline std::vector<batch_view> views_of(std::vector<tessera::keyed_jagged<>> const& batches) {
-  std::vector<batch_view> views;
+inline std::vector<sparse_view> views_of(std::vector<tessera::keyed_jagged<>> const& batches) {
+  std::vector<sparse_view> views;
   for (auto const& batch : batches) views.push_back(batch.view());
   return views;
 }
@@ -212,8 +212,8 @@ inline ranks_distinct distinct_of(tessera::host_exec const& exec, ranks_batch co
     auto const of = std::as_const(result.of_rank.back()).view();
     std::vector<std::int64_t> const ones(static_cast<std::size_t>(batch.keys()), 1), zeros(ones.size());
     auto const empty_row = keyed_jagged<>::from_lengths(exec, {}, {}, zeros, ones);
-    std::vector<batch_view> const with_one{of.distinct, empty_row.view()};
-    rows.push_back(tessera::concat_rows(exec, std::vector<batch_view>{of.distinct}));
+    std::vector<sparse_view> const with_one{of.distinct, empty_row.view()};
+    rows.push_back(tessera::concat_rows(exec, std::vector<sparse_view>{of.distinct}));
     padded_rows.push_back(tessera::concat_rows(exec, with_one));
     for (std::size_t g = 0; g < groups; ++g) {
       auto const& group = of.groups[static_cast<std::int64_t>(g)];
@@ -288,16 +288,16 @@ inline std::vector<std::int64_t> dims_of_keys() {
 
 inline std::vector<tessera::table_options> ranks_options() { return tables_of_dims(ranks_dims, ranks_ids); }
 
-inline rank_messages pooled_messages(batch_view batch, bool side_by_side = true) {
+inline rank_messages pooled_messages(sparse_view batch, bool side_by_side = true) {
   auto const keys = static_cast<std::int64_t>(ranks_sequences.size());
   return {dims_of_keys(), batch.keys / keys, side_by_side, [&](std::int64_t key) { return batch.rows(key); }};
 }
-inline rank_messages sequence_messages(batch_view batch) {
+inline rank_messages sequence_messages(sparse_view batch) {
   auto const keys = static_cast<std::int64_t>(ranks_sequences.size());
   return {dims_of_keys(), batch.keys / keys, false, [&](std::int64_t key) { return batch.key(key).size(); }};
 }
 // The vectors of all samples of each key.
-inline rank_messages whole_vectors(batch_view whole) {
+inline rank_messages whole_vectors(sparse_view whole) {
   return {dims_of_keys(), 1, false, [&](std::int64_t key) { return whole.rows(key); }};
 }
 

@@ -52,7 +52,7 @@ std::vector<Store> ranks_tables(tessera::host_exec const& exec) {
 }
 
 // The values of each feature, rank after rank.
-std::vector<float> ranks_by_feature(batch_view batch, std::vector<float> const& of_values, std::int64_t features) {
+std::vector<float> ranks_by_feature(sparse_view batch, std::vector<float> const& of_values, std::int64_t features) {
   std::vector<float> all;
   for (std::int64_t feature = 0; feature < features; ++feature)
     for (auto key = feature; key < batch.keys; key += features) {
@@ -261,14 +261,14 @@ std::vector<std::int64_t> const ranks_source_tables{0, 1, 0, 2, 1, 2};
 
 // How many vectors each key of a source has: one a sample, or one an id.
 template <class PooledRows>
-rank_messages ranks_source_messages(batch_view batch, PooledRows const& pooled_rows) {
+rank_messages ranks_source_messages(sparse_view batch, PooledRows const& pooled_rows) {
   std::vector<std::int64_t> dims;
   for (auto const table : ranks_source_tables) dims.push_back(ranks_dims[static_cast<std::size_t>(table)]);
   return {dims, batch.keys / 6, false,
           [&](std::int64_t key) { return ranks_source_sequences[key % 6] ? batch.key(key).size() : pooled_rows(key); }};
 }
 
-tessera::batch_view ranks_source_batch(batch_view sparse, std::int64_t samples) {
+tessera::batch_view ranks_source_batch(sparse_view sparse, std::int64_t samples) {
   tessera::batch_view batch{};
   batch.dense = {nullptr, samples, 0};
   batch.sparse = sparse;

@@ -91,23 +91,7 @@ namespace detail {
 
 inline constexpr std::int64_t message_alignment = 64;
 
-inline void check_messages(exchange_messages const& messages, int size) {
-  auto const refuse_rank = [&](int rank) {
-    throw error(errc::invalid_argument, "communicator: no such rank", {{"operation", messages.operation}, {"rank", rank}, {"ranks", size}});
-  };
-  for (auto const& m : messages.send) {
-    if (m.to < 0 || m.to >= size) refuse_rank(m.to);
-    if (m.bytes.size() < 0)
-      throw error(errc::invalid_argument, "communicator: a negative number of bytes",
-                  {{"operation", messages.operation}, {"to rank", m.to}, {"bytes", m.bytes.size()}});
-  }
-  for (auto const& m : messages.receive) {
-    if (m.from < 0 || m.from >= size) refuse_rank(m.from);
-    if (m.bytes < awaited_message::unknown)
-      throw error(errc::invalid_argument, "communicator: a negative number of bytes",
-                  {{"operation", messages.operation}, {"from rank", m.from}, {"bytes", m.bytes}});
-  }
-}
+void check_messages(exchange_messages const& messages, int size);
 
 inline void check_timeout(std::int64_t timeout_ms) {
   constexpr std::int64_t most = std::int64_t{1} << 40;  // some decades, which a clock can add
@@ -122,38 +106,17 @@ constexpr std::uint32_t operation_number(std::string_view operation) noexcept {
 }
 
 // What an exception says.
-inline std::string reason_of(std::exception_ptr const& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (std::exception const& e) {
-    return e.what();
-  } catch (...) {
-    return "an exception of an unknown type";
-  }
-}
+std::string reason_of(std::exception_ptr const& failure);
 
 inline error rank_failed(char const* operation, int rank, std::string_view reason) {
   return {errc::rank_failed, "another rank failed", {{"rank", rank}, {"operation", operation}, {"reason", reason}}};
 }
 
-inline error timed_out(char const* operation, std::vector<int> const& ranks, std::int64_t timeout_ms) {
-  std::string text;
-  for (auto const rank : ranks) text += (text.empty() ? "" : " ") + std::to_string(rank);
-  return {
-      errc::timed_out, "ranks did not come within the time limit", {{"ranks", text}, {"operation", operation}, {"timeout_ms", timeout_ms}}};
-}
+error timed_out(char const* operation, std::vector<int> const& ranks, std::int64_t timeout_ms);
 
-inline error out_of_step(char const* operation, int rank, std::string_view theirs) {
-  return {errc::incompatible,
-          "ranks are out of step: a message of another operation",
-          {{"operation", operation}, {"from rank", rank}, {"its operation", theirs}}};
-}
+error out_of_step(char const* operation, int rank, std::string_view theirs);
 
-inline error wrong_size(char const* operation, int rank, std::int64_t awaited, std::int64_t found) {
-  return {errc::incompatible,
-          "a message of another size than awaited",
-          {{"operation", operation}, {"from rank", rank}, {"bytes", found}, {"awaited", awaited}}};
-}
+error wrong_size(char const* operation, int rank, std::int64_t awaited, std::int64_t found);
 
 // The memory of messages that arrived, and what went wrong with them.
 template <execution Exec>
@@ -187,3 +150,7 @@ struct message_boxes {
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/comm/communicator.ipp>
+#endif

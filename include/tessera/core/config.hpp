@@ -20,6 +20,17 @@
 #define TESSERA_CHECKED 0
 #endif
 
+/// 1 in what links `tessera::compiled`, whose target defines it: headers then declare the templates that it holds, and do not instantiate them.
+#ifndef TESSERA_COMPILED
+#define TESSERA_COMPILED 0
+#endif
+/// Before a definition in an `.ipp`, which a header includes at its end, or else a file of the library.
+#if TESSERA_COMPILED
+#define TESSERA_INLINE
+#else
+#define TESSERA_INLINE inline
+#endif
+
 // A checked and an unchecked build of one program link into one binary, so their inline functions must not share names.
 #if TESSERA_CHECKED
 #define TESSERA_ABI checked_abi
@@ -47,3 +58,42 @@ inline constexpr bool dependent_false = false;
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if TESSERA_COMPILED
+
+/// What keeps objects of other builds apart from `tessera::compiled`: each object asks the library for a symbol that is named as the object was
+/// compiled. Where versions, checked builds or instruction sets differ, the linker does not find it, and its message names it.
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define TESSERA_INSTRUCTION_SET avx512
+#elif defined(__AVX2__) && defined(__FMA__)
+#define TESSERA_INSTRUCTION_SET avx2_fma
+#elif defined(__AVX__)
+#define TESSERA_INSTRUCTION_SET avx
+#elif defined(__SSE4_2__)
+#define TESSERA_INSTRUCTION_SET sse4_2
+#elif defined(__SSE2__)
+#define TESSERA_INSTRUCTION_SET sse2
+#elif defined(__ARM_FEATURE_SVE)
+#define TESSERA_INSTRUCTION_SET sve
+#else
+#define TESSERA_INSTRUCTION_SET its_processor
+#endif
+
+#define TESSERA_BUILD_NAME_OF(major, minor, patch, set) compiled_as_version_##major##_##minor##_##patch##_for_##set
+#define TESSERA_BUILD_NAME(major, minor, patch, set) TESSERA_BUILD_NAME_OF(major, minor, patch, set)
+#define TESSERA_THIS_BUILD TESSERA_BUILD_NAME(TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH, TESSERA_INSTRUCTION_SET)
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+
+/// Of the library, in compiled/build.cpp.
+extern int const TESSERA_THIS_BUILD;
+
+namespace {
+[[gnu::used]] int const* const tessera_build = &TESSERA_THIS_BUILD;
+}  // namespace
+
+}  // namespace TESSERA_ABI
+}  // namespace tessera
+
+#endif

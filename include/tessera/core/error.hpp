@@ -84,11 +84,7 @@ struct error_value {
 class error : public std::runtime_error {
  public:
   /// An error with this code and sentence; `values` are named for the reader.
-  error(errc code, std::string_view sentence, std::vector<error_value> values = {})
-      : std::runtime_error(text(sentence, values)),
-        code_(code),
-        sentence_size_(sentence.size()),
-        values_(std::make_shared<std::vector<error_value> const>(std::move(values))) {}
+  error(errc code, std::string_view sentence, std::vector<error_value> values = {});
 
   /// The kind of the error.
   errc code() const noexcept { return code_; }
@@ -105,29 +101,10 @@ class error : public std::runtime_error {
   }
 
  private:
-  static std::string text(std::string_view sentence, std::vector<error_value> const& values) {
-    std::string result(sentence);
-    char const* separator = " (";
-    for (auto const& v : values) {
-      append_shown(v.name, result.append(separator));
-      append_shown(v.value, result.append(" "));
-      separator = ", ";
-    }
-    if (!values.empty()) result += ")";
-    return result;
-  }
+  static std::string text(std::string_view sentence, std::vector<error_value> const& values);
 
   // A name may come from a file: a NUL would end the message, a line feed or an escape sequence would be obeyed by who shows it.
-  static void append_shown(std::string_view text, std::string& to) {
-    constexpr char const* digits = "0123456789abcdef";
-    for (char const c : text) {
-      auto const byte = static_cast<unsigned char>(c);
-      if (byte >= 0x20 && byte != 0x7f)
-        to += c;
-      else
-        to.append("\\x").append({digits[byte >> 4], digits[byte & 15]});
-    }
-  }
+  static void append_shown(std::string_view text, std::string& to);
 
   errc code_;
   std::size_t sentence_size_;
@@ -146,3 +123,7 @@ void check_choice(char const* call, char const* what, Enum choice, Enum last) {
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/core/error.ipp>
+#endif

@@ -40,6 +40,36 @@ struct back_end {
                 "no back end of this primitive or table for this execution; for CUDA include the .cuh that stands beside its .hpp");
 };
 
+/// The chunks of a region whose function may throw. Of the exceptions it notes that of the lowest chunk. It refers to the function by a
+/// pointer, as the function's type would else be part of every region's type.
+class noted_chunks {
+ public:
+  noted_chunks(void const* function, void (*call)(void const*, std::int64_t)) noexcept : function_(function), call_(call) {}
+
+  void operator()(std::int64_t chunk) const noexcept {
+    try {
+      call_(function_, chunk);
+    } catch (...) {
+      std::lock_guard const lock(mutex_);
+      if (chunk < failed_chunk_) {
+        failed_chunk_ = chunk;
+        failure_ = std::current_exception();
+      }
+    }
+  }
+
+  void rethrow() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void const* function_;
+  void (*call_)(void const*, std::int64_t);
+  mutable std::mutex mutex_{};
+  mutable std::exception_ptr failure_{};
+  mutable std::int64_t failed_chunk_ = std::numeric_limits<std::int64_t>::max();
+};
+
 }  // namespace detail
 
 /// Runs on the host, on the caller's threads, with workspace from the caller's memory. Results do not depend on the number of threads. It
@@ -77,33 +107,12 @@ class host_exec {
   /// run, and the exception of the lowest chunk is thrown again here.
   template <class F>
   void run(std::int64_t chunks, F const& f) const {
-    region<F> r{f};
-    run_(team_, chunks, chunk_function(r));
-    if (r.failure) std::rethrow_exception(r.failure);
+    detail::noted_chunks chunks_of_f(&f, [](void const* object, std::int64_t chunk) { (*static_cast<F const*>(object))(chunk); });
+    run_(team_, chunks, chunk_function(chunks_of_f));
+    chunks_of_f.rethrow();
   }
 
  private:
-  template <class F>
-  struct region {
-    F const& f;
-    mutable std::mutex mutex{};
-    mutable std::exception_ptr failure{};
-    mutable std::int64_t failed_chunk = std::numeric_limits<std::int64_t>::max();
-
-    explicit region(F const& f) : f(f) {}
-    void operator()(std::int64_t chunk) const noexcept {
-      try {
-        f(chunk);
-      } catch (...) {
-        std::lock_guard const lock(mutex);
-        if (chunk < failed_chunk) {
-          failed_chunk = chunk;
-          failure = std::current_exception();
-        }
-      }
-    }
-  };
-
   void* team_;
   void (*run_)(void*, std::int64_t, chunk_function);
   int (*size_)(void*);

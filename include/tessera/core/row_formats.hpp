@@ -275,5 +275,9 @@ TESSERA_HOST_DEVICE constexpr Element* row_at(Element* memory, std::int64_t slot
 
 }  // namespace detail
 
+/// `instance(how, Element)` for the elements that most rows have, of which tessera::compiled holds instances.
+#define TESSERA_FOR_ROW_ELEMENTS(instance, how) \
+  instance(how, float) instance(how, float16) instance(how, bfloat16) instance(how, scaled_int8)
+
 }  // namespace TESSERA_ABI
 }  // namespace tessera

@@ -59,18 +59,7 @@ static_assert(thread_team<serial_team>);
 class thread_pool {
  public:
   /// @throws tessera::error invalid_argument unless 1 <= threads <= 4096, out_of_memory when the system refuses a thread.
-  explicit thread_pool(int threads) {
-    if (threads < 1 || threads > 4096)
-      throw error(errc::invalid_argument, "thread_pool: number of threads", {{"threads", threads}, {"least", 1}, {"most", 4096}});
-    workers_.reserve(static_cast<std::size_t>(threads - 1));
-    try {
-      for (int i = 1; i < threads; ++i) workers_.emplace_back([this] { work(); });
-    } catch (std::system_error const& refusal) {
-      stop();
-      throw error(errc::out_of_memory, "thread_pool: the system refuses a thread",
-                  {{"threads", threads}, {"started", size()}, {"reason", refusal.what()}});
-    }
-  }
+  explicit thread_pool(int threads);
   thread_pool(thread_pool const&) = delete;
   thread_pool& operator=(thread_pool const&) = delete;
   ~thread_pool() { stop(); }
@@ -126,21 +115,7 @@ class thread_pool {
     return open.front < open.back;
   }
 
-  void work() noexcept {
-    for (int spins = 0; !stopping_.load(std::memory_order_relaxed);) {
-      if (take_chunk<false>()) {
-        spins = 0;
-      } else if (++spins < spins_before_sleep) {
-        pause(spins);
-      } else {
-        std::unique_lock lock(mutex_);
-        ++sleeping_;
-        wake_.wait(lock, [this] { return is_open() || stopping_.load(); });
-        --sleeping_;
-        spins = 0;
-      }
-    }
-  }
+  void work() noexcept;
 
   void stop() noexcept {
     {
@@ -173,3 +148,7 @@ static_assert(thread_team<thread_pool>);
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/core/thread_team.ipp>
+#endif

@@ -27,42 +27,11 @@ namespace detail {
 
 class number_column {
  public:
-  void add(host_exec const& exec, vector_view<float const> numbers) {
-    for (auto const x : numbers) {
-      if (std::isnan(x)) {
-        ++missing_;
-        continue;
-      }
-      histogram_.add(exec, x);
-      zeros_ += x == 0;
-      ones_ += x == 1;
-      if (std::isfinite(x)) finite_.add(x);
-    }
-  }
+  void add(host_exec const& exec, vector_view<float const> numbers);
 
-  void merge(host_exec const& exec, number_column const& other) {
-    missing_ += other.missing_;
-    zeros_ += other.zeros_;
-    ones_ += other.ones_;
-    finite_.merge(other.finite_);
-    histogram_.merge(exec, other.histogram_);
-  }
+  void merge(host_exec const& exec, number_column const& other);
 
-  void show(profile_options const& options, number_profile& out) const {
-    out.rows = missing_ + histogram_.count();
-    out.missing = missing_;
-    out.infinite = histogram_.count() - finite_.count;
-    out.zeros = zeros_;
-    out.ones = ones_;
-    if (finite_.count > 0) {
-      out.mean = finite_.mean();
-      out.deviation = std::sqrt(finite_.variance());
-    }
-    if (histogram_.count() == 0) return;
-    out.least = histogram_.least();
-    out.largest = histogram_.largest();
-    for (auto const share : options.quantiles) out.quantiles.push_back({share, histogram_.quantile(share)});
-  }
+  void show(profile_options const& options, number_profile& out) const;
 
   std::size_t bytes() const noexcept { return sizeof(*this) + histogram_.bytes(); }
 
@@ -77,112 +46,28 @@ inline estimated_count distinct_of(sampled_counts<sampled_id> const& counts) {
 }
 
 // The counts of what is held, the largest first.
-inline buffer<std::int64_t> counts_descending(host_exec const& exec, sampled_counts<sampled_id> const& from) {
-  buffer<std::int64_t> counts(exec, from.size());
-  std::int64_t i = 0;
-  from.for_each([&](sampled_id const&, std::int64_t count) { counts.data()[i++] = count; });
-  std::sort(counts.begin(), counts.end(), std::greater<>());
-  return counts;
-}
+buffer<std::int64_t> counts_descending(host_exec const& exec, sampled_counts<sampled_id> const& from);
 
 // Lookups of the most frequent share of distinct ids. Of lookups, all that are not of the sample's other ids: the number of all is known,
 // and no other id is frequent, so chance moves the difference little.
-inline top_ids top_of(vector_view<std::int64_t const> descending, double rate, std::int64_t lookups, double share) {
-  top_ids result{share};
-  if (descending.empty()) return result;
-  auto const n = descending.size();
-  auto const top = std::max(1.0, std::ceil(share * static_cast<double>(n) / rate)) * rate;  // of the sample's ids: no whole number
-  auto const whole = std::min(static_cast<std::int64_t>(top), n - 1);
-  auto const border = static_cast<double>(descending[whole]);
-  auto others = -(top - static_cast<double>(whole)) * border;
-  double variance = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    auto const count = static_cast<double>(descending[i]);
-    if (i >= whole) others += count;
-    // What one id more in the sample would add: its lookups, less those that move over the border of the top.
-    auto const change = std::min(count, border) - border * share;
-    variance += (1 - rate) * change * change;
-  }
-  auto const all = static_cast<double>(lookups);
-  result.lookups = std::clamp((all - others / rate) / all, 0.0, 1.0);
-  result.standard_error = std::sqrt(variance) / (rate * all);
-  return result;
-}
+top_ids top_of(vector_view<std::int64_t const> descending, double rate, std::int64_t lookups, double share);
 
 class id_column {
  public:
   id_column(profile_options const& options, bool has_sessions)
       : ids_(options.id_limit), lists_(options.list_limit), has_sessions_(has_sessions) {}
 
-  void add(host_exec const& exec, jagged_view<std::int64_t const> rows, vector_view<std::int64_t const> sessions) {
-    add_ids(exec, rows.all_values());
-    for (std::int64_t i = 0; i < rows.rows; ++i) {
-      auto const row = rows.row(i);
-      auto const length = row.size() - std::count(row.begin(), row.end(), missing_id);
-      missing_ += length == 0;
-      // Lengths repeat: those of single ids come in two counts.
-      if (length == 1)
-        ++of_one_id_;
-      else
-        lengths_.add(exec, static_cast<float>(length));
-      if (!has_sessions_) continue;
-      if (auto const unit = sampling_unit(sessions[i]); lists_.takes(unit)) lists_.add(exec, {unit, list_hash(row).low, length});
-    }
-    lengths_.add(exec, 1, std::exchange(of_one_id_, 0));
-  }
+  void add(host_exec const& exec, jagged_view<std::int64_t const> rows, vector_view<std::int64_t const> sessions);
 
-  void merge(host_exec const& exec, id_column const& other) {
-    missing_ += other.missing_;
-    lookups_ += other.lookups_;
-    lengths_.merge(exec, other.lengths_);
-    ids_.merge(exec, other.ids_);
-    lists_.merge(exec, other.lists_);
-  }
+  void merge(host_exec const& exec, id_column const& other);
 
-  void show(host_exec const& exec, profile_options const& options, id_profile& out) const {
-    out.rows = lengths_.count();
-    out.missing = missing_;
-    out.lookups = lookups_;
-    out.distinct = distinct_of(ids_);
-    if (out.rows > 0) {
-      out.lengths.least = static_cast<std::int64_t>(lengths_.least());
-      out.lengths.largest = static_cast<std::int64_t>(lengths_.largest());
-      out.lengths.mean = share_of(lookups_, out.rows);
-      for (auto const share : options.quantiles) out.lengths.quantiles.push_back({share, lengths_.quantile(share)});
-    }
-    auto const counts = counts_descending(exec, ids_);
-    for (auto const share : options.top_shares) out.top.push_back(top_of(counts.view(), ids_.rate(), lookups_, share));
-    if (lists_.size() == 0) return;
-    session_repeats repeats{.sessions = lists_.rate()};
-    lists_.for_each([&](sampled_list const& key, std::int64_t count) {
-      repeats.rows += count;
-      repeats.ids += count * key.length;
-      ++repeats.kept_rows;
-      repeats.kept_ids += key.length;
-    });
-    out.repeats = repeats;
-  }
+  void show(host_exec const& exec, profile_options const& options, id_profile& out) const;
 
   std::size_t bytes() const noexcept { return sizeof(*this) + lengths_.bytes() + ids_.bytes() + lists_.bytes(); }
 
  private:
   // A few at once, whose entries are on the way from memory while the others are hashed.
-  void add_ids(host_exec const& exec, vector_view<std::int64_t const> values) {
-    constexpr std::int64_t at_once = 64;
-    std::array<sampled_id, at_once> taken;
-    for (std::int64_t first = 0; first < values.size(); first += at_once) {
-      std::size_t count = 0;
-      for (auto const id : values.slice(first, std::min(at_once, values.size() - first))) {
-        if (id == missing_id) continue;
-        ++lookups_;
-        sampled_id const key{sampling_unit(id)};
-        if (!ids_.takes(key.unit)) continue;
-        ids_.prefetch(key);
-        taken[count++] = key;
-      }
-      for (std::size_t i = 0; i < count; ++i) ids_.add(exec, taken[i]);
-    }
-  }
+  void add_ids(host_exec const& exec, vector_view<std::int64_t const> values);
 
   std::int64_t missing_ = 0, lookups_ = 0, of_one_id_ = 0;
   number_histogram lengths_;
@@ -195,3 +80,7 @@ class id_column {
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/data/profile_columns.ipp>
+#endif

@@ -46,17 +46,7 @@ struct sample_shape {
   std::int64_t other_labels = 0;
   std::vector<std::uint8_t> single{};  ///< (sparse,): whether the column has single ids; or empty: all have lists
 
-  static sample_shape of(sample_schema const& schema) {
-    sample_shape shape{static_cast<std::int64_t>(schema.dense.size()),
-                       static_cast<std::int64_t>(schema.sparse.size()),
-                       !schema.session.empty(),
-                       !schema.time.empty(),
-                       !schema.weight.empty(),
-                       static_cast<std::int64_t>(schema.other_labels.size())};
-    if (!schema.single.empty())
-      for (auto const& name : schema.sparse) shape.single.push_back(schema.is_single(name));
-    return shape;
-  }
+  static sample_shape of(sample_schema const& schema);
 
   /// Whether samples have these columns, each with one row a sample. Sessions, times and weights that the shape lacks are not looked at.
   bool fits(sample_columns_view const& samples) const noexcept {
@@ -75,20 +65,7 @@ struct sample_shape {
 namespace detail {
 
 // `named` stands before what was found and expected. @throws tessera::error shape_mismatch for samples that do not fit.
-inline void check_columns(char const* call, sample_shape const& shape, sample_columns_view const& samples,
-                          std::vector<error_value> named = {}) {
-  if (shape.fits(samples)) return;
-  named.insert(named.end(), {{"dense", samples.dense.rows()},
-                             {"dense expected", shape.dense},
-                             {"sparse", samples.sparse.size()},
-                             {"sparse expected", shape.sparse},
-                             {"sessions", samples.sessions.size()},
-                             {"times", samples.times.size()},
-                             {"weights", samples.weights.size()},
-                             {"other labels", samples.other_labels.rows()},
-                             {"samples", samples.size()}});
-  throw error(errc::shape_mismatch, std::string(call) + ": samples with other columns", std::move(named));
-}
+void check_columns(char const* call, sample_shape const& shape, sample_columns_view const& samples, std::vector<error_value> named = {});
 
 }  // namespace detail
 
@@ -105,11 +82,7 @@ class sample_columns {
   /// Makes the columns of a schema, without samples.
   explicit sample_columns(sample_schema const& schema) : sample_columns(sample_shape::of(schema)) {}
   /// Makes columns of a shape, without samples.
-  explicit sample_columns(sample_shape shape)
-      : shape_(std::move(shape)), sparse_(static_cast<std::size_t>(shape_.sparse)), rows_(sparse_.size()) {
-    for (std::int64_t c = 0; c < shape_.sparse; ++c)
-      if (single(c)) of(c).single_row = singles_++;
-  }
+  explicit sample_columns(sample_shape shape);
 
   std::int64_t size() const noexcept { return size_; }
   /// How many columns of each kind there are.
@@ -138,30 +111,13 @@ class sample_columns {
   /// Appends samples [first, first + count) of others. Each column is one chunk of work. @pre the others are not a view of this object.
   /// @throws what the memory throws. tessera::error shape_mismatch where the others have another number of dense or sparse columns, or lack
   /// any column of these. out_of_range for samples that are not there. This object is then as it was.
-  void append(host_exec const& exec, sample_columns_view from, std::int64_t first, std::int64_t count) {
-    check(from);
-    if (first < 0 || count < 0 || first > from.size() - count)
-      throw error(errc::out_of_range, "sample_columns: no such samples", {{"first", first}, {"count", count}, {"samples", from.size()}});
-    append(exec, {&from, 1}, count, [=](std::int64_t i) { return sample_place{0, first + i}; });
-  }
+  void append(host_exec const& exec, sample_columns_view from, std::int64_t first, std::int64_t count);
 
   /// Appends samples indices[0], indices[1], … of others; an index may come again. @throws tessera::error as above.
-  void append(host_exec const& exec, sample_columns_view from, vector_view<std::int64_t const> indices) {
-    check(from);
-    for (auto const index : indices) check(from, index);
-    append(exec, {&from, 1}, indices.size(), [=](std::int64_t i) { return sample_place{0, indices[i]}; });
-  }
+  void append(host_exec const& exec, sample_columns_view from, vector_view<std::int64_t const> indices);
 
   /// Appends samples of several lots: those at places[0], places[1], …; a place may come again. @throws tessera::error as above.
-  void append(host_exec const& exec, vector_view<sample_columns_view const> from, vector_view<sample_place const> places) {
-    for (auto const& samples : from) check(samples);
-    for (auto const& place : places) {
-      if (place.source < 0 || place.source >= from.size())
-        throw error(errc::out_of_range, "sample_columns: no such samples", {{"source", place.source}, {"sources", from.size()}});
-      check(from[place.source], place.row);
-    }
-    append(exec, from, places.size(), [=](std::int64_t i) { return places[i]; });
-  }
+  void append(host_exec const& exec, vector_view<sample_columns_view const> from, vector_view<sample_place const> places);
 
   /// Bytes that were taken from the memory of the execution.
   std::size_t bytes() const noexcept {
@@ -195,20 +151,10 @@ class sample_columns {
   /// The offsets of a list column, (size() + 1,), to be written, from 0 on. @pre the column has lists, here and below.
   vector_view<std::int64_t> offsets(std::int64_t column) noexcept { return {of(column).offsets.data(), size_ + 1}; }
   /// The ids of a list column, (offsets[size()],), to be written; what was there stays. @pre the column's offsets are written.
-  vector_view<std::int64_t> ids(host_exec const& exec, std::int64_t column) {
-    auto& list = of(column);
-    auto const values = list.offsets[size_];
-    grow(exec, list.ids, values);
-    show(column);
-    return {list.ids.data(), values};
-  }
+  vector_view<std::int64_t> ids(host_exec const& exec, std::int64_t column);
   /// Makes room for so many ids of a list column, for a caller that knows a bound of the ids before the offsets. The old ids are lost where
   /// there was less room. The caller writes ids to `room_of`, and still calls `ids` once the offsets are written.
-  void room(host_exec const& exec, std::int64_t column, std::int64_t values) {
-    auto& list = of(column);
-    if (values > list.ids.size()) list.ids.resize(exec, values);
-    show(column);
-  }
+  void room(host_exec const& exec, std::int64_t column, std::int64_t values);
   /// The room for ids of a list column, as `room` made it.
   vector_view<std::int64_t> room_of(std::int64_t column) noexcept { return of(column).ids.view(); }
   /// Bytes for whoever writes the samples, for a file's text say. The samples do not depend on them; the memory stays for the next time.
@@ -242,37 +188,7 @@ class sample_columns {
   }
 
   // Nothing is changed but where things lie until all the memory is there.
-  void reserve(host_exec const& exec, std::int64_t rows) {
-    if (has_room_ && rows <= capacity_) return;
-    auto const capacity = capacity_ == 0 ? rows : std::max(rows, 2 * capacity_);
-    auto const stride = column_stride(capacity);
-    auto dense = copied_rows(exec, dense_, shape_.dense, stride);
-    auto other_labels = copied_rows(exec, other_labels_, shape_.other_labels, stride);
-    auto single_ids = copied_rows(exec, single_ids_, singles_, stride);
-    grow_to(exec, labels_, capacity);
-    if (shape_.sessions) grow_to(exec, sessions_, capacity);
-    if (shape_.times) grow_to(exec, times_, capacity);
-    if (shape_.weights) grow_to(exec, weights_, capacity);
-    if (!shape_.single.empty() && positions_.size() < capacity + 1) {
-      buffer<std::int64_t> positions(exec, capacity + 1);
-      std::iota(positions.begin(), positions.end(), std::int64_t{0});
-      positions_ = std::move(positions);
-    }
-    for (std::int64_t c = 0; c < shape_.sparse; ++c) {
-      if (single(c)) continue;
-      auto& offsets = of(c).offsets;
-      bool const is_new = offsets.empty();
-      grow_to(exec, offsets, capacity + 1);
-      if (is_new) offsets[0] = 0;
-    }
-    dense_ = std::move(dense);
-    other_labels_ = std::move(other_labels);
-    single_ids_ = std::move(single_ids);
-    stride_ = stride;
-    capacity_ = capacity;
-    has_room_ = true;
-    for (std::int64_t c = 0; c < shape_.sparse; ++c) show(c);
-  }
+  void reserve(host_exec const& exec, std::int64_t rows);
 
   template <class T>
   buffer<T> copied_rows(host_exec const& exec, buffer<T> const& from, std::int64_t count, std::int64_t stride) const {
@@ -382,16 +298,11 @@ class sample_columns {
 
 /// Returns the samples in the ascending order of `keys` (samples,), a column of theirs say. Samples of one key stay in their order.
 /// @throws tessera::error shape_mismatch for another number of keys.
-inline sample_columns sorted_by(host_exec const& exec, sample_columns const& samples, vector_view<std::int64_t const> keys) {
-  if (keys.size() != samples.size())
-    throw error(errc::shape_mismatch, "sorted_by: a key for each sample", {{"keys", keys.size()}, {"samples", samples.size()}});
-  std::vector<std::int64_t> order(static_cast<std::size_t>(keys.size()));
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  std::stable_sort(order.begin(), order.end(), [keys](std::int64_t a, std::int64_t b) { return keys[a] < keys[b]; });
-  sample_columns sorted(samples.shape());
-  sorted.append(exec, samples.view(), order);
-  return sorted;
-}
+sample_columns sorted_by(host_exec const& exec, sample_columns const& samples, vector_view<std::int64_t const> keys);
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/data/sample_columns.ipp>
+#endif

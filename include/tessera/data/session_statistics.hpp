@@ -26,15 +26,8 @@ namespace detail {
 inline double count_ratio(std::int64_t a, std::int64_t b) noexcept { return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b); }
 
 // @throws shape_mismatch unless each feature has a row for each sample.
-inline void check_feature_rows(char const* of, vector_view<jagged_view<std::int64_t const> const> features,
-                               vector_view<std::int64_t const> sessions) {
-  if (sessions.empty() && features.size() > 0 && features[0].rows > 0)
-    throw error(errc::shape_mismatch, std::string(of) + ": the samples have no sessions", {{"rows", features[0].rows}});
-  for (std::int64_t f = 0; f < features.size(); ++f)
-    if (features[f].rows != sessions.size())
-      throw error(errc::shape_mismatch, std::string(of) + ": rows of a feature",
-                  {{"feature", f}, {"rows", features[f].rows}, {"sessions", sessions.size()}});
-}
+void check_feature_rows(char const* of, vector_view<jagged_view<std::int64_t const> const> features,
+                        vector_view<std::int64_t const> sessions);
 
 }  // namespace detail
 
@@ -87,32 +80,14 @@ class session_statistics {
  public:
   /// Makes statistics of no samples, for so many features.
   /// @throws tessera::error invalid_argument for features < 0, batch_size < 1 or one_session_in < 1.
-  explicit session_statistics(std::int64_t features, session_statistics_options options = {}) : options_(options) {
-    if (features < 0 || options.batch_size < 1 || options.one_session_in < 1)
-      throw error(errc::invalid_argument, "session_statistics: options",
-                  {{"features", features}, {"batch_size", options.batch_size}, {"one_session_in", options.one_session_in}});
-    features_.resize(at(features));
-  }
+  explicit session_statistics(std::int64_t features, session_statistics_options options = {});
 
   /// Adds samples behind those before; each feature is one chunk of work. `features` (features,) have a row for each sample, `sessions`
   /// (samples,) an id.
   ///
   /// The chunks allocate. @pre `exec`'s memory is thread-safe where `exec` has several threads, and outlives this object.
   /// @throws tessera::error shape_mismatch for another number of features or of rows, before anything is added.
-  void add(host_exec const& exec, vector_view<jagged_view<std::int64_t const> const> features, vector_view<std::int64_t const> sessions) {
-    check(features, sessions);
-    slots_.resize(exec, sessions.size());
-    for (std::int64_t i = 0; i < sessions.size(); ++i) {
-      auto const [slot, is_new] = numbers_.insert(exec, sessions[i]);
-      slots_[i] = slot;
-      if (is_new) grow(exec, counts_, slot + 1);
-      if (is_new) counts_[slot] = {};
-      ++counts_[slot].samples;
-      if (counts_[slot].batch_samples++ == 0) grow(exec, in_batch_, batch_sessions_ + 1), in_batch_[batch_sessions_++] = slot;
-      if (++samples_ % options_.batch_size == 0) end_batch();
-    }
-    exec.run(features.size(), [&](std::int64_t f) { add(exec, features_[at(f)], features[f], sessions); });
-  }
+  void add(host_exec const& exec, vector_view<jagged_view<std::int64_t const> const> features, vector_view<std::int64_t const> sessions);
   /// Adds samples with all their lists. @throws tessera::error shape_mismatch as above.
   void add(host_exec const& exec, sample_columns_view samples) { add(exec, samples.sparse, samples.sessions); }
 
@@ -127,11 +102,7 @@ class session_statistics {
   /// Returns the share of exact duplicates of a feature that never changes: (S - 1) / S.
   double most_exact() const noexcept { return samples_ == 0 ? 0 : 1 - detail::count_ratio(sessions(), samples_); }
   /// Returns, by number of samples, how many sessions have that number.
-  std::map<std::int64_t, std::int64_t> histogram() const {
-    std::map<std::int64_t, std::int64_t> result;
-    for (std::int64_t s = 0; s < sessions(); ++s) ++result[counts_[s].samples];
-    return result;
-  }
+  std::map<std::int64_t, std::int64_t> histogram() const;
   /// Returns, by number of samples, how often a session has that number in a batch. Batches have batch_size samples each, in the order of
   /// adding; a last short batch does not count.
   std::map<std::int64_t, std::int64_t> const& batch_histogram() const noexcept { return batch_histogram_; }
@@ -150,21 +121,7 @@ class session_statistics {
   /// Returns the counts of feature f in the sessions that are looked at. @pre 0 <= f < feature_count()
   feature_repeats const& feature(std::int64_t f) const noexcept { return features_[at(f)].repeats; }
   /// Returns the means over all features.
-  repeat_means means() const noexcept {
-    repeat_means m;
-    double lengths = 0;
-    for (auto const& f : features_) {
-      auto const& r = f.repeats;
-      auto const count = static_cast<double>(features_.size());
-      m.exact += r.exact() / count;
-      m.partial += r.partial() / count;
-      m.exact_by_bytes += r.exact() * r.mean_length();
-      m.partial_by_bytes += r.partial() * r.mean_length();
-      lengths += r.mean_length();
-    }
-    if (lengths > 0) m.exact_by_bytes /= lengths, m.partial_by_bytes /= lengths;
-    return m;
-  }
+  repeat_means means() const noexcept;
 
   /// Returns the bytes of memory in use.
   std::size_t bytes() const noexcept {
@@ -187,20 +144,9 @@ class session_statistics {
 
   static constexpr std::size_t at(std::int64_t i) noexcept { return static_cast<std::size_t>(i); }
 
-  void check(vector_view<jagged_view<std::int64_t const> const> features, vector_view<std::int64_t const> sessions) const {
-    if (features.size() != feature_count())
-      throw error(errc::shape_mismatch, "session_statistics: number of features",
-                  {{"features", features.size()}, {"expected", feature_count()}});
-    detail::check_feature_rows("session_statistics", features, sessions);
-  }
+  void check(vector_view<jagged_view<std::int64_t const> const> features, vector_view<std::int64_t const> sessions) const;
 
-  void end_batch() {
-    for (std::int64_t i = 0; i < batch_sessions_; ++i) {
-      ++batch_histogram_[counts_[in_batch_[i]].batch_samples];
-      counts_[in_batch_[i]].batch_samples = 0;
-    }
-    batch_sessions_ = 0;
-  }
+  void end_batch();
 
   bool looks_at(std::int64_t session) const noexcept {
     return options_.one_session_in == 1 ||
@@ -208,43 +154,7 @@ class session_statistics {
   }
 
   void add(host_exec const& exec, feature_state& into, jagged_view<std::int64_t const> rows,
-           vector_view<std::int64_t const> sessions) const {
-    if (auto const before = into.last.size(); before < this->sessions()) {
-      grow(exec, into.last, this->sessions());
-      std::fill(into.last.begin() + before, into.last.end(), std::uint64_t{0});
-    }
-    auto& r = into.repeats;
-    for (std::int64_t i = 0; i < rows.rows; ++i) {
-      if (!looks_at(sessions[i])) continue;
-      auto const list = rows.row(i);
-      auto const context = static_cast<std::uint64_t>(slots_[i]);
-      list_hash const hash(list);
-      auto const name = std::max<std::uint64_t>(hash.low, 1);
-      auto const last = std::exchange(into.last[slots_[i]], name);
-      bool const is_same = last == name;
-      ++r.samples;
-      r.ids += list.size();
-      r.pairs += last != 0;
-      r.same_pairs += is_same;
-      if (is_same || !into.lists.insert(exec, hash.within(context))) {
-        ++r.repeated_samples;
-        r.repeated_samples_ids += list.size();
-        r.repeated_ids += options_.partial ? list.size() : 0;
-        continue;
-      }
-      if (options_.across && !into.all_lists.insert(exec, hash)) {
-        ++r.elsewhere_samples;
-        r.elsewhere_ids += list.size();
-      }
-      if (!options_.partial) continue;
-      // All are looked up before any goes in: what an id repeats is an earlier list.
-      auto const named = [&](std::int64_t id) {
-        return list_hash(static_cast<std::uint64_t>(id), ~static_cast<std::uint64_t>(id)).within(context);
-      };
-      for (auto const id : list) r.repeated_ids += into.ids.contains(named(id));
-      for (auto const id : list) into.ids.insert(exec, named(id));
-    }
-  }
+           vector_view<std::int64_t const> sessions) const;
 
   session_statistics_options options_;
   std::int64_t samples_ = 0;
@@ -259,3 +169,7 @@ class session_statistics {
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/data/session_statistics.ipp>
+#endif

@@ -37,21 +37,12 @@ class sparse_pipeline {
   /// @throws tessera::error invalid_argument naming column and value, where one of these holds. A rule names no column, or two rules name
   /// one. Options of a step are out of range. A column has two truncations, a hash beside a vocabulary, or a step behind one. Columns that
   /// share have other steps.
-  explicit sparse_pipeline(sample_schema const& schema, std::vector<sparse_rule> const& rules = {})
-      : columns_(schema.sparse), rules_(detail::sparse_rules_by_column(columns_, rules)) {
-    for (auto const& name : columns_) single_.push_back(schema.is_single(name));
-    is_dropped_.resize(columns_.size());
-  }
+  explicit sparse_pipeline(sample_schema const& schema, std::vector<sparse_rule> const& rules = {});
   /// Makes a fitted pipeline. The vocabularies are in `exec`'s memory, which outlives the pipeline. `dropped` are columns that give no key.
   /// @throws tessera::error as above. invalid_argument for a vocabulary of no column, a vocabulary twice, or a value twice in one. The same
   /// for a dropped name that is no column.
   sparse_pipeline(host_exec const& exec, sample_schema const& schema, std::vector<sparse_rule> const& rules,
-                  std::vector<fitted_vocabulary> const& fitted, std::vector<std::string> dropped)
-      : sparse_pipeline(schema, rules) {
-    dropped_ = std::move(dropped);
-    is_dropped_ = detail::marked_columns("sparse_pipeline", columns_, dropped_);
-    for (auto const& [name, values] : fitted) add_vocabulary(exec, name, values);
-  }
+                  std::vector<fitted_vocabulary> const& fitted, std::vector<std::string> dropped);
 
   /// The columns that the pipeline reads, dropped ones too, in order.
   std::vector<std::string> const& columns() const noexcept { return columns_; }
@@ -60,12 +51,7 @@ class sparse_pipeline {
   /// The names of the columns that give no key.
   std::vector<std::string> const& dropped() const noexcept { return dropped_; }
   /// The columns that are not dropped, in order.
-  std::vector<std::string> kept() const {
-    std::vector<std::string> names;
-    for (std::size_t c = 0; c < columns_.size(); ++c)
-      if (!is_dropped_[c]) names.push_back(columns_[c]);
-    return names;
-  }
+  std::vector<std::string> kept() const;
   /// Whether a column has single ids. @throws tessera::error invalid_argument for no such column.
   bool is_single(std::string const& column) const { return single_[at(column)] != 0; }
   /// Whether a vocabulary is still to be found by a `preprocessing_fit`.
@@ -81,14 +67,7 @@ class sparse_pipeline {
   /// A hash of `size` makes size rows. Where the column is single and the policy is `own_id`, there is one more row, the last, for missing
   /// ids. Columns that share need as many rows as the column that needs the most.
   /// @throws tessera::error invalid_argument for no such column and for a vocabulary that is not fitted.
-  std::optional<std::int64_t> id_count(std::string const& column) const {
-    auto const c = at(column);
-    std::optional<std::int64_t> most;
-    for (std::size_t other = 0; other < columns_.size(); ++other)
-      if (other == c || (!rules_[c].share.empty() && rules_[other].share == rules_[c].share))
-        if (auto const bound = bound_of(other)) most = std::max(most.value_or(0), *bound + has_own_missing(other));
-    return most;
-  }
+  std::optional<std::int64_t> id_count(std::string const& column) const;
 
   /// How many vocabularies are fitted.
   std::int64_t vocabularies() const noexcept { return static_cast<std::int64_t>(maps_.size()); }
@@ -100,24 +79,7 @@ class sparse_pipeline {
   /// Returns what becomes of batches that have these keys, in this order. The result refers to the pipeline, which may be moved meanwhile,
   /// but not end.
   /// @throws tessera::error invalid_argument for a key that is no column or comes twice, and for a vocabulary that is not fitted.
-  bound_ids of_keys(std::vector<std::string> const& keys) const& {
-    std::vector<detail::key_plan> plans;
-    for (auto key = keys.begin(); key != keys.end(); ++key) {
-      if (std::find(keys.begin(), key, *key) != key) throw error(errc::invalid_argument, "sparse_pipeline: a key twice", {{"key", *key}});
-      auto const c = at(*key);
-      detail::key_plan plan{.is_dropped = is_dropped_[c], .is_single = single_[c] != 0};
-      if (auto const* const truncation = detail::truncation_of(rules_[c].steps)) {
-        plan.most = truncation->most;
-        plan.kept = truncation->kept;
-      }
-      if (!plan.is_dropped) {
-        plan.of_missing = missing_of(c);
-        plan.functions = detail::step_functions(rules_[c], map_of(rules_[c]));
-      }
-      plans.push_back(std::move(plan));
-    }
-    return bound_ids(keys, std::move(plans));
-  }
+  bound_ids of_keys(std::vector<std::string> const& keys) const&;
   bound_ids of_keys(std::vector<std::string> const& keys) const&& = delete;
 
   std::size_t bytes() const noexcept {
@@ -138,26 +100,9 @@ class sparse_pipeline {
   }
 
  private:
-  std::size_t at(std::string const& column) const {
-    auto const found = std::find(columns_.begin(), columns_.end(), column);
-    if (found == columns_.end()) throw error(errc::invalid_argument, "sparse_pipeline: no such column", {{"column", column}});
-    return static_cast<std::size_t>(found - columns_.begin());
-  }
+  std::size_t at(std::string const& column) const;
 
-  void add_vocabulary(host_exec const& exec, std::string const& name, std::vector<std::int64_t> const& values) {
-    bool const is_used = std::any_of(rules_.begin(), rules_.end(), [&](sparse_rule const& rule) {
-      return detail::shared_name(rule) == name && detail::vocabulary_of(rule.steps) != nullptr;
-    });
-    if (!is_used) throw error(errc::invalid_argument, "sparse_pipeline: a vocabulary of no column", {{"vocabulary", name}});
-    if (std::find(names_.begin(), names_.end(), name) != names_.end())
-      throw error(errc::invalid_argument, "sparse_pipeline: a vocabulary twice", {{"vocabulary", name}});
-    names_.push_back(name);
-    auto& map = maps_.emplace_back();
-    map.reserve(exec, static_cast<std::int64_t>(values.size()));
-    for (auto const value : values)
-      if (!map.insert(exec, value).second)
-        throw error(errc::invalid_argument, "sparse_pipeline: a value twice in a vocabulary", {{"vocabulary", name}, {"value", value}});
-  }
+  void add_vocabulary(host_exec const& exec, std::string const& name, std::vector<std::int64_t> const& values);
 
   id_map const* map_of(sparse_rule const& rule) const noexcept {
     auto const found = std::find(names_.begin(), names_.end(), detail::shared_name(rule));
@@ -165,31 +110,12 @@ class sparse_pipeline {
   }
 
   // What ids that are not missing are below.
-  std::optional<std::int64_t> bound_of(std::size_t c) const {
-    auto const functions = detail::functions_of(rules_[c].steps);
-    if (functions.empty()) return {};
-    auto const& last = functions.back();
-    if (auto const* const h = std::get_if<hash_ids>(&last)) return h->size;
-    if (auto const* const m = std::get_if<modulo_ids>(&last)) return m->size;
-    if (auto const* const b = std::get_if<bin_ids>(&last)) return static_cast<std::int64_t>(b->boundaries.size()) + 1;
-    if (auto const* const clip = std::get_if<clip_ids>(&last)) {
-      if (clip->least < 0 || clip->most >= std::numeric_limits<std::int64_t>::max() - 1) return {};
-      return clip->most + 1;
-    }
-    auto const* const map = map_of(rules_[c]);
-    if (map == nullptr && !is_dropped_[c])
-      throw error(errc::invalid_argument, "sparse_pipeline: a vocabulary that is not fitted", {{"column", columns_[c]}});
-    return vocabulary::first_value + (map == nullptr ? 0 : map->size());
-  }
+  std::optional<std::int64_t> bound_of(std::size_t c) const;
   bool has_own_missing(std::size_t c) const {
     return single_[c] != 0 && rules_[c].missing == missing_policy::own_id && detail::vocabulary_of(rules_[c].steps) == nullptr;
   }
   // The id of a missing one, or missing_id: the row becomes empty.
-  std::int64_t missing_of(std::size_t c) const {
-    auto const bound = bound_of(c);
-    if (!bound || rules_[c].missing == missing_policy::no_id) return missing_id;
-    return detail::vocabulary_of(rules_[c].steps) != nullptr ? vocabulary::missing : *bound;
-  }
+  std::int64_t missing_of(std::size_t c) const;
 
   std::vector<std::string> columns_;
   std::vector<std::uint8_t> single_;  // by column
@@ -202,3 +128,7 @@ class sparse_pipeline {
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/data/sparse_pipeline.ipp>
+#endif

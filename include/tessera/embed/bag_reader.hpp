@@ -283,6 +283,18 @@ struct bag_reader {
   }
 };
 
+/// Pools the bags [first, last) of a request. Its callers are compiled without what it does, where an instance of it is declared.
+template <class Element>
+void pool_bags(host_rows<Element> const& table, bag_request const& request, std::int64_t first, std::int64_t last) {
+  bag_reader<Element>{table, request}.pool(first, last);
+}
+
+#define TESSERA_INSTANCE_OF_POOL_BAGS(how, Element) \
+  how void pool_bags(host_rows<Element> const&, bag_request const&, std::int64_t, std::int64_t);
+#if TESSERA_COMPILED
+TESSERA_FOR_ROW_ELEMENTS(TESSERA_INSTANCE_OF_POOL_BAGS, extern template)
+#endif
+
 /// Calls read(request, table, first bag, last bag) for all keys, piece by piece, on any threads. `tables` give dims and row bytes.
 template <class Read>
 void read_bags(host_exec const& exec, vector_view<row_places const> tables, vector_view<pooled_feature const> features,

@@ -66,20 +66,7 @@ template <device_execution Exec>
 void validate_batch(Exec const&, keyed_jagged_view<std::int64_t const> batch) {
   validate_row_counts(batch);
 }
-inline void validate_batch(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch) {
-  constexpr std::int64_t rows_per_piece = 1 << 13;
-  validate_row_counts(batch);
-  auto const all = batch.flat();
-  std::atomic<bool> is_wrong = all.rows > 0 && (all.offsets == nullptr || all.offsets[0] < 0);
-  if (!is_wrong)
-    for_each_piece(exec, all.rows, rows_per_piece, [&](std::int64_t first, std::int64_t last) {
-      std::int64_t decreases = 0;
-      for (auto row = first; row < last; ++row) decreases += all.end_of(row) < all.begin_of(row);
-      if (decreases > 0) is_wrong = true;
-    });
-  auto const most = batch.room >= 0 ? batch.room : std::numeric_limits<std::int64_t>::max();
-  if (is_wrong || (all.rows > 0 && all.offsets[all.rows] > most)) validate(batch, most);  // names the first that is
-}
+void validate_batch(host_exec const& exec, keyed_jagged_view<std::int64_t const> batch);
 
 template <class Store, class Feature>
 void check_lookup_call(char const* call, vector_view<Store const> tables, vector_view<Feature const> features,
@@ -93,17 +80,7 @@ void check_lookup_call(char const* call, vector_view<Store const> tables, vector
                   {{"feature", key}, {"table", table}, {"tables", tables.size()}});
 }
 
-inline void check_lookup_matrix(char const* call, std::int64_t feature, std::int64_t rows, std::int64_t dim,
-                                matrix_view<float const> matrix) {
-  if (matrix.rows() != rows || matrix.columns() != dim || matrix.stride() < dim)
-    throw error(errc::shape_mismatch, std::string(call) + ": a matrix does not fit its feature",
-                {{"feature", feature},
-                 {"rows", matrix.rows()},
-                 {"rows expected", rows},
-                 {"columns", matrix.columns()},
-                 {"dim", dim},
-                 {"stride", matrix.stride()}});
-}
+void check_lookup_matrix(char const* call, std::int64_t feature, std::int64_t rows, std::int64_t dim, matrix_view<float const> matrix);
 
 /// How many values a forward saved. On a device it is the room for them, as only the device knows their number.
 template <class Store, class Exec>
@@ -154,3 +131,7 @@ void check_rows_stay(host_exec const& exec, char const* call, char const* of, st
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/embed/lookup_checks.ipp>
+#endif

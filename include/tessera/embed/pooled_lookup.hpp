@@ -64,7 +64,7 @@ struct back_end<pooled_lookup_tag, host_exec> {
     auto const places = places_of(exec, tables.view());
     read_bags(exec, places.view(), features, batch, slots, out, options, argmax,
               [&](bag_request const& request, std::int64_t table, std::int64_t first, std::int64_t last) {
-                bag_reader<typename Store::element>{tables[table], request}.pool(first, last);
+                pool_bags(tables[table], request, first, last);
               });
   }
 };

@@ -98,5 +98,10 @@ struct rowwise_adam {
 };
 static_assert(row_optimizer<rowwise_adam>);
 
+/// `instance(how, Element, Optimizer)` for all optimizers of rows.
+#define TESSERA_FOR_ROW_OPTIMIZERS(instance, how, Element)                                                                                 \
+  instance(how, Element, sgd) instance(how, Element, momentum_sgd) instance(how, Element, adagrad) instance(how, Element, rowwise_adagrad) \
+      instance(how, Element, adam) instance(how, Element, rowwise_adam) instance(how, Element, ftrl)
+
 }  // namespace TESSERA_ABI
 }  // namespace tessera

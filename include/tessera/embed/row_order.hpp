@@ -53,42 +53,7 @@ struct row_sort {
 
   std::size_t bytes() const noexcept { return slots.capacity_bytes() + positions.capacity_bytes() + tables.capacity_bytes(); }
 
-  void sort(host_exec const& exec, batch_slots const& of) {
-    auto const& batch = of.batch;
-    auto const n = batch.size(), count = of.bounds.size();
-    slots.resize(exec, n);
-    positions.resize(exec, n);
-    tables.resize(exec, count);
-    auto const ranks = batch.keys == 0 ? 1 : of.source_ranks, keys_each = batch.keys / ranks;
-    buffer<rank_part> parts(exec, count * ranks);  // those of a table follow each other
-    for (std::int64_t i = 0; i < parts.size(); ++i) {
-      auto const first_key = i % ranks * keys_each;
-      parts[i] = {i / ranks, first_key, first_key + keys_each, 0, 0, 0};
-    }
-    for (std::int64_t key = 0; key < batch.keys; ++key) {
-      if (of.table_of_key[key] < 0) continue;
-      auto& part = parts[of.table_of_key[key] * ranks + key / keys_each];
-      part.samples = std::max(part.samples, batch.rows(key));
-      part.count += batch.key(key).size();
-    }
-    std::int64_t first = 0;
-    for (std::int64_t t = 0; t < count; ++t) {
-      tables[t] = {first, 0, nullptr, nullptr};
-      for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        auto& part = parts[t * ranks + rank];
-        part.first = first;
-        first += part.count;
-      }
-      tables[t].count = first - tables[t].first;
-    }
-    for_each_piece_of(
-        exec, parts.size(), [&](std::int64_t i) { return parts[i].samples; },
-        [&](std::int64_t i) {
-          return std::max<std::int64_t>(1, divide_up(parts[i].samples, divide_up(parts[i].count, values_per_piece) + 1));
-        },
-        [&](std::int64_t i, std::int64_t first_sample, std::int64_t last_sample) { collect(parts[i], of, first_sample, last_sample); });
-    sort_tables(exec, of.bounds);
-  }
+  void sort(host_exec const& exec, batch_slots const& of);
 
  private:
   // What the keys [first_key, last_key) of one source rank have of a table.
@@ -169,6 +134,51 @@ struct row_sort {
       }
   }
 };
+
+template <class Index>
+void row_sort<Index>::sort(host_exec const& exec, batch_slots const& of) {
+  auto const& batch = of.batch;
+  auto const n = batch.size(), count = of.bounds.size();
+  slots.resize(exec, n);
+  positions.resize(exec, n);
+  tables.resize(exec, count);
+  auto const ranks = batch.keys == 0 ? 1 : of.source_ranks, keys_each = batch.keys / ranks;
+  buffer<rank_part> parts(exec, count * ranks);  // those of a table follow each other
+  for (std::int64_t i = 0; i < parts.size(); ++i) {
+    auto const first_key = i % ranks * keys_each;
+    parts[i] = {i / ranks, first_key, first_key + keys_each, 0, 0, 0};
+  }
+  for (std::int64_t key = 0; key < batch.keys; ++key) {
+    if (of.table_of_key[key] < 0) continue;
+    auto& part = parts[of.table_of_key[key] * ranks + key / keys_each];
+    part.samples = std::max(part.samples, batch.rows(key));
+    part.count += batch.key(key).size();
+  }
+  std::int64_t first = 0;
+  for (std::int64_t t = 0; t < count; ++t) {
+    tables[t] = {first, 0, nullptr, nullptr};
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      auto& part = parts[t * ranks + rank];
+      part.first = first;
+      first += part.count;
+    }
+    tables[t].count = first - tables[t].first;
+  }
+  for_each_piece_of(
+      exec, parts.size(), [&](std::int64_t i) { return parts[i].samples; },
+      [&](std::int64_t i) {
+        return std::max<std::int64_t>(1, divide_up(parts[i].samples, divide_up(parts[i].count, values_per_piece) + 1));
+      },
+      [&](std::int64_t i, std::int64_t first_sample, std::int64_t last_sample) { collect(parts[i], of, first_sample, last_sample); });
+  sort_tables(exec, of.bounds);
+}
+
+#define TESSERA_INSTANCES_OF_ROW_SORT(how)                                      \
+  how void row_sort<std::uint32_t>::sort(host_exec const&, batch_slots const&); \
+  how void row_sort<std::uint64_t>::sort(host_exec const&, batch_slots const&);
+#if TESSERA_COMPILED
+TESSERA_INSTANCES_OF_ROW_SORT(extern template)
+#endif
 
 }  // namespace detail
 

@@ -83,32 +83,7 @@ template <class Index>
 class shared_segments {
  public:
   shared_segments(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
-                  batch_contributions const& contributions) {
-    std::int64_t count = 0, floats = 0;
-    for_each(sorted, [&](std::int64_t t, Index const*, std::int64_t n) {
-      ++count;
-      floats += divide_up(n, canonical_sum_chunk) * tables[t].dim;
-    });
-    if (count == 0) return;
-    buffer<segment> segments(exec, count);
-    sums_.resize(exec, floats);
-    auto* next = segments.data();
-    auto* sums = sums_.data();
-    for_each(sorted, [&](std::int64_t t, Index const* positions, std::int64_t n) {
-      *next++ = {positions, n, tables[t].dim, sums};
-      sums += divide_up(n, canonical_sum_chunk) * tables[t].dim;
-    });
-    for_each_piece_of(
-        exec, count, [&](std::int64_t r) { return segments[r].count; }, [](std::int64_t) { return canonical_sum_chunk; },
-        [&](std::int64_t r, std::int64_t first, std::int64_t last) {
-          auto const& of = segments[r];
-          auto* const sum = of.sums + first / canonical_sum_chunk * of.dim;
-          sum_contributions_of<0>(contributions.maxima, contributions.of_positions, of.positions + first, last - first, of.dim, sum, sum);
-        });
-    for (auto const& of : segments)
-      for (std::int64_t chunk = 0; chunk < divide_up(of.count, canonical_sum_chunk); ++chunk)
-        contributions.of_positions[of.positions[chunk]] = {of.sums + chunk * of.dim, 1.0F, -1};
-  }
+                  batch_contributions const& contributions);
 
  private:
   struct segment {
@@ -174,56 +149,13 @@ class row_sums {
  public:
   /// Overwrites contributions of shared segments.
   row_sums(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
-           batch_contributions const& contributions)
-      : tables_(tables), contributions_(contributions), pieces_(exec, sorted), shared_(exec, tables, sorted, contributions) {
-    for (auto const& table : tables)
-      if (rows_on_stack(table.dim) == 0) width_ = std::max(width_, table.dim);
-    scratch_.resize(exec, 3 * width_ * pieces_.count());
-  }
+           batch_contributions const& contributions);
 
   /// Hands all rows to `sink`, some of a table at a time, on any threads; but those of tables t with `but[t]`, where it is not nullptr.
-  void for_each(host_exec const& exec, summed_rows_sink const& sink, std::vector<bool> const* but = nullptr) noexcept {
-    exec.run(pieces_.count(), [&](std::int64_t piece) {
-      if (but != nullptr && (*but)[static_cast<std::size_t>(pieces_.table_of(piece))]) return;
-      with_sum_dim<Index>(tables_[pieces_.table_of(piece)].dim, [&](auto dim) { sum_piece<dim()>(piece, sink); });
-    });
-  }
+  void for_each(host_exec const& exec, summed_rows_sink const& sink, std::vector<bool> const* but = nullptr) noexcept;
 
   /// Writes the rows of each table t with `only[t]`, or of all where it is nullptr; `out` has none of others.
-  void write(host_exec const& exec, row_gradients& out, std::vector<bool> const* only = nullptr) const {
-    auto const is_wanted = [&](std::int64_t t) { return only == nullptr || (*only)[static_cast<std::size_t>(t)]; };
-    buffer<std::int64_t> first_row(exec, pieces_.count());  // of each piece, within its table
-    exec.run(pieces_.count(), [&](std::int64_t piece) {
-      std::int64_t rows = 0;
-      if (is_wanted(pieces_.table_of(piece))) pieces_.for_each_segment(piece, [&](auto const&, auto const&, std::int64_t) { ++rows; });
-      first_row[piece] = rows;
-    });
-    buffer<std::int64_t> rows(exec, tables_.size());
-    std::int64_t widest = 0;
-    for (std::int64_t t = 0; t < tables_.size(); ++t) {
-      rows[t] = 0;
-      for (auto piece = pieces_.pieces.first_of(t); piece < pieces_.pieces.first_of(t + 1); ++piece)
-        rows[t] += std::exchange(first_row[piece], rows[t]);
-      if (is_wanted(t)) widest = std::max(widest, tables_[t].dim);
-    }
-    out.resize(
-        exec, tables_.size(), [&](std::int64_t t) { return rows[t]; }, [&](std::int64_t t) { return tables_[t].dim; });
-    buffer<float> scratch(exec, widest * pieces_.count());
-    exec.run(pieces_.count(), [&](std::int64_t piece) {
-      auto const t = pieces_.table_of(piece);
-      if (!is_wanted(t)) return;
-      auto const values = out.values(t);
-      auto row = first_row[piece];
-      with_sum_dim<Index>(values.columns(), [&](auto dim) {
-        pieces_.for_each_segment(piece, [&](slot_segment<Index> const& segment, auto const&, std::int64_t) {
-          out.set_row(t, row, segment.slot, contributions_.ids[segment.positions[0]]);
-          sum_contributions_of<dim()>(contributions_.maxima, contributions_.of_positions, segment.positions, segment.count,
-                                      values.columns(), values.row(row), scratch.data() + widest * piece);
-          ++row;
-        });
-      });
-    });
-  }
+  void write(host_exec const& exec, row_gradients& out, std::vector<bool> const* only = nullptr) const;
 
  private:
   static constexpr std::int64_t stack_floats = 2304, floats_at_once = 128, most_rows = 32;
@@ -268,6 +200,95 @@ class row_sums {
   std::int64_t width_ = 0;  // of the widest row that is not summed on the stack
   buffer<float> scratch_;   // (3, width) a piece
 };
+
+template <class Index>
+shared_segments<Index>::shared_segments(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
+                                        batch_contributions const& contributions) {
+  std::int64_t count = 0, floats = 0;
+  for_each(sorted, [&](std::int64_t t, Index const*, std::int64_t n) {
+    ++count;
+    floats += divide_up(n, canonical_sum_chunk) * tables[t].dim;
+  });
+  if (count == 0) return;
+  buffer<segment> segments(exec, count);
+  sums_.resize(exec, floats);
+  auto* next = segments.data();
+  auto* sums = sums_.data();
+  for_each(sorted, [&](std::int64_t t, Index const* positions, std::int64_t n) {
+    *next++ = {positions, n, tables[t].dim, sums};
+    sums += divide_up(n, canonical_sum_chunk) * tables[t].dim;
+  });
+  for_each_piece_of(
+      exec, count, [&](std::int64_t r) { return segments[r].count; }, [](std::int64_t) { return canonical_sum_chunk; },
+      [&](std::int64_t r, std::int64_t first, std::int64_t last) {
+        auto const& of = segments[r];
+        auto* const sum = of.sums + first / canonical_sum_chunk * of.dim;
+        sum_contributions_of<0>(contributions.maxima, contributions.of_positions, of.positions + first, last - first, of.dim, sum, sum);
+      });
+  for (auto const& of : segments)
+    for (std::int64_t chunk = 0; chunk < divide_up(of.count, canonical_sum_chunk); ++chunk)
+      contributions.of_positions[of.positions[chunk]] = {of.sums + chunk * of.dim, 1.0F, -1};
+}
+
+template <class Index>
+row_sums<Index>::row_sums(host_exec const& exec, vector_view<row_places const> tables, row_sort<Index> const& sorted,
+                          batch_contributions const& contributions)
+    : tables_(tables), contributions_(contributions), pieces_(exec, sorted), shared_(exec, tables, sorted, contributions) {
+  for (auto const& table : tables)
+    if (rows_on_stack(table.dim) == 0) width_ = std::max(width_, table.dim);
+  scratch_.resize(exec, 3 * width_ * pieces_.count());
+}
+
+template <class Index>
+void row_sums<Index>::for_each(host_exec const& exec, summed_rows_sink const& sink, std::vector<bool> const* but) noexcept {
+  exec.run(pieces_.count(), [&](std::int64_t piece) {
+    if (but != nullptr && (*but)[static_cast<std::size_t>(pieces_.table_of(piece))]) return;
+    with_sum_dim<Index>(tables_[pieces_.table_of(piece)].dim, [&](auto dim) { sum_piece<dim()>(piece, sink); });
+  });
+}
+
+template <class Index>
+void row_sums<Index>::write(host_exec const& exec, row_gradients& out, std::vector<bool> const* only) const {
+  auto const is_wanted = [&](std::int64_t t) { return only == nullptr || (*only)[static_cast<std::size_t>(t)]; };
+  buffer<std::int64_t> first_row(exec, pieces_.count());  // of each piece, within its table
+  exec.run(pieces_.count(), [&](std::int64_t piece) {
+    std::int64_t rows = 0;
+    if (is_wanted(pieces_.table_of(piece))) pieces_.for_each_segment(piece, [&](auto const&, auto const&, std::int64_t) { ++rows; });
+    first_row[piece] = rows;
+  });
+  buffer<std::int64_t> rows(exec, tables_.size());
+  std::int64_t widest = 0;
+  for (std::int64_t t = 0; t < tables_.size(); ++t) {
+    rows[t] = 0;
+    for (auto piece = pieces_.pieces.first_of(t); piece < pieces_.pieces.first_of(t + 1); ++piece)
+      rows[t] += std::exchange(first_row[piece], rows[t]);
+    if (is_wanted(t)) widest = std::max(widest, tables_[t].dim);
+  }
+  out.resize(
+      exec, tables_.size(), [&](std::int64_t t) { return rows[t]; }, [&](std::int64_t t) { return tables_[t].dim; });
+  buffer<float> scratch(exec, widest * pieces_.count());
+  exec.run(pieces_.count(), [&](std::int64_t piece) {
+    auto const t = pieces_.table_of(piece);
+    if (!is_wanted(t)) return;
+    auto const values = out.values(t);
+    auto row = first_row[piece];
+    with_sum_dim<Index>(values.columns(), [&](auto dim) {
+      pieces_.for_each_segment(piece, [&](slot_segment<Index> const& segment, auto const&, std::int64_t) {
+        out.set_row(t, row, segment.slot, contributions_.ids[segment.positions[0]]);
+        sum_contributions_of<dim()>(contributions_.maxima, contributions_.of_positions, segment.positions, segment.count, values.columns(),
+                                    values.row(row), scratch.data() + widest * piece);
+        ++row;
+      });
+    });
+  });
+}
+
+#define TESSERA_INSTANCES_OF_ROW_SUMS(how) \
+  how class row_sums<std::uint32_t>;       \
+  how class row_sums<std::uint64_t>;
+#if TESSERA_COMPILED
+TESSERA_INSTANCES_OF_ROW_SUMS(extern template)
+#endif
 
 }  // namespace detail
 

@@ -124,6 +124,13 @@ template <class Element, class Optimizer>
     update_row(optimizer, table, rows.slots[i], rows.id(i), rows.gradients + i * table.dim(), rows.scratch);
 }
 
+#define TESSERA_INSTANCE_OF_UPDATE(how, Element, Optimizer) \
+  how void update_summed(host_rows<Element> const&, Optimizer const&, summed_rows const&) noexcept;
+#define TESSERA_INSTANCES_OF_UPDATES(how, Element) TESSERA_FOR_ROW_OPTIMIZERS(TESSERA_INSTANCE_OF_UPDATE, how, Element)
+#if TESSERA_COMPILED
+TESSERA_FOR_ROW_ELEMENTS(TESSERA_INSTANCES_OF_UPDATES, extern template)
+#endif
+
 /// The optimizers of a call as a view: of the one for all tables, or of one a table.
 template <row_optimizers Optimizers>
 auto per_table(Optimizers const& optimizers) noexcept {

@@ -112,6 +112,18 @@ struct value_reader {
   }
 };
 
+/// Reads the vectors of values [first, last) of a request. Its callers are compiled without what it does, where an instance of it is declared.
+template <class Element>
+void read_vectors(host_rows<Element> const& table, value_request const& request, std::int64_t first, std::int64_t last) {
+  value_reader<Element>{table, request}.read(first, last);
+}
+
+#define TESSERA_INSTANCE_OF_READ_VECTORS(how, Element) \
+  how void read_vectors(host_rows<Element> const&, value_request const&, std::int64_t, std::int64_t);
+#if TESSERA_COMPILED
+TESSERA_FOR_ROW_ELEMENTS(TESSERA_INSTANCE_OF_READ_VECTORS, extern template)
+#endif
+
 inline constexpr std::int64_t values_per_piece = 1024;
 
 /// Calls read(request, first value, last value) for all keys, piece by piece, on any threads.
@@ -138,7 +150,7 @@ struct back_end<sequence_lookup_tag, host_exec> {
                   lookup_options const& options) {
     auto const tables = rows_of_tables(exec, stores);
     read_values(exec, batch, slots, out, options, [&](value_request const& request, std::int64_t first, std::int64_t last) {
-      value_reader<typename Store::element>{tables[features[request.key]], request}.read(first, last);
+      read_vectors(tables[features[request.key]], request, first, last);
     });
   }
 };

@@ -192,3 +192,23 @@ inline void check_keys(char const* call, vector_view<table_feature const> featur
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#define TESSERA_INSTANCES_OF_TABLES(how, Element)                                        \
+  how class stores_of_group<host_table_group, dense_table<Element>, row_rules<Element>>; \
+  how class stores_of_group<host_table_group, hash_table<Element>, row_rules<Element>>;  \
+  how class tables_of_store<dense_table<Element>>;                                       \
+  how class tables_of_store<hash_table<Element>>;                                        \
+  how class store_part<dense_table<Element>>;                                            \
+  how class store_part<hash_table<Element>>;
+#if TESSERA_COMPILED
+#include <tessera/embed/dense_table.hpp>
+#include <tessera/embed/hash_table.hpp>
+
+namespace tessera {
+inline namespace TESSERA_ABI {
+namespace detail {
+TESSERA_FOR_ROW_ELEMENTS(TESSERA_INSTANCES_OF_TABLES, extern template)
+}  // namespace detail
+}  // namespace TESSERA_ABI
+}  // namespace tessera
+#endif

@@ -55,35 +55,13 @@ class cross_net {
   /// How many parameters a cross network of this shape has.
   /// @throws tessera::error invalid_argument for a width below 1, negative layers, a rank outside [0, width], or more parameters than can
   /// be counted.
-  static std::int64_t parameter_count(cross_net_options const& options) {
-    auto const width = options.width, rank = options.rank;
-    if (width < 1 || width > largest_width)
-      throw error(errc::invalid_argument, "cross_net: width", {{"width", width}, {"least", 1}, {"most", largest_width}});
-    if (rank < 0 || rank > width) throw error(errc::invalid_argument, "cross_net: rank", {{"rank", rank}, {"width", width}});
-    auto const size = layer_size(width, rank);
-    if (options.layers < 0 || options.layers > most_parameters / size)
-      throw error(errc::invalid_argument, "cross_net: layers",
-                  {{"layers", options.layers}, {"least", 0}, {"most", most_parameters / size}});
-    return options.layers * size;
-  }
+  static std::int64_t parameter_count(cross_net_options const& options);
 
   /// @throws tessera::error as `parameter_count`.
-  cross_net(host_exec const& exec, cross_net_options const& options)
-      : width_(options.width),
-        layers_(options.layers),
-        rank_(options.rank),
-        own_(exec, parameter_count(options)),
-        parameters_(own_.view()) {
-    initialise(exec, options);
-  }
+  cross_net(host_exec const& exec, cross_net_options const& options);
   /// A cross network with its parameters in the caller's `memory` (parameter_count,), as an MLP's. @pre the memory outlives it
   /// @throws tessera::error as `parameter_count`; shape_mismatch.
-  cross_net(host_exec const& exec, cross_net_options const& options, vector_view<float> memory)
-      : width_(options.width), layers_(options.layers), rank_(options.rank), parameters_(memory) {
-    if (auto const count = parameter_count(options); memory.size() != count)
-      throw error(errc::shape_mismatch, "cross_net: memory for the parameters", {{"size", memory.size()}, {"parameters", count}});
-    initialise(exec, options);
-  }
+  cross_net(host_exec const& exec, cross_net_options const& options, vector_view<float> memory);
 
   std::int64_t width() const noexcept { return width_; }
   std::int64_t layers() const noexcept { return layers_; }
@@ -107,17 +85,7 @@ class cross_net {
 
   /// Names and shapes for checkpoints: "<prefix>.0.weight" (width, width), "<prefix>.0.bias" (width,), …; at low rank "<prefix>.0.v"
   /// (rank, width) and "<prefix>.0.u" (width, rank) for the weight.
-  std::vector<parameter_block> blocks(std::string_view prefix) {
-    std::vector<parameter_block> result;
-    for (std::int64_t l = 0; l < layers_; ++l) {
-      auto const view = layer(parameters(), l);
-      auto const name = std::string(prefix) + "." + std::to_string(l);
-      if (rank_ > 0) result.push_back({name + ".v", {rank_, width_}, {view.down.data(), rank_ * width_}});
-      result.push_back({name + (rank_ > 0 ? ".u" : ".weight"), {width_, inner()}, {view.mix.weight.data(), width_ * inner()}});
-      result.push_back({name + ".bias", {width_}, view.mix.bias});
-    }
-    return result;
-  }
+  std::vector<parameter_block> blocks(std::string_view prefix);
 
   /// Computes y = cross_net(x): both (samples, width), any row strides, not overlapping. `backward` reads `saved`, and not y.
   /// @throws tessera::error shape_mismatch. No backward takes `saved` then.
@@ -186,15 +154,7 @@ class cross_net {
   }
   std::int64_t layer_size() const noexcept { return layer_size(width_, rank_); }
 
-  void initialise(host_exec const& exec, cross_net_options const& options) {
-    for (std::int64_t l = 0; l < layers_; ++l) {
-      auto const view = layer(parameters(), l);
-      auto const matrix = 2 * static_cast<std::uint64_t>(l);
-      detail::initialise_weight(exec, view.down, width_ + rank_, options.seed, options.stream, matrix + 1);
-      detail::initialise_weight(exec, view.mix.weight, width_ + inner(), options.seed, options.stream, matrix);
-      std::fill(view.mix.bias.begin(), view.mix.bias.end(), 0.0F);
-    }
-  }
+  void initialise(host_exec const& exec, cross_net_options const& options);
 
   // Of a layer, for one sample: z, the projection, and its output unless that is y.
   std::int64_t saved_width() const noexcept { return 2 * width_ + rank_; }
@@ -215,11 +175,7 @@ class cross_net {
     return l == 0 ? saved.x : matrix_view<float const>(output(saved, l - 1));
   }
 
-  static void copy(host_exec const& exec, matrix_view<float const> x, matrix_view<float> y) {
-    for_each_index(exec, x.rows(), rows_per_piece, [=](std::int64_t s) {
-      for (std::int64_t c = 0; c < x.columns(); ++c) y(s, c) = x(s, c);
-    });
-  }
+  static void copy(host_exec const& exec, matrix_view<float const> x, matrix_view<float> y);
 
   // y = x_0 ∘ z + x. Turns the gradient of y into what x gets of it, as it is and through z, in place; what x_0 gets, gradient ∘ z, is added
   // up in x_gradient.
@@ -251,34 +207,11 @@ class cross_net {
 
   static void backward_product(host_exec const& exec, matrix_view<float const> x, matrix_view<float const> z,
                                matrix_view<float const> gradient, matrix_view<float> z_gradient, matrix_view<float> x_gradient,
-                               bool is_first) {
-    for_each_index(exec, x.rows(), rows_per_piece, [=](std::int64_t s) {
-      for (std::int64_t c = 0; c < x.columns(); ++c) z_gradient(s, c) = gradient(s, c) * x(s, c);
-      if (x_gradient.rows() == 0) return;
-      for (std::int64_t c = 0; c < x.columns(); ++c)
-        x_gradient(s, c) = is_first ? gradient(s, c) * z(s, c) : multiply_add(gradient(s, c), z(s, c), x_gradient(s, c));
-    });
-  }
+                               bool is_first);
 
-  void check(std::int64_t samples, matrix_view<float const> m, char const* what) const {
-    if (m.rows() != samples || m.columns() != width_)
-      throw error(errc::shape_mismatch, std::string("cross_net: shape of the ") + what,
-                  {{"rows", m.rows()}, {"expected rows", samples}, {"columns", m.columns()}, {"expected columns", width_}});
-  }
+  void check(std::int64_t samples, matrix_view<float const> m, char const* what) const;
   void check_backward(cross_saved const& saved, matrix_view<float const> gradient, vector_view<float const> parameter_gradient,
-                      matrix_view<float const> x_gradient) const {
-    if (parameter_gradient.size() != parameters_.size())
-      throw error(errc::shape_mismatch, "cross_net: gradient block",
-                  {{"size", parameter_gradient.size()}, {"parameters", parameters_.size()}});
-    if (saved.x.columns() != width_ || saved.values.size() != saved_size(saved.x.rows()))
-      throw error(errc::shape_mismatch, "cross_net: saved by no forward, or by that of another shape",
-                  {{"samples", saved.x.rows()},
-                   {"columns", saved.x.columns()},
-                   {"saved floats", saved.values.size()},
-                   {"expected", saved_size(saved.x.rows())}});
-    check(saved.x.rows(), gradient, "gradient");
-    if (x_gradient.rows() > 0) check(saved.x.rows(), x_gradient, "input's gradient");
-  }
+                      matrix_view<float const> x_gradient) const;
 
   std::int64_t width_, layers_, rank_;
   buffer<float> own_;
@@ -287,3 +220,7 @@ class cross_net {
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/nn/cross_net.ipp>
+#endif

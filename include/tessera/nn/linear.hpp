@@ -51,7 +51,7 @@ void linear_backward_input(host_exec const& exec, Gemm const& policy, matrix_vie
                            activation act_before, matrix_view<float const> x, matrix_view<float> x_gradient);
 
 /// Turns the gradient of y = relu(z) into that of z, in place; both (samples, columns).
-inline void relu_backward(host_exec const& exec, matrix_view<float const> y, matrix_view<float> gradient);
+void relu_backward(host_exec const& exec, matrix_view<float const> y, matrix_view<float> gradient);
 
 namespace detail {
 
@@ -60,42 +60,13 @@ inline constexpr std::int64_t relu_rows_per_piece = 256;
 inline constexpr std::int64_t initialised_rows_per_piece = 64;
 
 // sums[c] = sum of column c, rows in order.
-inline void column_sums(host_exec const& exec, matrix_view<float const> m, vector_view<float> sums) {
-  for_each_piece(exec, m.columns(), bias_columns_per_piece, [&](std::int64_t first, std::int64_t last) {
-    auto const columns = last - first;
-    float sum[bias_columns_per_piece] = {};  // in registers where the piece is whole
-    for (std::int64_t r = 0; r < m.rows(); ++r) {
-      auto const* const row = m.row(r) + first;
-      if (columns == bias_columns_per_piece)
-        for (std::int64_t c = 0; c < bias_columns_per_piece; ++c) sum[c] += row[c];
-      else
-        for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[c];
-    }
-    std::copy_n(sum, columns, sums.data() + first);
-  });
-}
+void column_sums(host_exec const& exec, matrix_view<float const> m, vector_view<float> sums);
 
 // weight(r, c) uniform in ±sqrt(6 / fan), a function of the rest alone: `matrix` tells apart the matrices of one stream.
-inline void initialise_weight(host_exec const& exec, matrix_view<float> weight, std::int64_t fan, random_seed seed, std::uint32_t stream,
-                              std::uint64_t matrix) {
-  auto const bound = std::sqrt(6.0F / static_cast<float>(fan));
-  for_each_index(exec, weight.rows(), initialised_rows_per_piece, [=](std::int64_t r) {
-    for (std::int64_t c = 0; c < weight.columns(); ++c) {
-      auto const block = philox(seed, matrix << 32 | static_cast<std::uint64_t>(r), ~stream, static_cast<std::uint32_t>(c / 4));
-      weight(r, c) = uniform_symmetric(block[static_cast<int>(c % 4)], bound);
-    }
-  });
-}
+void initialise_weight(host_exec const& exec, matrix_view<float> weight, std::int64_t fan, random_seed seed, std::uint32_t stream,
+                       std::uint64_t matrix);
 
-inline void check_linear(std::int64_t in, std::int64_t out, linear_view<float const> layer) {
-  if (layer.weight.columns() != in || layer.weight.rows() != out || layer.bias.size() != out)
-    throw error(errc::shape_mismatch, "linear: parameters do not fit the input or output",
-                {{"input columns", in},
-                 {"output columns", out},
-                 {"weight rows", layer.weight.rows()},
-                 {"weight columns", layer.weight.columns()},
-                 {"bias", layer.bias.size()}});
-}
+void check_linear(std::int64_t in, std::int64_t out, linear_view<float const> layer);
 
 }  // namespace detail
 
@@ -144,15 +115,9 @@ void linear_backward_input(host_exec const& exec, Gemm const& policy, matrix_vie
   });
 }
 
-inline void relu_backward(host_exec const& exec, matrix_view<float const> y, matrix_view<float> gradient) {
-  if (y.rows() != gradient.rows() || y.columns() != gradient.columns())
-    throw error(
-        errc::shape_mismatch, "relu_backward: the output and its gradient differ in shape",
-        {{"rows", y.rows()}, {"columns", y.columns()}, {"gradient rows", gradient.rows()}, {"gradient columns", gradient.columns()}});
-  for_each_index(exec, y.rows(), detail::relu_rows_per_piece, [=](std::int64_t r) {
-    for (std::int64_t c = 0; c < y.columns(); ++c) gradient(r, c) = relu_gradient(y(r, c), gradient(r, c));
-  });
-}
-
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/nn/linear.ipp>
+#endif

@@ -28,11 +28,7 @@ concept metric = std::copyable<M> && requires(M& m, M const& other) {
 
 namespace detail {
 
-inline void check_samples(char const* metric, std::int64_t predictions, std::int64_t labels, std::int64_t weights) {
-  if (predictions != labels || (weights != 0 && weights != labels))
-    throw error(errc::shape_mismatch, std::string(metric) + ": predictions, labels and weights differ in size",
-                {{"predictions", predictions}, {"labels", labels}, {"weights", weights}});
-}
+void check_samples(char const* metric, std::int64_t predictions, std::int64_t labels, std::int64_t weights);
 
 inline void check_label(char const* metric, float label, std::int64_t position) {
   if (!(label >= 0 && label <= 1))
@@ -40,13 +36,7 @@ inline void check_label(char const* metric, float label, std::int64_t position) 
 }
 
 // The weight of a sample: 1 where there are no weights.
-inline double sample_weight(char const* metric, vector_view<float const> weights, std::int64_t i) {
-  if (weights.empty()) return 1;
-  if (!(weights[i] >= 0 && weights[i] <= std::numeric_limits<float>::max()))
-    throw error(errc::invalid_argument, std::string(metric) + ": a weight is negative or not finite",
-                {{"position", i}, {"weight", weights[i]}});
-  return static_cast<double>(weights[i]);
-}
+double sample_weight(char const* metric, vector_view<float const> weights, std::int64_t i);
 
 // 0 / 0 may have a sign, which printing shows; this NaN has none.
 inline double ratio(double part, double whole) noexcept {
@@ -77,22 +67,7 @@ class click_metrics {
  public:
   /// Adds samples: `logits` (n,), finite; `labels` (n,) in [0, 1]; `weights` (n,), finite and not negative, or empty for 1 each.
   /// @throws tessera::error shape_mismatch; invalid_argument naming the first other value.
-  void add(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float const> weights = {}) {
-    detail::check_samples("click_metrics", logits.size(), labels.size(), weights.size());
-    sums_ += detail::sum_samples<sums>(exec, logits.size(), [=](sums& to, std::int64_t i) {
-      if (!std::isfinite(logits[i]))
-        throw error(errc::invalid_argument, "click_metrics: a logit is not finite", {{"position", i}, {"logit", logits[i]}});
-      detail::check_label("click_metrics", labels[i], i);
-      auto const weight = detail::sample_weight("click_metrics", weights, i);
-      auto const logit = static_cast<double>(logits[i]), label = static_cast<double>(labels[i]);
-      auto const e = std::exp(-std::fabs(logit));  // serves loss and probability, exact at both ends
-      to.weight += weight;
-      to.loss += weight * (std::fmax(logit, 0.0) - logit * label + std::log1p(e));
-      to.predicted += weight * ((logit >= 0 ? 1.0 : e) / (1.0 + e));
-      to.positives += weight * label;
-    });
-    samples_ += logits.size();
-  }
+  void add(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float const> weights = {});
   void merge(click_metrics const& other) noexcept {
     sums_ += other.sums_;
     samples_ += other.samples_;
@@ -144,26 +119,9 @@ class threshold_metrics {
 
   /// Adds samples. Arguments and errors are those of `click_metrics`, but logits may be infinite. A label between 0 and 1 counts as
   /// positive by that share.
-  void add(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float const> weights = {}) {
-    detail::check_samples("threshold_metrics", logits.size(), labels.size(), weights.size());
-    sums_ += detail::sum_samples<sums>(exec, logits.size(), [=, threshold = logit_](sums& to, std::int64_t i) {
-      if (std::isnan(logits[i])) throw error(errc::invalid_argument, "threshold_metrics: a logit is not a number", {{"position", i}});
-      detail::check_label("threshold_metrics", labels[i], i);
-      auto const weight = detail::sample_weight("threshold_metrics", weights, i);
-      auto const positive = weight * static_cast<double>(labels[i]);
-      bool const decided = static_cast<double>(logits[i]) >= threshold;
-      (decided ? to.true_positives : to.false_negatives) += positive;
-      (decided ? to.false_positives : to.true_negatives) += weight - positive;
-    });
-    samples_ += logits.size();
-  }
+  void add(host_exec const& exec, vector_view<float const> logits, vector_view<float const> labels, vector_view<float const> weights = {});
   /// Adds the samples of `other`. @throws tessera::error invalid_argument when the thresholds differ.
-  void merge(threshold_metrics const& other) {
-    if (logit_ != other.logit_)
-      throw error(errc::invalid_argument, "threshold_metrics: thresholds differ, as logits", {{"this", logit_}, {"other", other.logit_}});
-    sums_ += other.sums_;
-    samples_ += other.samples_;
-  }
+  void merge(threshold_metrics const& other);
   void clear() noexcept {
     sums_ = {};
     samples_ = 0;
@@ -203,20 +161,7 @@ class regression_metrics {
  public:
   /// Adds samples: `predictions` (n,) and `labels` (n,), finite; `weights` and errors as `click_metrics`.
   void add(host_exec const& exec, vector_view<float const> predictions, vector_view<float const> labels,
-           vector_view<float const> weights = {}) {
-    detail::check_samples("regression_metrics", predictions.size(), labels.size(), weights.size());
-    sums_ += detail::sum_samples<sums>(exec, predictions.size(), [=](sums& to, std::int64_t i) {
-      auto const difference = static_cast<double>(predictions[i]) - static_cast<double>(labels[i]);
-      if (!std::isfinite(difference))
-        throw error(errc::invalid_argument, "regression_metrics: a prediction or label is not finite",
-                    {{"position", i}, {"prediction", predictions[i]}, {"label", labels[i]}});
-      auto const weight = detail::sample_weight("regression_metrics", weights, i);
-      to.weight += weight;
-      to.square += weight * difference * difference;
-      to.absolute += weight * std::fabs(difference);
-    });
-    samples_ += predictions.size();
-  }
+           vector_view<float const> weights = {});
   void merge(regression_metrics const& other) noexcept {
     sums_ += other.sums_;
     samples_ += other.samples_;
@@ -247,3 +192,7 @@ static_assert(metric<regression_metrics>);
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/nn/metrics.ipp>
+#endif

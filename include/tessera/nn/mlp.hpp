@@ -41,18 +41,7 @@ class mlp {
  public:
   /// How many parameters an MLP of these widths has.
   /// @throws tessera::error invalid_argument for fewer than two widths, one below 1, or more parameters than can be counted.
-  static std::int64_t parameter_count(std::vector<std::int64_t> const& widths) {
-    if (widths.size() < 2) throw error(errc::invalid_argument, "mlp: an input and an output width", {{"widths", widths.size()}});
-    std::int64_t count = 0;
-    for (std::size_t l = 0; l < widths.size(); ++l) {
-      if (widths[l] < 1 || widths[l] > largest_width)
-        throw error(errc::invalid_argument, "mlp: a width", {{"position", l}, {"width", widths[l]}, {"least", 1}, {"most", largest_width}});
-      if (l > 0 && (count += (widths[l - 1] + 1) * widths[l]) > most_parameters)
-        throw error(errc::invalid_argument, "mlp: too many parameters",
-                    {{"position", l}, {"parameters", count}, {"most", most_parameters}});
-    }
-    return count;
-  }
+  static std::int64_t parameter_count(std::vector<std::int64_t> const& widths);
 
   /// @throws tessera::error as `parameter_count`.
   mlp(host_exec const& exec, mlp_options const& options)
@@ -61,13 +50,7 @@ class mlp {
   }
   /// An MLP with its parameters in the caller's `memory` (parameter_count,). Several networks in one block are one for an optimizer or a
   /// gradient exchange. @pre the memory outlives it @throws tessera::error as `parameter_count`; shape_mismatch.
-  mlp(host_exec const& exec, mlp_options const& options, vector_view<float> memory)
-      : widths_(options.widths), last_(options.last), parameters_(memory) {
-    if (memory.size() != parameter_count(widths_))
-      throw error(errc::shape_mismatch, "mlp: memory for the parameters",
-                  {{"size", memory.size()}, {"parameters", parameter_count(widths_)}});
-    initialise(exec, options);
-  }
+  mlp(host_exec const& exec, mlp_options const& options, vector_view<float> memory);
 
   std::int64_t layers() const noexcept { return static_cast<std::int64_t>(widths_.size()) - 1; }
   std::int64_t input_width() const noexcept { return widths_.front(); }
@@ -92,16 +75,7 @@ class mlp {
   }
 
   /// Names and shapes for checkpoints: "<prefix>.0.weight" (out, in), "<prefix>.0.bias" (out,), …
-  std::vector<parameter_block> blocks(std::string_view prefix) {
-    std::vector<parameter_block> result;
-    for (std::int64_t l = 0; l < layers(); ++l) {
-      auto const view = layer(parameters(), l);
-      auto const name = std::string(prefix) + "." + std::to_string(l);
-      result.push_back({name + ".weight", {out(l), in(l)}, {view.weight.data(), out(l) * in(l)}});
-      result.push_back({name + ".bias", {out(l)}, view.bias});
-    }
-    return result;
-  }
+  std::vector<parameter_block> blocks(std::string_view prefix);
 
   /// Computes y = mlp(x): x (samples, input width), y (samples, output width), any row strides. `backward` reads `saved`.
   /// @throws tessera::error shape_mismatch. No backward takes `saved` then.
@@ -192,25 +166,9 @@ class mlp {
     for (std::int64_t l = 0; l < layer; ++l) before += out(l);
     return {hidden.data() + samples * before, samples, out(layer)};
   }
-  void check_saved(matrix_view<float const> x, matrix_view<float const> y, vector_view<float const> hidden) const {
-    if (x.columns() != input_width() || y.columns() != output_width() || y.rows() != x.rows() || hidden.size() != x.rows() * hidden_width())
-      throw error(errc::shape_mismatch, "mlp: input, output or what a forward saved of another shape",
-                  {{"samples", x.rows()},
-                   {"input columns", x.columns()},
-                   {"output rows", y.rows()},
-                   {"output columns", y.columns()},
-                   {"hidden floats", hidden.size()},
-                   {"expected", x.rows() * hidden_width()}});
-  }
+  void check_saved(matrix_view<float const> x, matrix_view<float const> y, vector_view<float const> hidden) const;
 
-  void initialise(host_exec const& exec, mlp_options const& options) {
-    detail::check_choice("mlp", "activation", options.last, activation::relu);
-    for (std::int64_t l = 0; l < layers(); ++l) {
-      auto const view = layer(parameters(), l);
-      detail::initialise_weight(exec, view.weight, 6 * in(l), options.seed, options.stream, static_cast<std::uint64_t>(l));
-      std::fill(view.bias.begin(), view.bias.end(), 0.0F);
-    }
-  }
+  void initialise(host_exec const& exec, mlp_options const& options);
 
   std::vector<std::int64_t> widths_;
   activation last_;
@@ -220,3 +178,7 @@ class mlp {
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/nn/mlp.ipp>
+#endif

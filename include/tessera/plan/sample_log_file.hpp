@@ -31,45 +31,16 @@ inline std::string exact_text(double value) {
   char digits[32];
   return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
 }
-inline std::string joined_text(std::vector<std::string> const& parts, char separator) {
-  std::string text;
-  for (auto const& part : parts) (text.empty() ? text : text += separator) += part;
-  return text;
-}
-inline std::vector<std::string> split_text(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  if (text.empty()) return parts;
-  for (std::size_t first = 0;;) {
-    auto const end = text.find(separator, first);
-    parts.emplace_back(text.substr(first, end - first));
-    if (end == text.npos) return parts;
-    first = end + 1;
-  }
-}
+std::string joined_text(std::vector<std::string> const& parts, char separator);
+std::vector<std::string> split_text(std::string_view text, char separator);
 
 /// A line of these fields, whose last field is the checksum of what goes before it.
-inline std::string line_with_checksum(std::vector<std::string> const& fields) {
-  auto text = joined_text(fields, ',') + ',';
-  char digits[10];
-  std::snprintf(digits, sizeof digits, "%08x\n", crc32_of(std::string_view(text)));
-  return text += digits;
-}
+std::string line_with_checksum(std::vector<std::string> const& fields);
 
 /// Takes the checksum away from the fields of a line. `what` the lines are of; `count`: of the fields without it.
 /// @throws tessera::error corrupt_file naming file, line and field, for another number of fields and for a line that was altered.
-inline void take_checksum(std::string const& what, std::string const& file, std::int64_t line, std::vector<std::string>& fields,
-                          std::size_t count) {
-  if (fields.size() != count + 1)
-    throw error(errc::corrupt_file, what + ": another number of fields",
-                {{"file", file}, {"line", line}, {"fields", fields.size()}, {"expected", count + 1}});
-  auto const found = std::move(fields.back());
-  fields.pop_back();
-  auto const whole = line_with_checksum(fields);
-  auto const expected = whole.substr(whole.size() - 9, 8);
-  if (found != expected)
-    throw error(errc::corrupt_file, what + ": a line was altered",
-                {{"file", file}, {"line", line}, {"field", "crc32"}, {"found", found}, {"expected", expected}});
-}
+void take_checksum(std::string const& what, std::string const& file, std::int64_t line, std::vector<std::string>& fields,
+                   std::size_t count);
 
 /// A line of a log, with the place for errors.
 struct log_line {
@@ -78,28 +49,13 @@ struct log_line {
   std::vector<std::string> const& names;
   std::vector<std::string> fields;
 
-  [[noreturn]] void refuse(errc code, char const* why, std::size_t field, std::string const& expected) const {
-    std::vector<error_value> values{{"file", file}, {"line", number}, {"field", names[field]}, {"found", fields[field]}};
-    if (!expected.empty()) values.emplace_back("expected", expected);
-    throw error(code, why, std::move(values));
-  }
+  [[noreturn]] void refuse(errc code, char const* why, std::size_t field, std::string const& expected) const;
   /// Refuses a field that is not what the samples of this log have there.
   void expect(std::size_t field, std::string const& expected) const {
     if (fields[field] != expected) refuse(errc::incompatible, "samples: a line of other samples", field, expected);
   }
   /// A time: finite and not negative. A field may have several, between spaces.
-  std::vector<double> times(std::size_t field, std::size_t count) const {
-    std::vector<double> result;
-    for (auto const& text : split_text(fields[field], ' ')) {
-      double value = 0;
-      auto const [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-      if (failure != std::errc{} || end != text.data() + text.size() || !(value >= 0) || !std::isfinite(value))
-        refuse(errc::parse_error, "samples: not a time", field, "a finite number from 0");
-      result.push_back(value);
-    }
-    if (result.size() != count) refuse(errc::parse_error, "samples: another number of times", field, std::to_string(count));
-    return result;
-  }
+  std::vector<double> times(std::size_t field, std::size_t count) const;
 };
 
 /// A file of samples that grows line by line, as comma-separated values. The first line begins with # and says of what the samples are, the
@@ -143,21 +99,10 @@ class sample_log {
     return file;
   }
 
-  static void expect_head(std::string const& path, std::string const& text, std::string const& head) {
-    if (text.starts_with(head)) return;
-    auto const expected = split_text(head, '\n'), found = split_text(text, '\n');
-    for (std::size_t line = 0; line < 2; ++line)
-      if (line >= found.size() || found[line] != expected[line])
-        throw error(errc::incompatible, "samples: a file of other samples",
-                    {{"file", path}, {"line", line + 1}, {"expected", expected[line]}, {"found", line < found.size() ? found[line] : ""}});
-  }
+  static void expect_head(std::string const& path, std::string const& text, std::string const& head);
 
   static log_line checked_line(std::string const& path, std::int64_t number, std::vector<std::string> const& names,
-                               std::string const& text) {
-    log_line line{path, number, names, split_text(text, ',')};
-    take_checksum("samples", path, number, line.fields, names.size());
-    return line;
-  }
+                               std::string const& text);
 
   std::string path_;
   std::vector<std::string> names_;
@@ -167,3 +112,7 @@ class sample_log {
 }  // namespace detail
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/plan/sample_log_file.ipp>
+#endif

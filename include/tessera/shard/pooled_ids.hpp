@@ -67,7 +67,7 @@ class pooled_ids {
       rows.slot_bound = of.ids;
       bag_request const request{of.key,   bags,  slots_.data(),      bags.offsets[0], batch.weights,
                                 mode(of), false, argmax_.of(of.key), &options,        out[of.key]};
-      bag_reader<float>{rows, request}.pool(first, last);
+      pool_bags(rows, request, first, last);
     });
   }
 

@@ -35,25 +35,10 @@ inline constexpr std::int64_t most_tower_columns = (std::int64_t{1} << 29) - 1; 
 inline constexpr std::int64_t tower_rows_per_piece = 64;
 
 /// Elements of all features. @throws tessera::error invalid_argument for no features, a width below 1, or too many elements.
-inline std::int64_t check_tower_widths(char const* kind, vector_view<std::int64_t const> widths) {
-  if (widths.empty()) throw error(errc::invalid_argument, std::string(kind) + ": a tower has a feature", {{"features", 0}});
-  std::int64_t sum = 0;
-  for (std::int64_t f = 0; f < widths.size(); ++f) {
-    if (widths[f] < 1 || widths[f] > most_tower_columns - sum)
-      throw error(errc::invalid_argument, std::string(kind) + ": width of a feature's vectors",
-                  {{"feature", f}, {"width", widths[f]}, {"least", 1}, {"most", most_tower_columns - sum}});
-    sum += widths[f];
-  }
-  return sum;
-}
+std::int64_t check_tower_widths(char const* kind, vector_view<std::int64_t const> widths);
 
 /// @throws tessera::error invalid_argument, naming the first feature that has another width than feature 0.
-inline void check_one_width(char const* kind, vector_view<std::int64_t const> widths) {
-  for (std::int64_t f = 1; f < widths.size(); ++f)
-    if (widths[f] != widths[0])
-      throw error(errc::invalid_argument, std::string(kind) + ": features of different widths",
-                  {{"feature", f}, {"width", widths[f]}, {"width of feature 0", widths[0]}});
-}
+void check_one_width(char const* kind, vector_view<std::int64_t const> widths);
 
 /// @throws tessera::error invalid_argument, naming the option, for one that is not in [least, most].
 inline void check_tower_option(char const* kind, char const* option, std::int64_t value, std::int64_t least, std::int64_t most) {
@@ -74,12 +59,7 @@ inline std::vector<tower_output> mixed_outputs(vector_view<std::int64_t const> w
 /// The shape of a tower module: its features' widths and its outputs.
 class tower_layout {
  public:
-  tower_layout(char const* kind, vector_view<std::int64_t const> widths, std::vector<tower_output> outputs)
-      : kind_(kind),
-        widths_(widths.begin(), widths.end()),
-        outputs_(std::move(outputs)),
-        columns_(check_tower_widths(kind, widths)),
-        output_width_(tessera::output_width(outputs_)) {}
+  tower_layout(char const* kind, vector_view<std::int64_t const> widths, std::vector<tower_output> outputs);
 
   std::int64_t features() const noexcept { return static_cast<std::int64_t>(widths_.size()); }
   vector_view<std::int64_t const> widths() const noexcept { return widths_; }
@@ -94,23 +74,11 @@ class tower_layout {
   }
   /// `samples`: of the forward; -1: there was none.
   void check_backward(std::int64_t samples, matrix_view<float const> out_gradient, vector_view<float const> parameter_gradient,
-                      std::int64_t parameters, vector_view<matrix_view<float> const> feature_gradients) const {
-    if (samples < 0) throw error(errc::shape_mismatch, kind_ + ": saved by no forward, or by one of another shape");
-    if (parameter_gradient.size() != parameters)
-      throw error(errc::shape_mismatch, kind_ + ": gradient block", {{"size", parameter_gradient.size()}, {"parameters", parameters}});
-    check_matrix("output's gradient", out_gradient, samples, output_width_);
-    check_blocks("feature gradients", feature_gradients, samples);
-  }
+                      std::int64_t parameters, vector_view<matrix_view<float> const> feature_gradients) const;
 
  private:
   void check_matrix(std::string const& what, matrix_view<float const> m, std::int64_t rows, std::int64_t columns,
-                    std::int64_t feature = -1) const {
-    if (m.rows() == rows && m.columns() == columns && (rows <= 1 || m.stride() >= columns)) return;
-    std::vector<error_value> values{
-        {"rows", m.rows()}, {"expected rows", rows}, {"columns", m.columns()}, {"expected columns", columns}, {"stride", m.stride()}};
-    if (feature >= 0) values.insert(values.begin(), {"feature", feature});
-    throw error(errc::shape_mismatch, kind_ + ": shape of the " + what, std::move(values));
-  }
+                    std::int64_t feature = -1) const;
   template <class T>
   void check_blocks(char const* what, vector_view<matrix_view<T> const> blocks, std::int64_t rows) const {
     if (blocks.size() != features())
@@ -187,19 +155,8 @@ struct columns_of_features {
 };
 
 /// Keeps the list of features, and the features as one matrix where `joined`: copied unless they lie side by side.
-inline void save_features(host_exec const& exec, tower_layout const& layout, vector_view<matrix_view<float const> const> features,
-                          bool joined, tower_saved& saved) {
-  saved.features.resize(exec, features.size());
-  std::copy(features.begin(), features.end(), saved.features.begin());
-  if (!joined) return;
-  saved.side_by_side = side_by_side(features, layout.columns());
-  if (saved.side_by_side.data() != nullptr) return;
-  auto const rows = features[0].rows();
-  saved.copied.resize(exec, rows * layout.columns());
-  matrix_view<float> const copy{saved.copied.data(), rows, layout.columns()};
-  copy_blocks(exec, features, columns_of_features<float>{copy, layout.widths()});
-  saved.side_by_side = copy;
-}
+void save_features(host_exec const& exec, tower_layout const& layout, vector_view<matrix_view<float const> const> features, bool joined,
+                   tower_saved& saved);
 
 /// Calls write(matrix (samples, elements of all features)), whose columns then are the features' gradients.
 template <class Write>
@@ -224,20 +181,15 @@ struct linear_in_block {
     return {{block.data(), out, in}, {block.data() == nullptr ? nullptr : block.data() + in * out, out}};
   }
   /// Uniform in ±1 / sqrt(in), as an MLP's.
-  void initialise(host_exec const& exec, vector_view<float> block, random_seed seed, std::uint32_t stream, std::uint64_t matrix) const {
-    auto const v = view(block);
-    if (out > 0) initialise_weight(exec, v.weight, 6 * in, seed, stream, matrix);
-    std::fill(v.bias.begin(), v.bias.end(), 0.0F);
-  }
-  void add_blocks(std::vector<parameter_block>& all, std::string const& name, vector_view<float> block) const {
-    if (out == 0) return;
-    auto const v = view(block);
-    all.push_back({name + ".weight", {out, in}, {v.weight.data(), out * in}, replication::tower});
-    all.push_back({name + ".bias", {out}, v.bias, replication::tower});
-  }
+  void initialise(host_exec const& exec, vector_view<float> block, random_seed seed, std::uint32_t stream, std::uint64_t matrix) const;
+  void add_blocks(std::vector<parameter_block>& all, std::string const& name, vector_view<float> block) const;
 };
 
 }  // namespace detail
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/tower/tower_blocks.ipp>
+#endif

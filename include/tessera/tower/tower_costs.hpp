@@ -37,18 +37,18 @@ struct net_costs {
 };
 
 /// The costs of a layer from `in` to `out` numbers, with biases. @throws tessera::error invalid_argument for less than 1, here and below.
-inline net_costs linear_costs(std::int64_t in, std::int64_t out);
+net_costs linear_costs(std::int64_t in, std::int64_t out);
 
 /// Those of an MLP of these widths, with a ReLU behind each layer but the last. Its input is data where it is `of_data`.
 /// @throws tessera::error as above, and for fewer than two widths.
-inline net_costs mlp_costs(std::vector<std::int64_t> const& widths, bool of_data = false);
+net_costs mlp_costs(std::vector<std::int64_t> const& widths, bool of_data = false);
 
 /// Those of a cross network's layers of low rank, each x_0 ∘ (U V^T x + b) + x. 0 layers cost nothing. Two matrices of this rank count also
 /// where it is the width or more. There `dcn_tower` has one full matrix, which is cheaper.
-inline net_costs cross_net_costs(std::int64_t width, std::int64_t layers, std::int64_t rank);
+net_costs cross_net_costs(std::int64_t width, std::int64_t layers, std::int64_t rank);
 
 /// Those of the products of all pairs of so many vectors, computed as one square matrix.
-inline net_costs dot_costs(std::int64_t vectors, std::int64_t dim);
+net_costs dot_costs(std::int64_t vectors, std::int64_t dim);
 
 /// The shape of a net that predicts clicks. Defaults are those with which the FLOPs of the paper's Tables 4 and 5 come out.
 struct click_net_shape {
@@ -62,10 +62,10 @@ struct click_net_shape {
 };
 
 /// The costs of a DLRM: bottom MLP, products of all pairs of vectors, top MLP. @throws tessera::error as above, here and below.
-inline net_costs dlrm_costs(click_net_shape const& shape);
+net_costs dlrm_costs(click_net_shape const& shape);
 
 /// The costs of a DCN: bottom MLP, a cross network of all vectors beside each other, top MLP.
-inline net_costs dcn_costs(click_net_shape const& shape);
+net_costs dcn_costs(click_net_shape const& shape);
 
 /// The tower module of a DLRM: of F vectors it makes c * F + p of `dim` numbers each. Source: "Disaggregated Multi-Tower", listing 1.
 struct dlrm_tower_shape {
@@ -105,22 +105,21 @@ struct tower_net_costs {
 /// of the same dim, is left out. So it is in a tower of one feature with p + c = 1.
 /// @throws tessera::error as above; invalid_argument where towers together have another number of features than `shape`, or where towers
 /// make no vector.
-inline tower_net_costs dlrm_costs(click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower,
-                                  dlrm_tower_shape const& module);
+tower_net_costs dlrm_costs(click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower,
+                           dlrm_tower_shape const& module);
 
 /// The costs of a DCN with towers. Above them is a cross network of their outputs and the bottom MLP's, which are as many numbers as a
 /// tower's. The linear map of one feature's vector to as many numbers is left out. @throws tessera::error as above.
-inline tower_net_costs dcn_costs(click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower,
-                                 dcn_tower_shape const& module);
+tower_net_costs dcn_costs(click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower, dcn_tower_shape const& module);
 
 /// So many features on so many towers, as even as can be, the larger towers first.
 /// @throws tessera::error invalid_argument for no towers, or more towers than features.
-inline std::vector<std::int64_t> even_towers(std::int64_t features, std::int64_t towers);
+std::vector<std::int64_t> even_towers(std::int64_t features, std::int64_t towers);
 
 /// The pairs of vectors that a rank multiplies: |F|^2 / T^2 in a tower and r^2 |F|^2 above it. There a tower leaves a share r of its vectors.
 /// One tower that leaves all is the flat net's |F|^2 twice. Source: "Disaggregated Multi-Tower", the section on tower modules.
 /// @throws tessera::error invalid_argument for less than one tower, more towers than features, or a share that is negative or not finite.
-inline double pair_products(std::int64_t features, std::int64_t towers, double share);
+double pair_products(std::int64_t features, std::int64_t towers, double share);
 
 /// By how much smaller what towers send is than the vectors that they read: features * dim / outputs. It is the inverse of the formula in
 /// the paper's section on its implementation, as its Table 5 has it. @throws tessera::error invalid_argument for less than 1 of anything.
@@ -135,12 +134,7 @@ inline void check_costed(char const* call, std::int64_t number) {
 // An operation of its own: what it moves.
 constexpr std::int64_t moved_by(std::int64_t in, std::int64_t out) noexcept { return 3 * (in + out); }
 
-inline std::vector<std::int64_t> widths_of(std::int64_t in, std::vector<std::int64_t> const& hidden, std::int64_t out) {
-  std::vector<std::int64_t> widths{in};
-  widths.insert(widths.end(), hidden.begin(), hidden.end());
-  widths.push_back(out);
-  return widths;
-}
+std::vector<std::int64_t> widths_of(std::int64_t in, std::vector<std::int64_t> const& hidden, std::int64_t out);
 
 inline net_costs bottom_costs(click_net_shape const& shape, std::int64_t out) {
   return mlp_costs(widths_of(shape.numbers, shape.bottom_hidden, out), true);
@@ -155,48 +149,9 @@ inline net_costs dcn_above(click_net_shape const& shape, std::int64_t width, std
          mlp_costs(widths_of(width, shape.top_hidden, 1));
 }
 
-inline void check_towers(char const* call, click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower) {
-  check_costed(call, shape.features);
-  for (auto const features : features_of_tower) check_costed(call, features);
-  auto const sum = std::accumulate(features_of_tower.begin(), features_of_tower.end(), std::int64_t{0});
-  if (sum != shape.features)
-    throw error(errc::invalid_argument, std::string(call) + ": towers have another number of features than the net",
-                {{"features of towers", sum}, {"features", shape.features}});
-}
+void check_towers(char const* call, click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower);
 
 }  // namespace detail
-
-inline net_costs linear_costs(std::int64_t in, std::int64_t out) {
-  detail::check_costed("linear_costs", in);
-  detail::check_costed("linear_costs", out);
-  return {in * out, 0, in * out + out, detail::moved_by(in, out)};
-}
-
-inline net_costs mlp_costs(std::vector<std::int64_t> const& widths, bool of_data) {
-  if (widths.size() < 2) throw error(errc::invalid_argument, "mlp_costs: at least two widths", {{"widths", widths.size()}});
-  net_costs sum;
-  for (std::size_t layer = 0; layer + 1 < widths.size(); ++layer) {
-    sum += linear_costs(widths[layer], widths[layer + 1]);
-    if (layer + 2 < widths.size()) sum.moved_floats += detail::moved_by(widths[layer + 1], widths[layer + 1]);
-  }
-  if (of_data) sum.input_macs = widths[0] * widths[1];
-  return sum;
-}
-
-inline net_costs cross_net_costs(std::int64_t width, std::int64_t layers, std::int64_t rank) {
-  detail::check_costed("cross_net_costs", width);
-  detail::check_costed("cross_net_costs", rank);
-  if (layers < 0) throw error(errc::invalid_argument, "cross_net_costs: layers", {{"layers", layers}});
-  // V^T x, U of it, its product with x_0, and the sum with x.
-  auto const moved = detail::moved_by(width, rank) + detail::moved_by(rank, width) + 2 * detail::moved_by(2 * width, width);
-  return {layers * 2 * width * rank, 0, layers * (2 * width * rank + width), layers * moved};
-}
-
-inline net_costs dot_costs(std::int64_t vectors, std::int64_t dim) {
-  detail::check_costed("dot_costs", vectors);
-  detail::check_costed("dot_costs", dim);
-  return {vectors * vectors * dim, 0, 0, detail::moved_by(vectors * dim, vectors * vectors)};
-}
 
 inline net_costs dlrm_costs(click_net_shape const& shape) {
   detail::check_costed("dlrm_costs", shape.features);
@@ -208,62 +163,6 @@ inline net_costs dcn_costs(click_net_shape const& shape) {
   return detail::dcn_above(shape, (shape.features + 1) * shape.dim, shape.dim);
 }
 
-inline tower_net_costs dlrm_costs(click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower,
-                                  dlrm_tower_shape const& module) {
-  detail::check_towers("dlrm_costs", shape, features_of_tower);
-  auto const each = module.vectors_of_feature, all = module.vectors_of_tower;
-  if (each < 0 || all < 0 || each + all < 1)
-    throw error(errc::invalid_argument, "dlrm_costs: a tower makes at least one vector",
-                {{"vectors of a feature", each}, {"vectors of a tower", all}});
-  tower_net_costs costs;
-  for (auto const features : features_of_tower) {
-    auto& tower = costs.towers.emplace_back();
-    if (features == 1 && each + all == 1 && module.dim == shape.dim) {
-      costs.outputs += module.outputs(features);
-      continue;
-    }
-    if (each > 0) {
-      auto const map = linear_costs(shape.dim, each * module.dim);  // one map for all features
-      tower += {features * map.macs, 0, map.parameters, features * map.moved_floats};
-    }
-    if (all > 0) tower += linear_costs(features * shape.dim, all * module.dim);
-    costs.outputs += module.outputs(features);
-  }
-  costs.above = detail::dlrm_above(shape, costs.outputs / module.dim + 1, module.dim);
-  return costs;
-}
-
-inline tower_net_costs dcn_costs(click_net_shape const& shape, std::vector<std::int64_t> const& features_of_tower,
-                                 dcn_tower_shape const& module) {
-  detail::check_towers("dcn_costs", shape, features_of_tower);
-  tower_net_costs costs;
-  for (auto const features : features_of_tower) {
-    auto const width = features * shape.dim;
-    auto& tower = costs.towers.emplace_back(cross_net_costs(width, module.layers, module.rank));
-    if (features > 1 || module.outputs != shape.dim) tower += linear_costs(width, module.outputs);
-    costs.outputs += module.outputs;
-  }
-  costs.above = detail::dcn_above(shape, costs.outputs + module.outputs, module.outputs);
-  return costs;
-}
-
-inline std::vector<std::int64_t> even_towers(std::int64_t features, std::int64_t towers) {
-  if (towers < 1 || towers > features)
-    throw error(errc::invalid_argument, "even_towers: at least one tower, and at most one a feature",
-                {{"towers", towers}, {"features", features}});
-  std::vector<std::int64_t> result;
-  for (std::int64_t t = 0; t < towers; ++t) result.push_back(features / towers + (t < features % towers ? 1 : 0));
-  return result;
-}
-
-inline double pair_products(std::int64_t features, std::int64_t towers, double share) {
-  if (towers < 1 || towers > features || !(share >= 0) || !std::isfinite(share))
-    throw error(errc::invalid_argument, "pair_products: from one tower to one a feature, and a finite share from 0",
-                {{"features", features}, {"towers", towers}, {"share", share}});
-  auto const pairs = static_cast<double>(features) * static_cast<double>(features);
-  return pairs / (static_cast<double>(towers) * static_cast<double>(towers)) + share * share * pairs;
-}
-
 inline double compression_ratio(std::int64_t features, std::int64_t dim, std::int64_t outputs) {
   for (auto const number : {features, dim, outputs}) detail::check_costed("compression_ratio", number);
   return static_cast<double>(features) * static_cast<double>(dim) / static_cast<double>(outputs);
@@ -271,3 +170,7 @@ inline double compression_ratio(std::int64_t features, std::int64_t dim, std::in
 
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/tower/tower_costs.ipp>
+#endif

@@ -34,18 +34,7 @@ struct projected_saved {
 class projected_vectors {
  public:
   /// Makes a map for each vector that is not of `dim` elements, and gives it its place among those that are projected.
-  projected_vectors(host_exec const& exec, std::vector<vector_place>& vectors, std::int64_t dim, random_seed seed) : dim_(dim) {
-    for (std::size_t v = 0; v < vectors.size(); ++v) {
-      auto& place = vectors[v];
-      if (place.width == dim) continue;
-      place.projection = static_cast<std::int64_t>(maps_.size());
-      place.column = columns_;
-      columns_ += place.width;
-      auto const stream = static_cast<std::uint32_t>(first_random_stream + v);
-      maps_.emplace_back(exec, mlp_options{{place.width, dim}, activation::identity, seed, stream});
-      names_.push_back("projection." + std::to_string(v));
-    }
-  }
+  projected_vectors(host_exec const& exec, std::vector<vector_place>& vectors, std::int64_t dim, random_seed seed);
 
   /// Elements of all vectors that are projected, side by side.
   std::int64_t columns() const noexcept { return columns_; }
@@ -62,12 +51,7 @@ class projected_vectors {
   void add_groups(std::vector<parameter_group>& all) {
     for (std::size_t m = 0; m < maps_.size(); ++m) all.push_back({names_[m], maps_[m].parameters()});
   }
-  void add_blocks(std::vector<parameter_block>& all) {
-    for (std::size_t m = 0; m < maps_.size(); ++m) {
-      auto some = maps_[m].blocks(names_[m]);
-      std::move(some.begin(), some.end(), std::back_inserter(all));
-    }
-  }
+  void add_blocks(std::vector<parameter_block>& all);
 
   /// Makes room for a batch.
   void resize(host_exec const& exec, std::int64_t samples, std::int64_t chunks, projected_saved& saved) const {
@@ -129,3 +113,7 @@ class projected_vectors {
 }  // namespace detail
 }  // namespace TESSERA_ABI
 }  // namespace tessera
+
+#if !TESSERA_COMPILED
+#include <tessera/train/projected_vectors.ipp>
+#endif
