@@ -19,9 +19,11 @@ ci_packages="$fuzz_packages ccache clang-format-14 clang-tidy-14 libopenblas-dev
 started_in=$PWD
 step="starting"
 scratch=""
+ticker=""
 finish() {
   status=$?
   [ -z "$scratch" ] || rm -rf "$scratch"
+  [ -z "$ticker" ] || kill "$ticker" 2>/dev/null || true
   [ "$status" -eq 0 ] || echo "bootstrap: failed while $step" >&2
   exit "$status"
 }
@@ -177,10 +179,23 @@ build() {
   cmake --build --preset release "$@"
 }
 
+# A compiler may be silent for minutes. Not one sleep of many seconds: it would outlive us, and keep what we print open.
+say_that_it_compiles() {
+  seconds=0
+  while sleep 1; do
+    seconds=$((seconds + 1))
+    [ $((seconds % 15)) -ne 0 ] || echo "bootstrap: compiling for $seconds s"
+  done
+}
+
 quickstart() {
   deps $build_packages
   configure
+  say_that_it_compiles &
+  ticker=$!
   build --target train_ctr
+  kill "$ticker" 2>/dev/null || true
+  ticker=""
   begin "training on examples/data/adult"
   build/release/examples/train_ctr --train examples/data/adult/train.tsv --test examples/data/adult/test.tsv
 }
