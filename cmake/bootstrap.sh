@@ -182,7 +182,7 @@ build() {
 # A compiler may be silent for minutes. Not one sleep of many seconds: it would outlive us, and keep what we print open.
 say_that_it_compiles() {
   seconds=0
-  while sleep 1; do
+  while sleep 1 && kill -0 $$ 2>/dev/null; do
     seconds=$((seconds + 1))
     [ $((seconds % 15)) -ne 0 ] || echo "bootstrap: compiling for $seconds s"
   done

@@ -3,7 +3,7 @@
 cmake_minimum_required(VERSION 3.22)
 
 # cmake -D ROOT=<source> -D BUILD=<its build folder> -D GENERATOR= -D VENDOR_DIR= -D EIGEN_INSTALLED=
-#       -D WAY= -D FILES= [-D SMALL=] [-D BLAS=] [-D DNNL=] [-D MPI=] [-D PARQUET= -D ARROW_DIR=] [-D CUDA= -D CUDA_COMPILER= -D CUDA_ARCHITECTURES=] -D COMPILER=
+#       -D WAY= -D FILES= [-D SMALL=] [-D COMPILED=<flags of the build that installs>] [-D BLAS=] [-D DNNL=] [-D MPI=] [-D PARQUET= -D ARROW_DIR=] [-D CUDA= -D CUDA_COMPILER= -D CUDA_ARCHITECTURES=] -D COMPILER=
 #       -P check_consumer.cmake
 # Builds tests/consumer in a temporary folder, where no file of ours is in reach by accident, and runs it. The folder stays if that fails.
 # With SMALL, its programs are short: the ways in differ by CMake alone, so the umbrellas are compiled for one way only.
@@ -54,6 +54,9 @@ if(MPI)
   list(APPEND arguments -DTESSERA_MPI=ON)
   set(ENV{OMPI_ALLOW_RUN_AS_ROOT} 1)
   set(ENV{OMPI_ALLOW_RUN_AS_ROOT_CONFIRM} 1)
+endif()
+if(COMPILED)
+  list(APPEND arguments "-DCOMPILED=${COMPILED}")
 endif()
 if(PARQUET)
   list(APPEND arguments -DTESSERA_PARQUET=ON "-DTESSERA_ARROW_DIR=${ARROW_DIR}")

@@ -84,16 +84,23 @@ breaks("is a .hpp and includes <thrust/sort.h>" thrust core/a.hpp "#include <thr
 breaks("uses __CUDACC__, which only core/config.hpp may" cudacc core/a.hpp "#ifdef __CUDACC__\n#endif")
 breaks("joins namespaces in one line" joined_namespace core/a.hpp "namespace tessera::inner {\n}")
 set(spdx "// SPDX-FileCopyrightText: Tessera contributors\n// SPDX-License-Identifier: Apache-2.0\n")
-breaks("includes the bodies of another header, <tessera/core/b.ipp>" bodies_of_another
-       core/a.hpp "#include <tessera/core/b.ipp>" core/b.hpp "#include <tessera/core/b.ipp>" core/b.ipp "#include <tessera/core/b.hpp>"
-       RAW compiled/core.cpp "${spdx}#include <tessera/core/b.ipp>\n")
+set(own_bodies "#if !TESSERA_COMPILED\n#include <tessera/core/a.ipp>\n#endif")
+set(of_a "#include <tessera/core/a.hpp>")
+set(built RAW compiled/core.cpp "${spdx}#include <tessera/core/a.ipp>\n")
+tree(bodies core/a.hpp "${own_bodies}" core/a.ipp "${of_a}\nTESSERA_INLINE void f() {\n}" ${built})
+if(NOT status EQUAL 0)
+  message(SEND_ERROR "a good tree with bodies is refused:\n${output}")
+endif()
+breaks("includes the bodies of another header, <tessera/core/a.ipp>" bodies_of_another
+       core/a.hpp "${own_bodies}" core/a.ipp "${of_a}" core/b.hpp "#include <tessera/core/a.ipp>" ${built})
 breaks("include/tessera/core/a.ipp: includes something beside its header" bodies_include
-       core/a.hpp "#include <tessera/core/a.ipp>" core/b.hpp " " core/a.ipp "#include <tessera/core/a.hpp>\n#include <tessera/core/b.hpp>"
-       RAW compiled/core.cpp "${spdx}#include <tessera/core/a.ipp>\n")
-breaks("include/tessera/core/a.ipp: is in no header of its name" bodies_alone
-       core/a.hpp " " core/a.ipp "#include <tessera/core/a.hpp>" RAW compiled/core.cpp "${spdx}#include <tessera/core/a.ipp>\n")
-breaks("include/tessera/core/a.ipp: is in 0 files of compiled/, and must be in one" bodies_unbuilt
-       core/a.hpp "#include <tessera/core/a.ipp>" core/a.ipp "#include <tessera/core/a.hpp>")
+       core/a.hpp "${own_bodies}" core/b.hpp " " core/a.ipp "${of_a}\n#include <tessera/core/b.hpp>" ${built})
+breaks("include/tessera/core/a.ipp: is not what its header includes where" bodies_alone core/a.hpp "#include <tessera/core/a.ipp>" core/a.ipp "${of_a}" ${built})
+breaks("include/tessera/core/a.ipp: defines something without TESSERA_INLINE" bodies_inline
+       core/a.hpp "${own_bodies}" core/a.ipp "${of_a}\nvoid f() {\n}" ${built})
+breaks("include/tessera/core/a.ipp: is in 0 files of compiled/, and must be in one" bodies_unbuilt core/a.hpp "${own_bodies}" core/a.ipp "${of_a}")
+breaks("include/tessera/core/a.ipp: is in 2 files of compiled/, and must be in one" bodies_twice
+       core/a.hpp "${own_bodies}" core/a.ipp "${of_a}" ${built} RAW compiled/b.cpp "${spdx}#include <tessera/core/a.ipp>\n")
 breaks("includes Eigen, which only" eigen nn/linear.hpp "#include <Eigen/Dense>")
 breaks("is a .cuh and reaches Eigen through its includes" eigen_cuh
        nn/gemm_eigen.hpp "#include <Eigen/Core>" nn/linear.hpp "#include <tessera/nn/gemm_eigen.hpp>"

@@ -17,7 +17,7 @@ if(TARGET tessera_files)
 endif()
 if(TESSERA_COMPILED)
   set_target_properties(tessera_compiled PROPERTIES EXCLUDE_FROM_ALL OFF)
-  install(TARGETS tessera_compiled EXPORT tessera_compiled_targets)
+  install(TARGETS tessera_compiled EXPORT tessera_compiled_targets OPTIONAL)  # headers are installed also from a folder where nothing was built
   install(EXPORT tessera_compiled_targets NAMESPACE tessera:: DESTINATION "${tessera_package_dir}")
 endif()
 function(tessera_install_products name found)
@@ -40,7 +40,10 @@ tessera_install_products(parquet arrow)
 configure_package_config_file(cmake/tesseraConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfig.cmake"
                               INSTALL_DESTINATION "${tessera_package_dir}")
 # Below 1.0 a minor version may break its users.
-write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfigVersion.cmake" COMPATIBILITY SameMinorVersion
-                                 ARCH_INDEPENDENT)
+set(any_processor ARCH_INDEPENDENT)
+if(TESSERA_COMPILED)
+  set(any_processor)
+endif()
+write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfigVersion.cmake" COMPATIBILITY SameMinorVersion ${any_processor})
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/package/tesseraConfigVersion.cmake"
         DESTINATION "${tessera_package_dir}")

@@ -70,6 +70,18 @@ TEST_CASE("run calls every chunk once") {
   });
 }
 
+TEST_CASE("run calls a plain function") {
+  static std::atomic<std::int64_t> sum;
+  struct add {
+    static void chunk(std::int64_t i) { sum += i; }
+  };
+  for_each_team([](host_exec const& exec) {
+    sum = 0;
+    exec.run(5, add::chunk);
+    CHECK(sum == 10);
+  });
+}
+
 TEST_CASE("threads() is the team's size") {
   std::vector<int> sizes;
   for_each_team([&](host_exec const& exec) { sizes.push_back(exec.threads()); });

@@ -20,11 +20,12 @@
 #define TESSERA_CHECKED 0
 #endif
 
-/// 1 in what links `tessera::compiled`, whose target defines it: headers then declare the templates that it holds, and do not instantiate them.
+/// 1 in what links `tessera::compiled`, whose target defines it: headers then declare the functions and
+/// instances of templates that it holds, and do not define them.
 #ifndef TESSERA_COMPILED
 #define TESSERA_COMPILED 0
 #endif
-/// Before a definition in an `.ipp`, which a header includes at its end, or else a file of the library.
+/// Before each definition in an `.ipp`. A header includes its `.ipp` at its end; with the library, one file of compiled/ does.
 #if TESSERA_COMPILED
 #define TESSERA_INLINE
 #else
@@ -61,8 +62,6 @@ inline constexpr bool dependent_false = false;
 
 #if TESSERA_COMPILED
 
-/// What keeps objects of other builds apart from `tessera::compiled`: each object asks the library for a symbol that is named as the object was
-/// compiled. Where versions, checked builds or instruction sets differ, the linker does not find it, and its message names it.
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define TESSERA_INSTRUCTION_SET avx512
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -79,6 +78,16 @@ inline constexpr bool dependent_false = false;
 #define TESSERA_INSTRUCTION_SET its_processor
 #endif
 
+// Also where the linker drops what nobody refers to.
+#if defined(__has_cpp_attribute) && !defined(__CUDACC__)
+#if __has_cpp_attribute(gnu::retain)
+#define TESSERA_KEPT [[gnu::used, gnu::retain]]
+#endif
+#endif
+#ifndef TESSERA_KEPT
+#define TESSERA_KEPT [[gnu::used]]
+#endif
+
 #define TESSERA_BUILD_NAME_OF(major, minor, patch, set) compiled_as_version_##major##_##minor##_##patch##_for_##set
 #define TESSERA_BUILD_NAME(major, minor, patch, set) TESSERA_BUILD_NAME_OF(major, minor, patch, set)
 #define TESSERA_THIS_BUILD TESSERA_BUILD_NAME(TESSERA_VERSION_MAJOR, TESSERA_VERSION_MINOR, TESSERA_VERSION_PATCH, TESSERA_INSTRUCTION_SET)
@@ -90,7 +99,9 @@ inline namespace TESSERA_ABI {
 extern int const TESSERA_THIS_BUILD;
 
 namespace {
-[[gnu::used]] int const* const tessera_build = &TESSERA_THIS_BUILD;
+/// Keeps objects that were compiled otherwise apart from `tessera::compiled`: each object asks the library for a symbol that is named as the object was
+/// compiled. Where versions, checked builds or instruction sets differ, the linker does not find it, and its message names it.
+TESSERA_KEPT int const* const tessera_build = &TESSERA_THIS_BUILD;
 }  // namespace
 
 }  // namespace TESSERA_ABI

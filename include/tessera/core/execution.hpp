@@ -107,9 +107,10 @@ class host_exec {
   /// run, and the exception of the lowest chunk is thrown again here.
   template <class F>
   void run(std::int64_t chunks, F const& f) const {
-    detail::noted_chunks chunks_of_f(&f, [](void const* object, std::int64_t chunk) { (*static_cast<F const*>(object))(chunk); });
-    run_(team_, chunks, chunk_function(chunks_of_f));
-    chunks_of_f.rethrow();
+    auto const call = [&f](std::int64_t chunk) { f(chunk); };  // an object also where f is a function
+    detail::noted_chunks noted(&call, [](void const* object, std::int64_t chunk) { (*static_cast<decltype(call)*>(object))(chunk); });
+    run_(team_, chunks, chunk_function(noted));
+    noted.rethrow();
   }
 
  private:

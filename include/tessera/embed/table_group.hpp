@@ -155,10 +155,10 @@ class tables_of_store final : public stores_of_group<host_table_group, Store, ro
     at(t).find(exec, ids, slots);
   }
   void pool(std::int64_t t, bag_request const& request, std::int64_t first, std::int64_t last) const override {
-    pool_bags(at(t).host_rows(), request, first, last);
+    pool_bags<typename Store::element>(at(t).host_rows(), request, first, last);
   }
   void read(std::int64_t t, value_request const& request, std::int64_t first, std::int64_t last) const override {
-    read_vectors(at(t).host_rows(), request, first, last);
+    read_vectors<typename Store::element>(at(t).host_rows(), request, first, last);
   }
   void update(std::int64_t t, summed_rows const& rows) noexcept override { base::rules().update(t, at(t).host_rows(), rows); }
   std::unique_ptr<table_part> part(std::int64_t t) override {

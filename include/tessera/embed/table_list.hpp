@@ -201,6 +201,7 @@ inline void check_keys(char const* call, vector_view<table_feature const> featur
   how class store_part<dense_table<Element>>;                                            \
   how class store_part<hash_table<Element>>;
 #if TESSERA_COMPILED
+// Their instances are declared before anyone can ask for one. Without the library, whoever makes such tables includes them.
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
 
