@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 cmake_minimum_required(VERSION 3.22)
 
-# cmake -D SOURCE=<file.cpp> -D COMPILER=<compiler> -D INCLUDES=<list> -D SYSTEM_INCLUDES=<list> -P check_expected_failures.cmake
+# cmake -D SOURCE=<file.cpp> -D COMPILER=<compiler> -D INCLUDES=<list> -D SYSTEM_INCLUDES=<list> [-D WORK=<folder>] -P check_expected_failures.cmake
 # What a user does wrong has to be refused in words that say what is missing. SOURCE compiles with -DCASE=0; with any other number that it names
 # it must not, and the compiler must say what SOURCE says that it does: a regular expression a line, `CASE == 1  // says: a sentence`,
 # `CASE != 1  // says: …` where the mistake is to leave something out. A page of errors would hide the sentence: at most four for each.
+# With WORK, the headers that SOURCE includes are compiled once for all cases.
 
 # Messages begin with a space, so that CMake does not break their lines.
 if(NOT SOURCE OR NOT COMPILER)
@@ -34,6 +35,24 @@ endforeach()
 list(REMOVE_DUPLICATES cases)
 if(NOT cases)
   message(FATAL_ERROR " ${SOURCE} names no case: `CASE == 1  // says: …`")
+endif()
+
+if(WORK)
+  set(all "")
+  file(STRINGS "${SOURCE}" includes REGEX "^#include <")
+  foreach(line IN LISTS includes)
+    string(APPEND all "${line}\n")
+  endforeach()
+  get_filename_component(name "${SOURCE}" NAME_WE)
+  set(header "${WORK}/${name}.hpp")
+  file(WRITE "${header}" "${all}")
+  set(headers_flags ${flags})
+  list(REMOVE_ITEM headers_flags -fsyntax-only)
+  execute_process(COMMAND "${COMPILER}" ${headers_flags} -x c++-header "${header}" -o "${header}.gch" RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR " ${COMPILER} refuses the headers that ${SOURCE} includes")
+  endif()
+  list(APPEND flags -include "${header}")
 endif()
 
 function(compile case out_status out_text)

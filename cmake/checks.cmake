@@ -56,7 +56,7 @@ foreach(source IN LISTS sources)
   get_filename_component(name "${source}" NAME_WE)
   tessera_check(expected_failures_${name} ${CMAKE_COMMAND} -D "SOURCE=${source}" -D "COMPILER=${CMAKE_CXX_COMPILER}"
                 -D "INCLUDES=${PROJECT_SOURCE_DIR}/include" -D "SYSTEM_INCLUDES=$<TARGET_PROPERTY:Eigen3::Eigen,INTERFACE_INCLUDE_DIRECTORIES>"
-                -P "${PROJECT_SOURCE_DIR}/cmake/check_expected_failures.cmake")
+                -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/expected_failures" -P "${PROJECT_SOURCE_DIR}/cmake/check_expected_failures.cmake")
 endforeach()
 tessera_check(expected_failures_selftest ${CMAKE_COMMAND} -D "WORK=${CMAKE_CURRENT_BINARY_DIR}/expected_failures_selftest"
               -D "COMPILER=${CMAKE_CXX_COMPILER}" -P "${PROJECT_SOURCE_DIR}/cmake/check_expected_failures_selftest.cmake")

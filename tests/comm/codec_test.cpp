@@ -29,7 +29,7 @@ tessera::error codec_error(Call const& call) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("codec", Host, serial_host, pool_host<2>) {
+TEST_CASE_TEMPLATE("codec", Host, TESSERA_TEST_HOSTS) {
   codec_host<Host> harness;
   codec_suite(harness, {1, 2, 3, 4, 7, 16, 33, 128, 1030});
 }

@@ -8,7 +8,7 @@
 
 using namespace tessera_tests;
 
-TEST_CASE_TEMPLATE("error_feedback", Host, serial_host, pool_host<2>) {
+TEST_CASE_TEMPLATE("error_feedback", Host, TESSERA_TEST_HOSTS) {
   feedback_host<Host> harness;
   error_feedback_suite(harness, 300);
 }

@@ -28,6 +28,7 @@
 #include <tessera/comm/topology.hpp>
 
 #include "communicator_suite.hpp"
+#include "sanitizers.hpp"
 
 namespace two_hop_communicator_test {
 
@@ -43,9 +44,12 @@ topology named(std::vector<std::string> const& hosts) { return topology::of_host
 // Hosts of as many ranks and of unlike ones, whose ranks are neighbours or not.
 std::vector<topology> layouts() {
   std::vector<topology> all;
-  for (std::int64_t const ranks : {1, 2, 3, 5, 8}) all.push_back(topology::of_hosts(1, ranks));
-  for (std::int64_t const hosts : {2, 3, 8}) all.push_back(topology::of_hosts(hosts, 1));
-  for (auto const& [hosts, ranks] : {std::pair(2, 2), {4, 2}, {2, 4}, {3, 2}, {2, 3}}) all.push_back(topology::of_hosts(hosts, ranks));
+  for (auto const& [hosts, ranks] : {std::pair(1, 3), {3, 1}, {3, 2}}) all.push_back(topology::of_hosts(hosts, ranks));
+  if (!tessera_tests::under_sanitizer) {
+    for (std::int64_t const ranks : {1, 2, 5, 8}) all.push_back(topology::of_hosts(1, ranks));
+    for (std::int64_t const hosts : {2, 8}) all.push_back(topology::of_hosts(hosts, 1));
+    for (auto const& [hosts, ranks] : {std::pair(2, 2), {4, 2}, {2, 4}, {2, 3}}) all.push_back(topology::of_hosts(hosts, ranks));
+  }
   all.push_back(named({"a", "b", "a", "c", "b", "a"}));
   all.push_back(named({"a", "a", "a", "b"}));
   all.push_back(named({"a", "b", "c", "d", "e", "a"}));

@@ -83,9 +83,12 @@ TEST_CASE("run calls a plain function") {
 }
 
 TEST_CASE("threads() is the team's size") {
-  std::vector<int> sizes;
-  for_each_team([&](host_exec const& exec) { sizes.push_back(exec.threads()); });
-  CHECK(sizes == std::vector<int>{1, 2, 4, 2});
+  tessera_tests::serial_host alone;
+  tessera_tests::pool_host<4> four;
+  tessera_tests::host<pair_of_threads> pair;
+  CHECK(alone.exec().threads() == 1);
+  CHECK(four.exec().threads() == 4);
+  CHECK(pair.exec().threads() == 2);
 }
 
 TEST_CASE("a team that says it has no threads counts as one, as it runs all the same") {

@@ -15,6 +15,7 @@
 #include <tessera/core/unique.hpp>
 
 #include "../support/random.hpp"
+#include "../support/sanitizers.hpp"
 
 namespace unique_tests {
 
@@ -68,7 +69,7 @@ void unique_suite(Harness const& harness) {
   }
   SUBCASE("parts of every kind: few values, few keys, many bits, one key in most places, bits that only a few keys have") {
     constexpr auto largest = std::numeric_limits<std::int64_t>::max();
-    std::size_t const n = 150'000;
+    std::size_t const n = tessera_tests::under_sanitizer ? 40'000 : 150'000;
     auto const few = tessera_tests::random_integers<std::int64_t>(random, 2'000, -largest, largest);
     std::vector<std::int64_t> keys(n);
     for (auto& key : keys) key = few[random() % few.size()];

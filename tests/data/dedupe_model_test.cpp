@@ -26,6 +26,7 @@
 #include "hosts.hpp"
 #include "random.hpp"
 #include "sample_support.hpp"
+#include "sanitizers.hpp"
 #include "temporary_folder.hpp"
 
 namespace dedupe_model_test {
@@ -137,7 +138,8 @@ TEST_CASE("measure_batch: what it takes of the memory it gives back, and calls o
   CHECK(error_of([&] { measure_batch(shared, samples.view()); }).code() == errc::shape_mismatch);
 }
 
-TEST_CASE("dedupe_length: within 5 % of what is counted, for every feature of the sets, in clustered batches of 2,048") {
+TEST_CASE("dedupe_length: within 5 % of what is counted, for every feature of the sets, in clustered batches of 2,048" *
+          doctest::skip(tessera_tests::under_sanitizer)) {
   pool_host<2> h;
   auto const check = [&](std::string const& name, session_clicks_options options, double bound) {
     CAPTURE(name);
@@ -177,7 +179,7 @@ TEST_CASE("dedupe_length: within 5 % of what is counted, for every feature of th
   check("no_repeats", no_repeats(), 1e-9);
 }
 
-TEST_CASE("recommend_groups: the groups of RM1, users on their own, and no items") {
+TEST_CASE("recommend_groups: the groups of RM1, users on their own, and no items" * doctest::skip(tessera_tests::under_sanitizer)) {
   pool_host<2> h;
   serial_host one;
   for (std::uint64_t const seed : {1U, 2U, 3U}) {

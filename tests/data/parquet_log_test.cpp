@@ -23,6 +23,7 @@
 #include "arrow_heap.hpp"
 #include "foreign_parquet.hpp"
 #include "sample_support.hpp"
+#include "sanitizers.hpp"
 
 using namespace sample_tests;
 using tessera_tests::contents;
@@ -229,7 +230,7 @@ TEST_CASE("parquet_log: files of others, of all types and forms, on any threads"
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   tessera_tests::temporary_folder folder;
-  for (int round = 0; round < 25; ++round) {
+  for (int round = 0; round < (tessera_tests::under_sanitizer ? 8 : 25); ++round) {
     CAPTURE(round);
     table_shape shape{0, static_cast<std::int64_t>(random() % 4), 1 + static_cast<std::int64_t>(random() % 5)};
     shape.single = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(shape.sparse + 1));

@@ -97,9 +97,10 @@ TEST_CASE("cluster_by_session: a stable sort by session and time, whatever the m
       CAPTURE(memory);
       if (memory == 1 && sessions != 30) continue;  // row groups of a sample each take their time
       for (bool const whole : {false, true}) {
-        if (memory == 1 && whole && tessera_tests::under_asan) continue;
+        if (tessera_tests::under_asan && (memory == 1 ? whole : whole != (sessions == 30))) continue;
         std::string first;
         tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {
+          if (tessera_tests::under_asan && memory == 1 && exec.threads() == 1) return;
           auto const result =
               tessera::cluster_by_session(exec, source, path, {.memory_bytes = memory, .most_runs = 7, .whole_sessions = whole});
           CHECK(result.output.rows == 400);

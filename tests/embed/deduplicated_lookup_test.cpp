@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
-// ctest-optimize: -O2
+// ctest-optimize: -O2, sanitizers -O0
 // ctest-weight: 6
 #include <doctest/doctest.h>
 
@@ -26,6 +26,7 @@
 #include "hosts.hpp"
 #include "pooled_lookup_backward_suite.hpp"
 #include "pooled_problem.hpp"
+#include "sanitizers.hpp"
 #include "temporary_folder.hpp"
 
 using namespace embed_tests;
@@ -78,7 +79,7 @@ void check_steps_like_expanded(std::vector<tessera::table_options> options, std:
   tessera::rowwise_adagrad const optimizer{.learning_rate = 0.1F};
   auto plain = make_tables<Store>(exec, options, optimizer), expanded = make_tables<Store>(exec, options, optimizer),
        merged = make_tables<Store>(exec, options, optimizer), handed = make_tables<Store>(exec, options, optimizer);
-  for (int step = 0; step < 6; ++step) {
+  for (int step = 0; step < (tessera_tests::under_sanitizer ? 2 : 6); ++step) {
     CAPTURE(step);
     auto const batch = session_batch(exec, random, 40, false);
     auto const distinct = tessera::deduplicate(exec, batch.view(), group_sizes{2, 2, 1, 1});
@@ -123,7 +124,7 @@ TEST_CASE_TEMPLATE("a lookup of distinct rows gives the bits of the expanded bat
         auto const& read = weighted ? sums_and_means : all_poolings;
         auto plain = make_tables<Store>(exec, options, optimizer), merged = make_tables<Store>(exec, options, optimizer),
              expanded = make_tables<Store>(exec, options, optimizer), handed = make_tables<Store>(exec, options, optimizer);
-        for (int step = 0; step < 3; ++step) {
+        for (int step = 0; step < (tessera_tests::under_sanitizer ? 2 : 3); ++step) {
           auto const batch = session_batch(exec, random, step == 2 ? 0 : 300, weighted);
           auto const distinct = tessera::deduplicate(exec, batch.view(), keys_per_group);
           auto const view = batch.view();

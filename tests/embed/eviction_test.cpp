@@ -22,6 +22,7 @@
 #include "embed_support.hpp"
 #include "hosts.hpp"
 #include "random.hpp"
+#include "sanitizers.hpp"
 #include "table_model.hpp"
 
 using namespace embed_tests;
@@ -206,7 +207,7 @@ void agrees_with_model_everywhere(Admission const& admission, Eviction const& ev
         CAPTURE(most_rows);
         CAPTURE(in_flight);
         agrees_with_model<Admission, Eviction, Element>(exec, seed, options_of(most_rows, in_flight), admission, eviction,
-                                                        most_rows > 1000 ? 80 : 200);
+                                                        tessera_tests::fewer(most_rows > 1000 ? 80 : 200));
       }
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
-// ctest-optimize: -O2
+// ctest-optimize: -O2, sanitizers -O0
 // ctest-weight: 10
 #include <doctest/doctest.h>
 

@@ -161,7 +161,7 @@ TEST_CASE("exact_auc: a million samples match ranks in double, 1, 2 and 4 thread
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  std::size_t const n = tessera_tests::under_tsan ? 150'000 : 1'000'000;
+  std::size_t const n = tessera_tests::under_sanitizer ? 150'000 : 1'000'000;
   auto scores = tessera_tests::random_floats(random, n);
   auto const labels = random_labels(random, n);
   for (std::size_t i = 0; i < n; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-optimize: -O2
+// ctest-optimize: -O2, sanitizers -O0
 // ctest-weight: 2
 #include "cross_net_suite.hpp"
 
@@ -32,7 +32,7 @@ TEST_CASE("cross_net: 1, 2 and 4 threads give the same bits, from the first weig
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  std::int64_t const samples = tessera_tests::under_tsan ? 67 : 300;
+  std::int64_t const samples = tessera_tests::under_sanitizer ? 67 : 300;
   for (std::int64_t const rank : {0, 33}) {
     strided_floats const x(random, samples, 150, 0), gradient(random, samples, 150, 0);
     std::vector<std::vector<float>> first;

@@ -98,7 +98,7 @@ void dense_optimizer_suite() {
 
   SUBCASE("50 steps follow PyTorch's formulas in double") {
     for (auto const n : std::vector<std::size_t>{1, 37, 20'000}) {
-      if (under_tsan && n > 1000) continue;
+      if (under_sanitizer && n > 1000) continue;
       CAPTURE(n);
       follows(tessera::sgd{0.1F}, reference_sgd{0.1}, n);
       follows(tessera::adagrad{.learning_rate = 0.05F}, reference_adagrad{0.05, 1e-10, 0}, n);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads values
 // ctest-target: tessera::dnnl
-// ctest-optimize: -O2
+// ctest-optimize: -O2, sanitizers -O0
 // ctest-weight: 2
 #include <tessera/nn/gemm_dnnl.hpp>
 
@@ -117,7 +117,7 @@ TEST_CASE("gemm with oneDNN in bf16: random products match a double reference of
   auto const gap = [&] { return static_cast<std::int64_t>(random() % 4); };
   auto const extent = [&] { return static_cast<std::int64_t>(random() % (random() % 2 == 0 ? 20 : 200)); };  // 0 too
   // More shapes than a thread keeps prepared.
-  for (int i = 0; i < (tessera_tests::under_tsan ? 20 : 700); ++i) {
+  for (int i = 0; i < (tessera_tests::under_sanitizer ? 20 : 700); ++i) {
     auto const m = extent(), n = extent(), k = extent();
     CAPTURE(m);
     CAPTURE(n);

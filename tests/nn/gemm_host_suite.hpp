@@ -19,7 +19,7 @@ namespace tessera_tests {
 template <class Gemm>
 void gemm_concurrent_calls() {
   constexpr std::int64_t m = 257, n = 15, k = 2, pieces = 16;
-  std::int64_t const products = under_tsan ? 100 : 4000;
+  std::int64_t const products = under_sanitizer ? 100 : 4000;
   strided_floats const ones(k, n, 0, 1);
   pool_host<2> host;
   std::vector<std::int64_t> wrong(static_cast<std::size_t>(pieces));
@@ -44,7 +44,7 @@ void gemm_same_bits(Taken const& taken = {}) {
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   std::vector<gemm_shape> shapes{{1, 1, 1}, {17, 513, 33}, {300, 300, 5}, {1, 700, 100}, {700, 1, 100}, {33, 65, 3000}};
-  if (!under_tsan)
+  if (!under_sanitizer)
     shapes.insert(shapes.end(), {{128, 512, 367}, {2048, 16, 64}, {367, 512, 2048}, {1, 256, 2048}, {2048, 512, 13}, {2048, 1, 256}});
   for (auto const shape : shapes) {
     auto const m = shape.m, n = shape.n, k = shape.k;

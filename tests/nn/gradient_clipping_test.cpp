@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: threads
-// ctest-optimize: -O2
+// ctest-optimize: -O2, sanitizers -O0
 #include "gradient_clipping_suite.hpp"
 
 TEST_CASE("gradient clipping on the host") { tessera_tests::gradient_clipping_suite<tessera_tests::nn_host<tessera_tests::naive_gemm>>(); }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-cost: 15
-// ctest-optimize: -O2
+// ctest-optimize: -O2, sanitizers -O0
 // ctest-weight: 2
 #include "jagged_attention_suite.hpp"
 
@@ -49,7 +49,7 @@ TEST_CASE("jagged_attention: every length up to some blocks, and other scales") 
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   serial_host host;
-  std::vector<std::int64_t> lengths(tessera_tests::under_tsan || tessera_tests::under_asan ? 70 : 200);
+  std::vector<std::int64_t> lengths(tessera_tests::under_sanitizer ? 70 : 200);
   std::iota(lengths.begin(), lengths.end(), 0);
   for (bool const causal : {false, true}) {
     attention_case(random, lengths, 8, {.heads = 2, .causal = causal, .scale = 0.25F}).check(host.exec());
@@ -63,7 +63,7 @@ TEST_CASE("jagged_attention: rows of thousands") {
   std::mt19937_64 random(seed);
   tessera_tests::pool_host<2> host;
   for (bool const causal : {false, true})
-    attention_case(random, {2, tessera_tests::under_tsan ? 600 : 3001, 512, 0, 513, 9}, 24, {.heads = 2, .causal = causal})
+    attention_case(random, {2, tessera_tests::under_sanitizer ? 600 : 3001, 512, 0, 513, 9}, 24, {.heads = 2, .causal = causal})
         .check(host.exec());
 }
 
@@ -99,7 +99,8 @@ TEST_CASE("jagged_attention: 1, 2 and 4 threads give the same bits, though long 
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   for (bool const causal : {false, true})
-    for (auto const& lengths : {std::vector<std::int64_t>{tessera_tests::under_tsan ? 300 : 1300}, {3, 700, 0, 290, 41, 1, 260, 300}}) {
+    for (auto const& lengths :
+         {std::vector<std::int64_t>{tessera_tests::under_sanitizer ? 300 : 1300}, {3, 700, 0, 290, 41, 1, 260, 300}}) {
       attention_case const batch(random, lengths, 20, {.heads = 2, .causal = causal});
       std::vector<attention_case::result> first;
       tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-optimize: -O2
+// ctest-optimize: -O2, sanitizers -O0
 #include "linear_suite.hpp"
 
 #include <tessera/nn/gemm_eigen.hpp>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-optimize: -O2
+// ctest-optimize: -O2, sanitizers -O0
 #include <numeric>
 
 #include "loss_suite.hpp"

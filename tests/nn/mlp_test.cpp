@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-optimize: -O2
+// ctest-optimize: -O2, sanitizers -O0
 #include "mlp_suite.hpp"
 
 #include <limits>
@@ -34,7 +34,7 @@ TEST_CASE("mlp: 1, 2 and 4 threads give the same bits, from the first weight on"
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  std::int64_t const samples = tessera_tests::under_tsan ? 67 : 300;
+  std::int64_t const samples = tessera_tests::under_sanitizer ? 67 : 300;
   strided_floats const x(random, samples, 50, 0), gradient(random, samples, 3, 0);
   std::vector<std::vector<float>> first;
   tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {

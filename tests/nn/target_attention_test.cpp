@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-optimize: -O2
+// ctest-optimize: -O2, sanitizers -O0
 // ctest-weight: 2
 #include "target_attention_suite.hpp"
 
@@ -47,7 +47,7 @@ TEST_CASE("target_attention: 1, 2 and 4 threads give the same bits") {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
-  click_batch const batch(random, 30, tessera_tests::under_tsan ? 60 : 200, 24);
+  click_batch const batch(random, 30, tessera_tests::under_sanitizer ? 60 : 200, 24);
   for (bool const softmax : {false, true}) {
     std::vector<std::vector<float>> first;
     tessera_tests::for_each_host([&](tessera::host_exec const& exec, auto&) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
-// ctest-optimize: -O2
+// ctest-optimize: -O2, sanitizers -O0
 #include "task_heads_suite.hpp"
 
 #include <tessera/core/memory.hpp>

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: values
 // ctest-optimize: -O2
 // ctest-weight: 2
 #include <doctest/doctest.h>

@@ -23,6 +23,7 @@
 #include "hosts.hpp"
 #include "random.hpp"
 #include "random_models.hpp"
+#include "sanitizers.hpp"
 #include "temporary_folder.hpp"
 
 namespace plan_search_test {
@@ -89,7 +90,7 @@ void check_properties(found_plan const& found, std::vector<table_profile> const&
 
 }  // namespace
 
-TEST_CASE("plan_search: whole tables are placed as well as any placement of them") {
+TEST_CASE("plan_search: whole tables are placed as well as any placement of them" * doctest::skip(tessera_tests::under_sanitizer)) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -255,7 +256,7 @@ TEST_CASE("plan_search: any number of threads finds the same plan, and more eval
   }
 }
 
-TEST_CASE("plan_search: no plan costs more than that of the published search, to the bit") {
+TEST_CASE("plan_search: no plan costs more than that of the published search, to the bit" * doctest::skip(tessera_tests::under_sanitizer)) {
   auto const seed = tessera_tests::draw_seed();
   CAPTURE(seed);
   std::mt19937_64 random(seed);

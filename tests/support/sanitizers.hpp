@@ -21,5 +21,11 @@
 
 namespace tessera_tests {
 /// What a suite repeats for other sizes it repeats less under a sanitizer: who finds a fault at all finds it there.
-inline constexpr bool under_asan = TESSERA_TEST_ASAN, under_tsan = TESSERA_TEST_TSAN;
+inline constexpr bool under_asan = TESSERA_TEST_ASAN, under_tsan = TESSERA_TEST_TSAN, under_sanitizer = under_asan || under_tsan;
+
+/// How often a suite repeats what it draws at random, and how much of it: under a sanitizer an eighth, but once.
+template <class Count>
+constexpr Count fewer(Count count) {
+  return under_sanitizer && count >= 8 ? count / 8 : under_sanitizer && count > 0 ? 1 : count;
+}
 }  // namespace tessera_tests

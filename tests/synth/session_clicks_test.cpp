@@ -21,6 +21,7 @@
 #include "click_laws.hpp"
 #include "hosts.hpp"
 #include "random.hpp"
+#include "sanitizers.hpp"
 #include "temporary_folder.hpp"
 
 namespace {
@@ -413,7 +414,8 @@ TEST_CASE("session_clicks: lengths and ids follow their laws") {
   }
 }
 
-TEST_CASE("session_clicks: labels come with the probability that the logit says, at the base rate asked for") {
+TEST_CASE("session_clicks: labels come with the probability that the logit says, at the base rate asked for" *
+          doctest::skip(tessera_tests::under_sanitizer)) {
   pool_host<2> h;
   for (double const base_rate : {0.03, 0.25, 0.7}) {
     CAPTURE(base_rate);
@@ -430,7 +432,8 @@ TEST_CASE("session_clicks: labels come with the probability that the logit says,
   }
 }
 
-TEST_CASE("session_clicks: each part of the logit is as strong as asked, and depends on what it says it does") {
+TEST_CASE("session_clicks: each part of the logit is as strong as asked, and depends on what it says it does" *
+          doctest::skip(tessera_tests::under_sanitizer)) {
   pool_host<2> h;
   auto const logits = [&](double dense, double linear, double interest, auto&& of) {
     auto options = mixed_sessions(23);

@@ -10,7 +10,7 @@ using namespace tensor_tests;
 using tessera::block_buckets;
 using tessera::hashed_buckets;
 
-TEST_CASE_TEMPLATE("bucketize", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+TEST_CASE_TEMPLATE("bucketize", Host, TESSERA_TEST_HOSTS) {
   Host host;
   bucketize_suite(rows_on_host{host.exec()});
 }

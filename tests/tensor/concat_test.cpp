@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-TEST_CASE_TEMPLATE("concat", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+TEST_CASE_TEMPLATE("concat", Host, TESSERA_TEST_HOSTS) {
   Host host;
   concat_suite(tensor_tests::rows_on_host{host.exec()});
 }

@@ -4,7 +4,7 @@
 
 #include <string>
 
-TEST_CASE_TEMPLATE("expand_rows", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+TEST_CASE_TEMPLATE("expand_rows", Host, TESSERA_TEST_HOSTS) {
   Host host;
   expand_rows_suite(tensor_tests::rows_on_host{host.exec()});
 }

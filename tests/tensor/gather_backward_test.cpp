@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-TEST_CASE_TEMPLATE("gather_backward", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+TEST_CASE_TEMPLATE("gather_backward", Host, TESSERA_TEST_HOSTS) {
   Host host;
   gather_backward_suite(tensor_tests::rows_on_host{host.exec()});
 }

@@ -44,6 +44,7 @@ TEST_CASE("gathered rows and summed gradients are those of a naive loop, whateve
   for (auto const& dims : std::vector<std::vector<std::int64_t>>{{}, {1}, {64, 3}, {16, 1025, 7}})
     for (std::int64_t const rows : {1, 7, 600})
       for (std::int64_t const n : {0, 1, 5, 3000}) {
+        if (tessera_tests::under_sanitizer && n == 3000 && rows != 600) continue;
         CAPTURE(rows);
         CAPTURE(n);
         std::mt19937_64 random(seed);

@@ -10,7 +10,7 @@
 
 using namespace tensor_tests;
 
-TEST_CASE_TEMPLATE("id_pipeline", Host, tessera_tests::serial_host, tessera_tests::pool_host<4>) {
+TEST_CASE_TEMPLATE("id_pipeline", Host, TESSERA_TEST_HOSTS) {
   Host host;
   id_pipeline_suite(rows_on_host{host.exec()});
 }

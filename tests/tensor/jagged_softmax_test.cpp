@@ -5,7 +5,7 @@
 
 using namespace tessera_tests;
 
-TEST_CASE_TEMPLATE("jagged_softmax", Host, serial_host, pool_host<2>) { jagged_softmax_suite<vectors_host<Host>>(); }
+TEST_CASE_TEMPLATE("jagged_softmax", Host, TESSERA_TEST_HOSTS) { jagged_softmax_suite<vectors_host<Host>>(); }
 
 TEST_CASE("jagged_softmax: every team gives the same bits") {
   same_on_every_team([](auto& harness) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-TEST_CASE_TEMPLATE("masked_select", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+TEST_CASE_TEMPLATE("masked_select", Host, TESSERA_TEST_HOSTS) {
   Host host;
   masked_select_suite(tensor_tests::rows_on_host{host.exec()});
 }

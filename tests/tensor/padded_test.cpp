@@ -5,7 +5,7 @@
 using namespace tensor_tests;
 using tessera::matrix_view;
 
-TEST_CASE_TEMPLATE("padded", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+TEST_CASE_TEMPLATE("padded", Host, TESSERA_TEST_HOSTS) {
   Host host;
   padded_suite(rows_on_host{host.exec()});
 }

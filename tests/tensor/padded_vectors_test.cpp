@@ -4,7 +4,7 @@
 
 using namespace tessera_tests;
 
-TEST_CASE_TEMPLATE("padded_vectors", Host, serial_host, pool_host<2>) { padded_vectors_suite<vectors_host<Host>>(); }
+TEST_CASE_TEMPLATE("padded_vectors", Host, TESSERA_TEST_HOSTS) { padded_vectors_suite<vectors_host<Host>>(); }
 
 TEST_CASE("padded_vectors: every team gives the same bits") {
   same_on_every_team([](auto& harness) {

@@ -5,7 +5,7 @@
 
 using namespace tessera_tests;
 
-TEST_CASE_TEMPLATE("pool_segments", Host, serial_host, pool_host<2>) { pool_segments_suite<vectors_host<Host>>(); }
+TEST_CASE_TEMPLATE("pool_segments", Host, TESSERA_TEST_HOSTS) { pool_segments_suite<vectors_host<Host>>(); }
 
 TEST_CASE("pool_segments: every team gives the same bits") {
   same_on_every_team([](auto& harness) {

@@ -7,7 +7,7 @@
 
 using namespace tensor_tests;
 
-TEST_CASE_TEMPLATE("rows_from", Host, tessera_tests::serial_host, tessera_tests::pool_host<4>) {
+TEST_CASE_TEMPLATE("rows_from", Host, TESSERA_TEST_HOSTS) {
   Host host;
   rows_from_suite(rows_on_host{host.exec()});
 }

@@ -208,8 +208,8 @@ void for_each_batch_of(Harness const& harness, F const& f) {
         CAPTURE(size.first);
         CAPTURE(size.second);
         auto const content = random_model(random, size.first, size.second, weighted);
-        check_content(std::int64_t{}, content, weighted, part);
-        check_content(std::int32_t{}, content, weighted, part);
+        if (!tessera_tests::under_sanitizer || part) check_content(std::int64_t{}, content, weighted, part);
+        if (!tessera_tests::under_sanitizer || !part) check_content(std::int32_t{}, content, weighted, part);
       }
       // One row as long as many tiles beside rows of one value, and many empty ones in a row.
       model skewed{{random_row(random, 1, weighted), random_row(random, 9001, weighted)}, {}, model_rows(3000)};
@@ -217,7 +217,7 @@ void for_each_batch_of(Harness const& harness, F const& f) {
       skewed[2].push_back(random_row(random, 3, weighted));
       check_content(std::int32_t{}, skewed, weighted, part);
     }
-  check_content(std::int64_t{}, random_model(random, 5, 20000, true), true, true);
+  check_content(std::int64_t{}, random_model(random, 5, tessera_tests::fewer(std::size_t{20000}), true), true, true);
 }
 
 /// `apply(view) -> jagged | keyed_jagged` moves three-byte values as it moves ids. The views of one batch.

@@ -15,12 +15,12 @@ using tessera::jagged;
 using tessera::keyed_jagged;
 using tessera_tests::serial_host;
 
-TEST_CASE_TEMPLATE("select_rows", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+TEST_CASE_TEMPLATE("select_rows", Host, TESSERA_TEST_HOSTS) {
   Host host;
   select_rows_suite(rows_on_host{host.exec()});
 }
 
-TEST_CASE_TEMPLATE("samples of an IKJT", Host, tessera_tests::serial_host, tessera_tests::pool_host<2>, tessera_tests::pool_host<4>) {
+TEST_CASE_TEMPLATE("samples of an IKJT", Host, TESSERA_TEST_HOSTS) {
   Host host;
   select_samples_suite(rows_on_host{host.exec()}, 1000);
 }

@@ -4,7 +4,7 @@
 
 using namespace tessera_tests;
 
-TEST_CASE_TEMPLATE("select_vectors", Host, serial_host, pool_host<2>) { select_vectors_suite<vectors_host<Host>>(); }
+TEST_CASE_TEMPLATE("select_vectors", Host, TESSERA_TEST_HOSTS) { select_vectors_suite<vectors_host<Host>>(); }
 
 TEST_CASE("select_vectors: every team gives the same bits") {
   same_on_every_team([](auto& harness) {

@@ -5,7 +5,7 @@
 
 using namespace tensor_tests;
 
-TEST_CASE_TEMPLATE("source_lists", Host, tessera_tests::serial_host, tessera_tests::pool_host<4>) {
+TEST_CASE_TEMPLATE("source_lists", Host, TESSERA_TEST_HOSTS) {
   Host host;
   source_lists_suite(rows_on_host{host.exec()});
 }

@@ -5,7 +5,7 @@
 
 using namespace tessera_tests;
 
-TEST_CASE_TEMPLATE("vector_arithmetic", Host, serial_host, pool_host<2>) { vector_arithmetic_suite<vectors_host<Host>>(); }
+TEST_CASE_TEMPLATE("vector_arithmetic", Host, TESSERA_TEST_HOSTS) { vector_arithmetic_suite<vectors_host<Host>>(); }
 
 TEST_CASE("vector_arithmetic: every team gives the same bits") {
   same_on_every_team([](auto& harness) {

@@ -206,7 +206,7 @@ void tower_threads(Recipe const& recipe, widths_list const& widths) {
   std::int64_t columns = 0, outputs = 0;
   for (auto const width : widths) columns += width;
   for (auto const& output : recipe.outputs(widths)) outputs += output.width;
-  std::int64_t const samples = tessera_tests::under_tsan ? 67 : 400;
+  std::int64_t const samples = tessera_tests::under_sanitizer ? 67 : 400;
   auto const features = random_doubles(random, samples, columns), gradient = random_doubles(random, samples, outputs);
   for (bool const apart : {true, false}) {
     std::vector<tower_results> all;

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: values
 #include <doctest/doctest.h>
 
 #include <cstdint>

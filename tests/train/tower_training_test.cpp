@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
+// ctest-labels: values
 // ctest-weight: 4
 #include <doctest/doctest.h>
 
