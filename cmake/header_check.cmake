@@ -10,9 +10,9 @@
 include("${CMAKE_CURRENT_LIST_DIR}/optional_headers.cmake")
 set(targets tessera::files tessera_dev)
 
-# A header may follow what it includes itself: nothing is lent that it lacks. So one unit reads a chain of headers, each of which includes the one before it,
-# and a chain whose headers include a hub, themselves or by other headers, is compiled on top of that hub, the first of the list. Includes under a condition do
-# not count. This takes a third of the time that a unit a header takes. Headers are read when CMake configures.
+# A header may follow what it includes itself: nothing is lent that it lacks. So one unit reads a chain of headers, each of which includes the one before it.
+# A chain whose headers all include a hub, themselves or by other headers, is compiled on top of that hub, the first of the list. Includes under a condition
+# do not count. There are half as many units as headers. Headers are read when CMake configures.
 set(hubs nlohmann/json.hpp tessera/tensor/keyed_jagged.hpp tessera/core/execution.hpp)
 
 # Properties of a header: what it includes of the library, the longest way down its includes, and its hub: the number of the first hub among its includes,
@@ -77,7 +77,7 @@ foreach(header IN LISTS headers)
   endif()
   tessera_read_header("${header}")
   get_property(depth GLOBAL PROPERTY "tessera_depth_of_${header}")
-  list(APPEND deepest_last "${depth}/${header}")
+  list(APPEND by_depth "${depth}/${header}")
   if(header MATCHES "\\.hpp$" AND position EQUAL -1 AND NOT header MATCHES "tessera/nn/gemm_eigen\\.hpp|tessera/tessera")
     string(APPEND host_includes "#include <${header}>\n")
   endif()
@@ -93,12 +93,12 @@ foreach(header IN LISTS headers)
   endif()
 endforeach()
 
-# From each header, those with the longest way down first, to the deepest of its includes that is in no chain yet, and so on.
-set(waiting ${deepest_last})
+# Chains begin at the headers with the longest way down. Each goes on with the include, in no chain yet, whose own way down is the longest.
+set(waiting ${by_depth})
 list(TRANSFORM waiting REPLACE "^[0-9]+/" "")
-list(SORT deepest_last COMPARE NATURAL ORDER DESCENDING)
-list(TRANSFORM deepest_last REPLACE "^[0-9]+/" "")
-foreach(header IN LISTS deepest_last)
+list(SORT by_depth COMPARE NATURAL ORDER DESCENDING)
+list(TRANSFORM by_depth REPLACE "^[0-9]+/" "")
+foreach(header IN LISTS by_depth)
   if(NOT header IN_LIST waiting)
     continue()
   endif()

@@ -42,7 +42,7 @@ struct pool_host : pool {
   pool_host() : pool(Threads) {}
 };
 
-// Hosts for which suites are instantiated: one thread and several; under a sanitizer, which sees what is wrong with one in the other, too, several alone.
+// Hosts for which suites are instantiated: of one thread and of four; under a sanitizer of four alone, as what it looks for is then in both.
 #if TESSERA_TEST_ASAN || TESSERA_TEST_TSAN
 #define TESSERA_TEST_HOSTS tessera_tests::pool_host<4>
 #else
