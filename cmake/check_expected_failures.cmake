@@ -98,5 +98,8 @@ foreach(case IN LISTS cases)
     message(SEND_ERROR " ${SOURCE} with CASE=${case}: ${count} errors from ${COMPILER}, ${most} at most")
   endif()
 endforeach()
+if(WORK)
+  file(REMOVE "${header}.gch")  # large
+endif()
 list(LENGTH cases count)
 message(STATUS "${count} cases are refused")

@@ -100,7 +100,7 @@ TEST_CASE("value_counts: a limit bounds what is held and what is missed, whateve
   std::mt19937_64 random(seed);
   for (auto const& stream : streams(random))
     for (std::int64_t const limit : {1, 2, 3, 10, 101, 1000, 20'000}) {
-      if (tessera_tests::under_sanitizer && limit % 10 > 1) continue;
+      if (tessera_tests::under_sanitizer && (limit == 2 || limit == 3)) continue;
       CAPTURE(limit);
       tessera_tests::serial_host h;
       value_counts counts(limit);

@@ -136,7 +136,7 @@ TEST_CASE("batch_norm: many wide samples, means far from 0") {
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   serial_host host;
-  std::int64_t const samples = 700, width = tessera_tests::under_sanitizer ? 60 : 1030;
+  std::int64_t const samples = 700, width = tessera_tests::under_tsan ? 60 : 1030;
   auto norm = make(host, random, width);
   auto input = draw(random, samples, width, 1);
   for (std::int64_t r = 0; r < samples; ++r)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: values
 // ctest-target: tessera::blas
-// ctest-optimize: -O2, sanitizers -O0
+// ctest-optimize: -O2
 // ctest-weight: 2
 #include <tessera/nn/gemm_blas.hpp>
 

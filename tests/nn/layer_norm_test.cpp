@@ -114,7 +114,7 @@ TEST_CASE("layer_norm: many wide rows") {
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   serial_host host;
-  case_of_rows const batch(random, 300, tessera_tests::under_sanitizer ? 60 : 1030);
+  case_of_rows const batch(random, 300, tessera_tests::under_tsan ? 60 : 1030);
   auto const result = batch.run(host.exec());
   CHECK(worst_difference(
             result.y, reference(doubles(batch.x), {batch.gain.begin(), batch.gain.end()}, {batch.bias.begin(), batch.bias.end()})) < 1e-5);

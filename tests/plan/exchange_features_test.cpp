@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: Tessera contributors
 // SPDX-License-Identifier: Apache-2.0
 // ctest-labels: values
-// ctest-optimize: -O2, sanitizers -O0
+// ctest-optimize: -O2
 // ctest-cost: 5
 #include <doctest/doctest.h>
 

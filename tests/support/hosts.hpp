@@ -42,7 +42,8 @@ struct pool_host : pool {
   pool_host() : pool(Threads) {}
 };
 
-// Hosts for which suites are instantiated: of one thread and of four; under a sanitizer of four alone, as what it looks for is then in both.
+// Hosts for which suites are instantiated: of one thread and of four; under a sanitizer of four alone, as no code asks
+// whether it has one thread.
 #if TESSERA_TEST_ASAN || TESSERA_TEST_TSAN
 #define TESSERA_TEST_HOSTS tessera_tests::pool_host<4>
 #else
