@@ -124,7 +124,11 @@ template <int Dim, class Index>
   __builtin_prefetch(contributions + order.positions[std::min(i + contributions_ahead, order.count - 1)]);
   prefetch_row(contributions[order.positions[i]].gradient, Dim == 0 ? table.dim : Dim);
   if (i > 0 && order.slots[i - 1] == order.slots[i]) return;
-  prefetch_bytes(table.row(slot), table.row_bytes);
+  constexpr auto float_bytes = Dim * static_cast<std::int64_t>(sizeof(float));
+  if (Dim > 0 && table.row_bytes == float_bytes)  // of known length: no loop
+    prefetch_bytes(table.row(slot), float_bytes);
+  else
+    prefetch_bytes(table.row(slot), table.row_bytes);
   prefetch_bytes(table.state(slot), table.state_width * static_cast<std::int64_t>(sizeof(float)));
 }
 
@@ -161,9 +165,9 @@ class row_sums {
   static constexpr std::int64_t stack_floats = 2304, floats_at_once = 128, most_rows = 32;
 
   // How many rows are summed before they are handed on, beside two more for the sum of a chunk and for the sink; 0: a single one is too wide.
-  // Few, as nothing is fetched from memory while they are updated.
+  // Few, as nothing is fetched from memory while they are updated; but two where they fit, as handing on takes time, too.
   static constexpr std::int64_t rows_on_stack(std::int64_t dim) noexcept {
-    return std::min(std::clamp<std::int64_t>(floats_at_once / dim, 1, most_rows), std::max<std::int64_t>(stack_floats / dim - 2, 0));
+    return std::min(std::clamp<std::int64_t>(floats_at_once / dim, 2, most_rows), std::max<std::int64_t>(stack_floats / dim - 2, 0));
   }
 
   template <int Dim>
