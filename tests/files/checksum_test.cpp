@@ -56,6 +56,23 @@ TEST_CASE("crc32 in pieces of any length and alignment is the bitwise one") {
   }
 }
 
+TEST_CASE("crc32 of long runs, of any length and alignment, is the bitwise one") {
+  auto const seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  auto const bytes = random_bytes(random, 3000);
+  for (int round = 0; round < 300; ++round) {
+    auto const first = random() % 70, size = random() % (bytes.size() - first), cut = random() % (size + 1);
+    CAPTURE(first);
+    CAPTURE(size);
+    CAPTURE(cut);
+    tessera::crc32_sum sum;
+    sum.update({bytes.data() + first, static_cast<std::int64_t>(cut)});
+    sum.update({bytes.data() + first + cut, static_cast<std::int64_t>(size - cut)});
+    REQUIRE(sum.value() == naive(bytes.substr(first, size)));
+  }
+}
+
 TEST_CASE("crc32_join of two sums is the sum of both in a row") {
   auto const seed = std::random_device{}();
   CAPTURE(seed);
