@@ -75,8 +75,9 @@ class reference_tables {
       auto const& table = tables[static_cast<std::size_t>(key.first)];
       auto const slot = find(exec, table, {key.second})[0];
       if (slot < 0) return false;
+      auto const row = values_of_row(table, slot);
       for (std::size_t c = 0; c < expected.size(); ++c)
-        if (!(std::abs(static_cast<double>(table.row(slot)[c]) - expected[c]) <= tolerance)) return false;
+        if (!(std::abs(static_cast<double>(row[c]) - expected[c]) <= tolerance)) return false;
     }
     return true;
   }

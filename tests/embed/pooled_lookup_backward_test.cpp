@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+#include <type_traits>
 
 #include <tessera/embed/dense_table.hpp>
 #include <tessera/embed/hash_table.hpp>
@@ -92,6 +93,37 @@ TEST_CASE("pooled_lookup_backward: dense and hashed tables train the same bits")
              same_bits(hashed_tables[t].state(slot), dense_tables[t].state(id), 1);
     }
   CHECK(same);
+}
+
+// A thread sums two rows at once on its stack up to dim 576, one up to 768, wider ones elsewhere (embed/row_sums.hpp). Rounded rows need
+// room there, too.
+TEST_CASE_TEMPLATE("pooled_lookup_backward: rows as wide as the stack of sums holds, and one wider, match a double reference", Element,
+                   float, tessera::float16) {
+  auto const seed = tessera_tests::draw_seed();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  serial_host host;
+  auto const exec = host.exec();
+  auto const options = tables_of_dims({576, 4, 577, 768, 769}, 8);  // the second has no ids
+  auto const features = features_over(static_cast<std::int64_t>(options.size()));
+  tessera::sgd const optimizer{.learning_rate = 0.001F};
+  auto tables = make_tables<tessera::dense_table<Element>>(exec, options, optimizer);
+  reference_tables reference(options);
+  tessera::lookup_saved saved;
+  for (bool const fills_chunks : {false, true}) {  // rows with more contributions than a chunk has
+    auto const batch = random_batch(
+        exec, random, features.size(),
+        {.id_range = fills_chunks ? 2 : 8, .most_rows = 30, .mean_length = fills_chunks ? 150.0 : 4.0, .weighted = fills_chunks});
+    auto const view = std::as_const(batch).view();
+    auto const gradients = random_gradients(random, options, features, view);
+    pooled_matrices out(options, features, view);
+    tessera::pooled_lookup(exec, tables, features, view, out.out(), saved);
+    tessera::pooled_lookup_backward(exec, tables, features, saved, gradients.in(), optimizer);
+    reference.step(reference_gradients(options, features, view, gradients), [&](auto& row, auto&, auto const& g, std::int64_t) {
+      for (std::size_t c = 0; c < g.size(); ++c) row[c] -= static_cast<double>(optimizer.learning_rate) * g[c];
+    });
+    CHECK(reference.close_to(exec, tables, std::is_same_v<Element, float> ? 2e-5 : 6e-3));
+  }
 }
 
 TEST_CASE_TEMPLATE("pooled_lookup_backward: a step of a kind seen before allocates nothing", Store, dense, hashed) {

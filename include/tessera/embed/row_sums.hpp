@@ -162,12 +162,12 @@ class row_sums {
   void write(host_exec const& exec, row_gradients& out, std::vector<bool> const* only = nullptr) const;
 
  private:
-  static constexpr std::int64_t stack_floats = 2304, floats_at_once = 128, most_rows = 32;
+  static constexpr std::int64_t stack_floats = 2304, floats_at_once = 128, max_rows = 32;
 
   // How many rows are summed before they are handed on, beside two more for the sum of a chunk and for the sink; 0: a single one is too wide.
   // Few, as nothing is fetched from memory while they are updated; but two where they fit, as handing on takes time, too.
   static constexpr std::int64_t rows_on_stack(std::int64_t dim) noexcept {
-    return std::min(std::clamp<std::int64_t>(floats_at_once / dim, 2, most_rows), std::max<std::int64_t>(stack_floats / dim - 2, 0));
+    return std::min(std::clamp<std::int64_t>(floats_at_once / dim, 2, max_rows), std::max<std::int64_t>(stack_floats / dim - 2, 0));
   }
 
   template <int Dim>
@@ -180,7 +180,7 @@ class row_sums {
     auto const most = is_wide ? 1 : rows_on_stack(dim);
     float* const sums = is_wide ? scratch_.data() + 3 * width_ * piece : on_stack;
     float *const chunk_sum = sums + most * dim, *const scratch = chunk_sum + dim;
-    std::int64_t slots[most_rows], positions[most_rows], count = 0, ahead = 0;
+    std::int64_t slots[max_rows], positions[max_rows], count = 0, ahead = 0;
     auto const distance = prefetch_distance(table.row_bytes);
     auto const flush = [&] {
       if (count > 0) sink(t, {slots, contributions_.ids, positions, std::exchange(count, 0), sums, scratch});
