@@ -117,20 +117,21 @@ def launch_ours(build, program, names):
     return records
 
 
-def launch_peer(python, script, peer, names, threads):
+def launch_peer(build, python, script, peer, names, threads):
     environment = {
         "MALLOC_MMAP_MAX_": "0",
         "MALLOC_TRIM_THRESHOLD_": str(1 << 36),
         "THP_MEM_ALLOC_ENABLE": "1",
         "OMP_NUM_THREADS": str(threads),
+        "TESSERA_BUILD": str(build.resolve()),
     }
     out = launch([python, ROOT / "bench/peers" / script, "--peer", peer, "--works", ",".join(names), "--threads", threads], environment)
     return {record["work"]: record for record in json.loads(out.splitlines()[-1])}
 
 
-def fastest_threads(python, script, peer, names):
+def fastest_threads(build, python, script, peer, names):
     """{number of threads: [works that it suits best]}, by the faster of two launches with one thread and two with all."""
-    launches = [(threads, launch_peer(python, script, peer, names, threads)) for threads in sorted({1, os.cpu_count()}) * 2]
+    launches = [(threads, launch_peer(build, python, script, peer, names, threads)) for threads in sorted({1, os.cpu_count()}) * 2]
     suited = defaultdict(list)
     for name in names:
         suited[min(launches, key=lambda launch: launch[1][name]["seconds"])[0]].append(name)
@@ -164,14 +165,14 @@ def compare(group, arguments):
     sides = {"ours": Side(names, lambda some: launch_ours(arguments.build, program, some))}
     for peer in dict.fromkeys(peer for work in group for peer in work.peers):
         wanted = list(dict.fromkeys(work.peer_name() for work in group if peer in work.peers))
-        suited = fastest_threads(arguments.python, script, peer, wanted)
+        suited = fastest_threads(arguments.build, arguments.python, script, peer, wanted)
 
         def run(some, peer=peer, suited=suited):
             records = {}
             for threads, best in suited.items():
                 chosen = [name for name in best if name in some]
                 if chosen:
-                    records.update(launch_peer(arguments.python, script, peer, chosen, threads))
+                    records.update(launch_peer(arguments.build, arguments.python, script, peer, chosen, threads))
             return records
 
         sides[peer] = Side(wanted, run)

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: Tessera contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the click log of bench/data/read_tsv_bench.cpp, which tells where it is and writes it at need, with pyarrow.csv and with polars.
+"""Reads the click log of bench/data/read_tsv_bench.cpp, which tells where it is and writes it at need, with pyarrow.csv and with polars. The
+environment's TESSERA_BUILD is the build that has the program, build/release unless it is set.
 
 The table that comes is less than a batch: integers as they stand, categories as text, no logarithm and no hash.
 """
@@ -15,7 +16,8 @@ NAMES = [f"c{i}" for i in range(40)]
 
 
 def log():
-    program = Path(__file__).resolve().parent.parent.parent / "build/release/bench/data_read_tsv_bench"
+    build = os.environ.get("TESSERA_BUILD") or Path(__file__).resolve().parent.parent.parent / "build/release"
+    program = Path(build) / "bench/data_read_tsv_bench"
     return subprocess.run([program, "--log"], check=True, stdout=subprocess.PIPE, text=True).stdout.rstrip("\n")
 
 
