@@ -15,3 +15,4 @@
 #include <tessera/files/safetensors.hpp>
 #include <tessera/files/safetensors_header.hpp>
 #include <tessera/files/step_folders.hpp>
+#include <tessera/files/tensor_folder.hpp>

@@ -101,6 +101,10 @@ class prefetching_reader {
   /// How many samples this epoch gave before that batch.
   std::int64_t epoch_samples() const noexcept { return consumed_at_.epoch_samples; }
 
+  /// How many batches an epoch has, as the wrapped reader says.
+  std::int64_t epoch_batches() const requires requires(Reader const& wrapped) { wrapped.epoch_batches(); }
+  { return wrapped_->epoch_batches(); }
+
   /// Drops what was read ahead and goes on from `position`. @throws what the wrapped reader throws; the position is then what it was.
   void seek(position_of<Reader> position) {
     stop();

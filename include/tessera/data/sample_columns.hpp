@@ -119,6 +119,26 @@ class sample_columns {
   /// Appends samples of several lots: those at places[0], places[1], …; a place may come again. @throws tessera::error as above.
   void append(host_exec const& exec, vector_view<sample_columns_view const> from, vector_view<sample_place const> places);
 
+  /// Keeps sample i where keeps(i) is true, and drops the others; the order stays. Each column is one chunk of work. The call allocates
+  /// nothing. @pre keeps(i) says the same however often it is asked, to any thread
+  template <class F>
+  void keep_if(host_exec const& exec, F const& keeps) {
+    std::int64_t kept = 0;
+    for (std::int64_t i = 0; i < size_; ++i) kept += keeps(i) ? 1 : 0;
+    if (kept == size_) return;
+    exec.run(1 + shape_.dense + shape_.sparse, [&](std::int64_t task) {
+      if (task == 0) return keep_numbers(keeps);
+      auto const column = task - 1 - shape_.dense;
+      if (column < 0)
+        keep_in(dense_.data() + (task - 1) * stride_, keeps);
+      else if (single(column))
+        keep_in(single_data(column), keeps);
+      else
+        keep_lists(column, keeps);
+    });
+    set_size(kept);
+  }
+
   /// Bytes that were taken from the memory of the execution.
   std::size_t bytes() const noexcept {
     auto sum = labels_.capacity_bytes() + dense_.capacity_bytes() + sessions_.capacity_bytes() + times_.capacity_bytes() +
@@ -274,6 +294,37 @@ class sample_columns {
       auto const& rows = from[first.source].sparse[column];
       std::copy_n(rows.values + rows.begin_of(first.row), offsets[i + together] - offsets[i], ids + offsets[i]);
       i += together;
+    }
+  }
+
+  template <class T, class F>
+  void keep_in(T* values, F const& keeps) const {
+    std::int64_t to = 0;
+    for (std::int64_t i = 0; i < size_; ++i)
+      if (keeps(i)) values[to++] = values[i];
+  }
+
+  template <class F>
+  void keep_numbers(F const& keeps) {
+    keep_in(labels_.data(), keeps);
+    if (shape_.sessions) keep_in(sessions_.data(), keeps);
+    if (shape_.times) keep_in(times_.data(), keeps);
+    if (shape_.weights) keep_in(weights_.data(), keeps);
+    for (std::int64_t c = 0; c < shape_.other_labels; ++c) keep_in(other_labels_.data() + c * stride_, keeps);
+  }
+
+  // What is written lies at or before what is read next.
+  template <class F>
+  void keep_lists(std::int64_t column, F const& keeps) {
+    auto* const ids = of(column).ids.data();
+    auto* const offsets = of(column).offsets.data();
+    std::int64_t to = 0, end = offsets[0];
+    for (std::int64_t i = 0; i < size_; ++i) {
+      auto const first = std::exchange(end, offsets[i + 1]);
+      if (!keeps(i)) continue;
+      if (offsets[to] != first) std::copy(ids + first, ids + end, ids + offsets[to]);
+      offsets[to + 1] = offsets[to] + (end - first);
+      ++to;
     }
   }
 

@@ -92,6 +92,8 @@ class sample_reader {
   sample_reader(host_exec const&, Source const&&, Pipeline const&&, sample_reader_options = {}) = delete;
   sample_reader(host_exec const&, Source const&&, sample_reader_options = {}) = delete;
 
+  /// The data set.
+  Source const& source() const noexcept { return *source_; }
   /// The names of a batch's keys, in their order.
   std::vector<std::string> const& keys() const noexcept { return groups_.keys; }
   /// How many samples the blocks have.

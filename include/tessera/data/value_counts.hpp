@@ -51,6 +51,11 @@ class value_counts {
   vector_view<std::int64_t const> values() const noexcept { return map_.ids(); }
   /// How often each held value came since it came in, (size(),): never more than the true count.
   vector_view<std::int64_t const> counts() const noexcept { return {counts_.data(), size()}; }
+  /// How often a value came since it came in; 0 of one that is not held.
+  std::int64_t count_of(std::int64_t value) const noexcept {
+    auto const number = map_.find(value);
+    return number == id_map::absent ? 0 : counts_[number];
+  }
   /// The most that each of counts() may lack, (size(),); empty without a limit.
   vector_view<std::int64_t const> missed() const noexcept { return {missed_.data(), limit_ == 0 ? 0 : size()}; }
   /// The most that counts()[i] may lack. @pre 0 <= i < size().
