@@ -15,6 +15,7 @@
 #include <tessera/shard/flat_exchange.hpp>
 #include <tessera/shard/flat_exchange_state.hpp>
 #include <tessera/shard/id_message.hpp>
+#include <tessera/shard/move_rows.hpp>
 #include <tessera/shard/partial_sums.hpp>
 #include <tessera/shard/pooled_ids.hpp>
 #include <tessera/shard/rank_messages.hpp>

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -60,6 +61,26 @@ std::vector<table_options> random_cuts(std::mt19937_64& random, table_options co
   return shards;
 }
 
+/// Rows of a table in any order, with the columns of one of its shards.
+table_options scattered(table_options shard, table_options const& whole, std::vector<std::int64_t> const& rows) {
+  shard.first_row = 0;
+  shard.rows = static_cast<std::int64_t>(rows.size());
+  shard.row_ids = rows.data();
+  CHECK(whole.first_row == 0);
+  return shard;
+}
+
+std::int64_t row_of_whole(table_options const& shard, std::int64_t id) {
+  return shard.row_ids == nullptr ? shard.first_row + id : shard.row_ids[id];
+}
+
+/// The id that a shard gives to a row of the whole table; -1: it has none.
+std::int64_t id_in(table_options const& shard, std::int64_t row) {
+  for (std::int64_t id = 0; id < shard.rows; ++id)
+    if (row_of_whole(shard, id) == row) return id;
+  return -1;
+}
+
 struct step_gradients {
   std::vector<std::int64_t> ids;
   std::vector<float> values;  // (ids, dim) of the whole table
@@ -84,7 +105,7 @@ void take_step(tessera::host_exec const& exec, std::vector<Store>& table, std::v
   tessera::sequence_lookup_backward(exec, table, features, saved, of_keys, optimizer);
 }
 
-/// What of a step's gradients is a dense shard's, its ids counted from the shard's first row.
+/// What of a step's gradients is a dense shard's, by the shard's ids.
 template <class Store, class Optimizer>
 void take_step_of_whole(tessera::host_exec const& exec, std::vector<Store>& shard, step_gradients const& step, std::int64_t dim,
                         Optimizer const& optimizer) {
@@ -92,8 +113,8 @@ void take_step_of_whole(tessera::host_exec const& exec, std::vector<Store>& shar
   std::vector<std::int64_t> ids;
   std::vector<float> values;
   for (std::size_t i = 0; i < step.ids.size(); ++i) {
-    auto const id = step.ids[i] - options.first_row;
-    if (id < 0 || id >= options.rows) continue;
+    auto const id = id_in(options, step.ids[i]);
+    if (id < 0) continue;
     ids.push_back(id);
     auto const* const from = step.values.data() + static_cast<std::int64_t>(i) * dim + options.first_column;
     values.insert(values.end(), from, from + options.dim);
@@ -120,7 +141,7 @@ bool is_part_of(Store const& shard, std::int64_t slot, Store const& whole, std::
 template <class Element>
 std::int64_t rows_that_differ(tessera::dense_table<Element> const& shard, tessera::dense_table<Element> const& whole) {
   std::int64_t differ = 0;
-  for (std::int64_t id = 0; id < shard.rows(); ++id) differ += !is_part_of(shard, id, whole, shard.options().first_row + id);
+  for (std::int64_t id = 0; id < shard.rows(); ++id) differ += !is_part_of(shard, id, whole, row_of_whole(shard.options(), id));
   return differ;
 }
 
@@ -138,8 +159,13 @@ void check_cuts(Optimizer const& optimizer, bool by_rows, bool by_columns) {
     std::vector<tessera::dense_table<Element>> whole;
     whole.emplace_back(exec, whole_table(dim), optimizer);
     std::vector<std::vector<tessera::dense_table<Element>>> shards;
-    for (auto const& options : random_cuts(random, whole[0].options(), by_rows, by_columns))
-      shards.emplace_back().emplace_back(exec, options, optimizer);
+    auto cuts = random_cuts(random, whole[0].options(), by_rows, by_columns);
+    std::vector<std::int64_t> some_rows(whole_rows);
+    std::iota(some_rows.begin(), some_rows.end(), std::int64_t{0});
+    std::shuffle(some_rows.begin(), some_rows.end(), random);
+    some_rows.resize(random() % whole_rows);
+    if (by_rows) cuts.push_back(scattered(cuts.back(), whole[0].options(), some_rows));
+    for (auto const& options : cuts) shards.emplace_back().emplace_back(exec, options, optimizer);
     for (auto const& shard : shards) REQUIRE(rows_that_differ(shard[0], whole[0]) == 0);
     std::vector<float> const first_row = values_of_row(whole[0], 0);
     for (std::int64_t s = 0; s < steps_taken; ++s) {
@@ -167,7 +193,8 @@ Optimizer fast() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("table cuts: shards of rows and columns of any element stay parts of the whole table", Element, TESSERA_TEST_ELEMENTS) {
+TEST_CASE_TEMPLATE("table cuts: shards of rows, of scattered rows and of columns of any element stay parts of the whole table", Element,
+                   TESSERA_TEST_ELEMENTS) {
   constexpr bool scale_a_row = tessera::row_scale<Element>::lead > 0;
   check_cuts<Element>(fast<tessera::adagrad>(), true, false);
   if (scale_a_row) return;

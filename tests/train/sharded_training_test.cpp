@@ -206,6 +206,14 @@ TEST_CASE("a trainer without the ranks of its tables is refused on each of them"
                          tessera::error);
     tessera::trainer const run(exec, model, tessera::sgd{}, {.comm = comm});
     CHECK(run.comm().has_value());
+
+    // Ranks that hold tables alone update at once: others can neither clip nor wait.
+    auto const alone = comm.split(exec, comm.rank(), 0);
+    CHECK_THROWS_WITH_AS(tessera::trainer(exec, model, tessera::sgd{}, {.clip_norm = 1, .comm = alone}),
+                         "trainer: clip_norm, where ranks that do not train hold tables (ranks 2, that train 1)", tessera::error);
+    tessera::trainer few(exec, model, tessera::sgd{}, {.comm = alone});
+    CHECK_THROWS_WITH_AS(few.accumulate(exec, tessera::batch_view()),
+                         "trainer: accumulate, where ranks that do not train hold tables (ranks 2, that train 1)", tessera::error);
   });
 }
 

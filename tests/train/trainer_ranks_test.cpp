@@ -217,4 +217,33 @@ TEST_CASE("trainer: ranks that start from other parameters are refused, and bad 
   }
 }
 
+TEST_CASE("trainer: ranks whose parts of a batch are of different classes are refused on all ranks, and go on") {
+  std::mt19937_64 random(3);
+  dense_batches const batches(random, 30, 2);
+  std::vector<std::string> said(3);
+  std::vector<std::vector<float>> parameters(3);
+  std::vector<serial_host> hosts(3);
+  tessera::run_thread_ranks(3, [&](tessera::thread_communicator& comm) {
+    auto const rank = static_cast<std::size_t>(comm.rank());
+    auto const exec = hosts[rank].exec();
+    auto model = make_model(exec, 5);
+    tessera::trainer trainer(exec, model, tessera::adam{}, {.comm = tessera::any_communicator(comm)});
+    auto const first = comm.rank() * std::int64_t{10};
+    auto part = batches.part(0, first, first + 10);
+    part.kind = comm.rank() == 1 ? tessera::batch_class::cold : tessera::batch_class::hot;
+    try {
+      trainer.step(exec, part);
+    } catch (tessera::error const& e) {
+      said[rank] = e.what();
+    }
+    part.kind = tessera::batch_class::cold;
+    trainer.step(exec, part);
+    parameters[rank] = parameters_of(model);
+  });
+  for (auto const& one : said)
+    CHECK(one.find("the ranks' parts of a batch are of different classes (rank 1, class cold, class on rank 0 hot)") != std::string::npos);
+  CHECK(same_bits(parameters[0], parameters[1]));
+  CHECK(same_bits(parameters[0], parameters[2]));
+}
+
 }  // namespace trainer_ranks_test

@@ -68,6 +68,13 @@ class device_store_part : public whole_store<Store> {
   /// Refers to the store. `optimizer` is the optimizer's name.
   device_store_part(exec_type const& exec, Store& store, std::string_view optimizer) noexcept : base(store, optimizer), exec_(exec) {}
 
+  void find_rows(host_exec const&, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const override {
+    if (ids.empty()) return;
+    auto const ids_on_device = to_device(exec_, ids);
+    buffer<std::int64_t, exec_type> slots_on_device(exec_, ids.size());
+    store().find(exec_, ids_on_device.view(), slots_on_device.view());
+    exec_.copy_out(slots.data(), slots_on_device.data(), static_cast<std::size_t>(ids.size()) * sizeof(std::int64_t));
+  }
   /// @throws tessera::error incompatible where ids lose their rows to these: then the rows did not come from this table.
   void place_rows(host_exec const&, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) override {
     if (ids.empty()) return;
@@ -146,7 +153,7 @@ class device_store_part : public whole_store<Store> {
   exec_type exec_;
 };
 
-/// A part that is the backing table of a cache. Lines are written back before rows are listed, and emptied before rows change.
+/// A part that is the backing table of a cache. Lines are written back before rows are listed or found, and emptied before rows change.
 template <row_store Cache>
 class cached_store_part final : public device_store_part<std::remove_reference_t<decltype(std::declval<Cache&>().backing_table())>> {
   using base = device_store_part<std::remove_reference_t<decltype(std::declval<Cache&>().backing_table())>>;
@@ -158,6 +165,10 @@ class cached_store_part final : public device_store_part<std::remove_reference_t
   void list_rows(vector_view<std::int64_t> slots, vector_view<std::int64_t> ids) const override {
     cache_->write_back(base::exec());
     base::list_rows(slots, ids);
+  }
+  void find_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const override {
+    cache_->write_back(base::exec());
+    base::find_rows(exec, ids, slots);
   }
   void place_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) override {
     cache_->write_back(base::exec());

@@ -58,6 +58,9 @@ struct table_options {
   std::int64_t first_row = 0;
   /// A multiple of 4: as many columns share a block of random words, which the kernels of a shard draw whole.
   std::int64_t first_column = 0;
+  /// Of a dense table that has scattered rows of a larger one: the id there of each row, (rows,), in the memory of the store's execution. Such
+  /// a table starts and rounds as the larger one. Null: rows count from `first_row`. The ids outlive the table.
+  std::int64_t const* row_ids = nullptr;
 };
 
 namespace detail {
@@ -66,8 +69,9 @@ namespace detail {
 /// the whole table.
 TESSERA_HOST_DEVICE constexpr random_block row_block(random_seed seed, table_options const& table, std::int64_t id,
                                                      std::int64_t index) noexcept {
-  return philox(seed, static_cast<std::uint64_t>(id) + static_cast<std::uint64_t>(table.first_row),
-                static_cast<std::uint32_t>(table.id.value), static_cast<std::uint32_t>(index + table.first_column / 4));
+  auto const row = table.row_ids == nullptr ? static_cast<std::uint64_t>(id) + static_cast<std::uint64_t>(table.first_row)
+                                            : static_cast<std::uint64_t>(table.row_ids[id]);
+  return philox(seed, row, static_cast<std::uint32_t>(table.id.value), static_cast<std::uint32_t>(index + table.first_column / 4));
 }
 
 }  // namespace detail

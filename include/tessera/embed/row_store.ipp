@@ -27,6 +27,8 @@ TESSERA_INLINE void check_table_options(char const* store, table_options const& 
     refuse("init_bound needs to be finite and not negative", "init_bound", options.init_bound);
   if (options.first_row < 0 || options.first_row > std::numeric_limits<std::int64_t>::max() - options.rows)
     refuse("rows of a larger table are numbered from 0 and below 2^63", "first_row", options.first_row);
+  if (options.first_row != 0 && options.row_ids != nullptr)
+    refuse("rows of a larger table are scattered, or count from a first one", "first_row", options.first_row);
   if (options.first_column < 0 || options.first_column > std::numeric_limits<std::int32_t>::max() - options.dim)
     refuse("columns of a larger table are numbered from 0 and below 2^31", "first_column", options.first_column);
   if (options.first_column % 4 != 0)
@@ -35,8 +37,8 @@ TESSERA_INLINE void check_table_options(char const* store, table_options const& 
 
 TESSERA_INLINE void check_hashed_options(char const* store, table_options const& options, row_state_layout layout) {
   check_table_options(store, options, layout);
-  if (options.first_row != 0)
-    throw error(errc::invalid_argument, std::string(store) + ": ids are those of the whole table already: no first_row",
+  if (options.first_row != 0 || options.row_ids != nullptr)
+    throw error(errc::invalid_argument, std::string(store) + ": ids are those of the whole table already: no first_row and no row_ids",
                 {{"table", options.id.value}, {"first_row", options.first_row}});
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include <tessera/core/view.hpp>
 #include <tessera/embed/embedding_source.hpp>
@@ -87,6 +88,8 @@ class source_adaptor {
   table_parts parts() { return inner_.parts(); }
   /// Where in the whole tables the parts lie, as the inner source says.
   table_places places() const requires places_parts<Inner> { return inner_.places(); }
+  /// Which tables' gradients another rank counts, as the inner source says.
+  std::vector<bool> counted_elsewhere() const { return counted_elsewhere_of(inner_); }
   /// The ranks that share the inner source's tables.
   auto comm() const requires requires(Inner const& inner) { inner.comm(); }
   { return inner_.comm(); }

@@ -60,8 +60,8 @@ struct table_kind {
 };
 
 /// The part of one table that lies here, of whatever kind: all that a checkpoint keeps, a copy needs, or a check looks at. Rows are named
-/// by slots, and their bytes are those of the store. Calls must not overlap each other or a step. After each step, call `list_rows` before
-/// rows are read, and `place_rows` before rows are written.
+/// by slots, and their bytes are those of the store. Calls must not overlap each other or a step. After each step, call `list_rows` or
+/// `find_rows` before rows are read, and `place_rows` before rows are written.
 class table_part {
  public:
   table_part() = default;
@@ -84,6 +84,8 @@ class table_part {
 
   /// Writes the slots and ids of all rows, (rows(),) each, in the order in which rows would leave.
   virtual void list_rows(vector_view<std::int64_t> slots, vector_view<std::int64_t> ids) const = 0;
+  /// Writes the slots of ids, -1 of an id without a row. Changes nothing, and takes the place of `list_rows` before rows are read.
+  virtual void find_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const = 0;
   /// Writes the slots of ids. An id without a row gets one where the table has room, without asking its admission policy; else -1.
   virtual void place_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) = 0;
   /// Copies a plane of these rows, one row after the other, to (slots * width * size_of(type),) bytes; `copy_in` copies it back.
@@ -247,6 +249,9 @@ class store_part final : public whole_store<Store> {
   /// Refers to the store. `optimizer` is the optimizer's name.
   explicit store_part(Store& store, std::string_view optimizer = {}) noexcept : base(store, optimizer) {}
 
+  void find_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) const override {
+    store().find(exec, ids, slots);
+  }
   void place_rows(host_exec const& exec, vector_view<std::int64_t const> ids, vector_view<std::int64_t> slots) override {
     if constexpr (requires(Store & to) { to.insert(exec, ids, slots); })
       store().insert(exec, ids, slots);

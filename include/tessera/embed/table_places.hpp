@@ -38,6 +38,24 @@ concept places_parts = requires(S const& source) {
   { source.places() } -> std::same_as<table_places>;
 };
 
+/// A source of which another rank may have the same gradients of rows, and which says so itself. `counted_elsewhere()`, (tables of what
+/// `gradients` gives,), is true of a table that another rank counts where each counts once: in a norm, say.
+template <class S>
+concept tells_counted_elsewhere = requires(S const& source) {
+  { source.counted_elsewhere() } -> std::same_as<std::vector<bool>>;
+};
+
+/// What the source says; else true of the parts that are copies. Empty: each rank counts all that it has.
+template <class Source>
+std::vector<bool> counted_elsewhere_of(Source const& source) {
+  std::vector<bool> elsewhere;
+  if constexpr (tells_counted_elsewhere<Source>)
+    elsewhere = source.counted_elsewhere();
+  else if constexpr (places_parts<Source>)
+    for (auto const& part : source.places().parts) elsewhere.push_back(part.is_copy);
+  return elsewhere;
+}
+
 /// Where the parts of a source lie. Part t of a source without `places()` is all of table t.
 template <class Source>
 table_places places_of(Source const& source, table_parts const& parts) {

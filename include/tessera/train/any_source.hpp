@@ -111,6 +111,8 @@ class any_source {
   table_parts parts() { return held_->parts(); }
   /// Where in the whole tables the parts lie, as `places_of`.
   table_places places() const { return held_->places(); }
+  /// Which tables' gradients another rank counts, as `counted_elsewhere_of`.
+  std::vector<bool> counted_elsewhere() const { return held_->counted_elsewhere(); }
   /// The ranks that share the held source's tables; this process alone where it does not say.
   any_communicator comm() const { return held_->comm(); }
   std::size_t bytes() const noexcept { return held_->bytes(); }
@@ -144,6 +146,7 @@ class any_source {
     virtual void apply(host_exec const& exec, row_gradients const& sum) = 0;
     virtual table_parts parts() = 0;
     virtual table_places places() const = 0;
+    virtual std::vector<bool> counted_elsewhere() const = 0;
     virtual any_communicator comm() const = 0;
     virtual std::size_t bytes() const noexcept = 0;
     virtual std::vector<parameter_group> groups() = 0;
@@ -200,7 +203,13 @@ class any_source {
     }
     void apply(host_exec const& exec, row_gradients const& sum) override { source.apply(exec, sum); }
     table_parts parts() override { return source.parts(); }
-    table_places places() const override { return places_of(std::as_const(source), source.parts()); }
+    table_places places() const override {
+      if constexpr (places_parts<S>)
+        return source.places();  // whose parts may have to come home
+      else
+        return places_of(std::as_const(source), source.parts());
+    }
+    std::vector<bool> counted_elsewhere() const override { return counted_elsewhere_of(source); }
     any_communicator comm() const override {
       if constexpr (requires { source.comm(); })
         return source.comm();

@@ -55,8 +55,8 @@ class trainer {
 
   /// Makes a trainer of `model`, which must outlive it. `dense_optimizer` updates the dense parameters; the source updates its rows itself.
   /// With `comm`, all ranks make one at the same time, and those parameters that all ranks hold must have the same values.
-  /// @throws tessera::error invalid_argument for options out of their range, a clip_norm above 0 without `sums_gradients`, and no `comm` over a
-  /// source whose tables lie on several ranks.
+  /// @throws tessera::error invalid_argument for options out of their range, a clip_norm above 0 without `sums_gradients` or where ranks that do
+  /// not train hold tables, and no `comm` over a source whose tables lie on several ranks.
   /// invalid_argument also as `check_optimizer`, and for chunks that the model does not run by.
   /// Where options or parameters of ranks differ: incompatible, naming the first that does, on ranks that are not as rank 0. Where one
   /// rank throws, all throw.
@@ -173,6 +173,7 @@ class trainer {
   double accumulate(host_exec const& exec, batch_view const& batch, float share, prepared_type& prepared) requires sums_gradients {
     if (!(share >= 0 && share <= std::numeric_limits<float>::max()))
       throw error(errc::invalid_argument, "trainer::accumulate: a share that is negative or not finite", {{"share", share}});
+    check_held_gradients("accumulate", ranks_.comm());
     bool const first = accumulated_ == 0;
     if (!first) gradient_of_batch_.resize(exec, gradient_.size());
     auto const loss = backward(exec, batch, share, first ? gradient_.view() : gradient_of_batch_.view(), prepared, false);
@@ -234,9 +235,19 @@ class trainer {
         throw error(errc::invalid_argument,
                     "trainer: tables of several ranks, whose dense parameters nobody would sum: the options need a comm",
                     {{"ranks", ranks}});
+    if (options.clip_norm > 0) check_held_gradients("clip_norm", options.comm);
     if constexpr (!runs_by_chunks)
       if (options.chunk_samples != 0)
         throw error(errc::invalid_argument, "trainer: the model does not run by chunks", {{"chunk_samples", options.chunk_samples}});
+  }
+  // Ranks that hold tables alone update at once, where others would clip or wait.
+  void check_held_gradients(char const* what, std::optional<any_communicator> const& comm) const {
+    if constexpr (requires { model_->source().comm(); }) {
+      std::int64_t const ranks = model_->source().comm().size(), trainers = comm ? comm->size() : 1;
+      if (ranks > trainers)
+        throw error(errc::invalid_argument, std::string("trainer: ") + what + ", where ranks that do not train hold tables",
+                    {{"ranks", ranks}, {"that train", trainers}});
+    }
   }
   // Its rate may have changed since the last step. The source looks at its own.
   void check_dense_optimizer() const {
@@ -350,15 +361,13 @@ class trainer {
 
   // The gradients of rows, but for those that another rank counts.
   std::vector<vector_view<float>> own_row_gradients() {
-    if constexpr (places_parts<typename Model::source_type>) {
-      auto const parts = std::as_const(*model_).source().places().parts;
-      if (std::any_of(parts.begin(), parts.end(), [](auto const& part) { return part.is_copy; })) {
-        std::vector<vector_view<float>> own;
-        for (std::int64_t t = 0; t < row_gradients_.tables(); ++t)
-          if (auto const values = row_gradients_.values(t); !parts[static_cast<std::size_t>(t)].is_copy)
-            own.emplace_back(values.data(), values.rows() * values.columns());
-        return own;
-      }
+    auto const elsewhere = counted_elsewhere_of(std::as_const(*model_).source());
+    if (std::find(elsewhere.begin(), elsewhere.end(), true) != elsewhere.end()) {
+      std::vector<vector_view<float>> own;
+      for (std::int64_t t = 0; t < row_gradients_.tables(); ++t)
+        if (auto const values = row_gradients_.values(t); !elsewhere[static_cast<std::size_t>(t)])
+          own.emplace_back(values.data(), values.rows() * values.columns());
+      return own;
     }
     return {row_gradients_.values()};
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -63,7 +64,7 @@ class trainer_ranks {
   /// Refuses ranks whose parameters are not those of rank 0, before they drift apart in silence.
   void check_same_model(host_exec const& exec, std::vector<parameter_group> const& groups);
 
-  /// Refuses on all ranks what a batch cannot be on one, as `check` says. All ranks call it.
+  /// Refuses on all ranks what a batch cannot be on one, as `check` says, and batches of different classes. All ranks call it.
   template <class Check>
   whole_batch begin_batch(host_exec const& exec, batch_view const& batch, Check const& check) {
     own_.clear();
@@ -73,7 +74,7 @@ class trainer_ranks {
       check_loss("trainer", batch.samples(), batch.labels.size(), batch.samples());
       check_bce_labels(exec, "trainer", batch.labels, batch.weights);
       sum_of_weights(exec, "trainer", batch.weights, batch.samples());  // which names the position of a bad one
-      own_.push_back(static_cast<double>(batch.samples()));
+      own_ = {static_cast<double>(batch.samples()), static_cast<double>(batch.kind)};
       sample_chunks const chunks{batch.samples(), chunk_samples_};
       for (std::int64_t c = 0; c < chunks.count(); ++c) {
         auto const [first, last] = chunks.range(c);
@@ -84,16 +85,18 @@ class trainer_ranks {
       failure = std::current_exception();
     }
     auto const all = gather(exec, "weight of a batch", failure);
+    constexpr std::ptrdiff_t first_weight = 2;
     whole_batch whole;
     std::int64_t samples_before = 0;
     all_.clear();
+    check_class(all);
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (by_chunks() && samples_before % chunk_samples_ != 0 && all[r][0] > 0)
         throw error(errc::invalid_argument, "trainer: ranks cut a batch within a chunk",
                     {{"rank", static_cast<std::int64_t>(r)}, {"samples before it", samples_before}, {"chunk_samples", chunk_samples_}});
       if (comm_ && static_cast<int>(r) == comm_->rank()) whole.first_chunk = static_cast<std::int64_t>(all_.size());
       samples_before += static_cast<std::int64_t>(all[r][0]);
-      all_.insert(all_.end(), all[r].begin() + 1, all[r].end());
+      all_.insert(all_.end(), all[r].begin() + first_weight, all[r].end());
     }
     whole.weight = sum(all_);
     check_weight_sum("trainer", whole.weight);
@@ -152,6 +155,8 @@ class trainer_ranks {
   static void check_options(trainer_options const& options);
   static std::string text_of(trainer_options const& options);
 
+  // Of what each rank gathers for a batch, behind its samples: a source may exchange nothing for a hot batch, and ranks would wait for it.
+  static void check_class(std::vector<vector_view<double const>> const& all);
   std::vector<vector_view<double const>> gather(host_exec const& exec, char const* what, std::exception_ptr const& failure);
   // In the order of ranks; of chunks, by a tree.
   double sum(std::vector<double> const& values) const;

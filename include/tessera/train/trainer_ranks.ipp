@@ -113,6 +113,15 @@ TESSERA_INLINE std::string trainer_ranks::text_of(trainer_options const& options
   return text;
 }
 
+TESSERA_INLINE void trainer_ranks::check_class(std::vector<vector_view<double const>> const& all) {
+  constexpr char const* names[] = {"mixed", "hot", "cold"};
+  auto const class_of = [&](std::size_t r) { return names[static_cast<std::size_t>(all[r][1])]; };
+  for (std::size_t r = 1; r < all.size(); ++r)
+    if (all[r][1] != all[0][1])
+      throw error(errc::invalid_argument, "trainer: the ranks' parts of a batch are of different classes",
+                  {{"rank", static_cast<std::int64_t>(r)}, {"class", class_of(r)}, {"class on rank 0", class_of(0)}});
+}
+
 TESSERA_INLINE std::vector<vector_view<double const>> trainer_ranks::gather(host_exec const& exec, char const* what,
                                                                             std::exception_ptr const& failure) {
   vector_view<double const> const own(own_);
