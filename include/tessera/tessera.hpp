@@ -8,6 +8,7 @@
 #include <tessera/core.hpp>
 #include <tessera/data.hpp>
 #include <tessera/embed.hpp>
+#include <tessera/hot.hpp>
 #include <tessera/nn.hpp>
 #include <tessera/plan.hpp>
 #include <tessera/shard.hpp>

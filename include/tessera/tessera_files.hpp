@@ -10,9 +10,12 @@
 #include <tessera/data/preprocessing_file.hpp>
 #include <tessera/data/preprocessing_fit_file.hpp>
 #include <tessera/data/rules_file.hpp>
+#include <tessera/data/sample_classes_file.hpp>
 #include <tessera/embed/stored_table_file.hpp>
 #include <tessera/embed/table_files.hpp>
 #include <tessera/files.hpp>
+#include <tessera/hot/access_profile_file.hpp>
+#include <tessera/hot/hot_rows_file.hpp>
 #include <tessera/plan/collect_exchanges_file.hpp>
 #include <tessera/plan/cost_samples_file.hpp>
 #include <tessera/plan/fit_collected_file.hpp>
