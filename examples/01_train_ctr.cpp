@@ -97,6 +97,19 @@ void check_towers(CLI::App& app, settings const& s) {
   if (s.dedup_sums == "expanded") refuse("--dedup-sums", "expanded: with --exchange flat and two-hop alone");
 }
 
+/// Finds what cannot be meant of hot rows.
+void check_hot(CLI::App& app, settings const& s) {
+  auto const refuse = [](char const* option, std::string const& why) { throw CLI::ValidationError(option, why); };
+  for (char const* const option : {"--hot-schedule", "--hot-batches"})
+    if (!s.has_hot_rows() && app.get_option(option)->count() > 0) refuse(option, "with a --hot-budget alone");
+  if (!s.has_hot_rows()) return;
+  if (s.has_towers()) refuse("--hot-budget", "with --exchange flat and two-hop, without tower modules");
+  if (s.read == "blocks") refuse("--hot-budget", "ranks read the same batches: --read slices");
+  if (s.progressive) refuse("--hot-budget", "--progressive tests samples in the order of the files, and hot ones come apart");
+  if (s.dedup_sums == "expanded") refuse("--hot-budget", "with --dedup-sums merged alone");
+  if (s.ids_ahead > 0) refuse("--hot-budget", "what comes next may hang on the test loss: --ids-ahead 0");
+}
+
 /// Finds what cannot be meant, once it is known what a checkpoint says.
 void check_sense(CLI::App& app, settings& s) {
   auto const refuse = [](char const* option, std::string const& why) { throw CLI::ValidationError(option, why); };
@@ -110,6 +123,7 @@ void check_sense(CLI::App& app, settings& s) {
     if (s.model != "dcn" && !of_tower && app.get_option(option)->count() > 0) refuse(option, "only a dcn has cross layers");
   }
   check_towers(app, s);
+  check_hot(app, s);
   if (s.lr_schedule != "constant" && s.decay_steps == 0) refuse("--lr-schedule", s.lr_schedule + " needs --decay-steps");
   if (s.lr_schedule == "constant" && (s.decay_start > 0 || s.decay_steps > 0)) refuse("--decay-steps", "needs another --lr-schedule");
   set_own_tables(app, s);

@@ -336,6 +336,31 @@ inline void declare_towers(CLI::App& app, settings& s) {
       ->capture_default_str();
 }
 
+/// Rows that are read often, on every rank.
+inline void declare_hot(CLI::App& app, settings& s) {
+  app.add_option(
+         "--hot-budget", s.hot_budget,
+         "Bytes on every rank for copies of the rows that are read most, with optimizer state: 512MB, 2GB, ... (1 MB is 2^20 bytes); 0: "
+         "no hot rows. Batches are then all hot or all cold: docs/hot.md")
+      ->transform(CLI::AsSizeValue(false))
+      ->type_name("BYTES")
+      ->capture_default_str();
+  app.add_option(
+         "--hot-schedule", s.hot_schedule,
+         "How long runs of one class are: loss, a rate that follows the test loss; or R percent of the epoch's batches of the class")
+      ->check([](std::string const& given) {
+        double percent = 0;
+        bool const is_known = given == "loss" || (parse_number(given, percent) && percent > 0 && percent <= 100);
+        return is_known ? std::string() : "neither loss nor a percentage above 0 and at most 100: " + given;
+      })
+      ->type_name("loss|R")
+      ->capture_default_str();
+  app.add_option("--hot-batches", s.hot_batches,
+                 "Where hot rows are while cold batches run: swap, in the tables; stay, in the copies that every rank has")
+      ->check(CLI::IsMember({"swap", "stay"}))
+      ->capture_default_str();
+}
+
 inline void declare(CLI::App& app, settings& s) {
   app.add_option("--train", s.train,
                  "Training data: Parquet (.parquet, .pq) or text. Text is Criteo's layout, or has a header line with the names of its "
@@ -352,6 +377,7 @@ inline void declare(CLI::App& app, settings& s) {
       ->capture_default_str();
   declare_ranks(app, s);
   declare_towers(app, s);
+  declare_hot(app, s);
   app.add_option("--pipeline", s.pipeline, "With 2 threads or more, one reads batches and sorts their ids ahead; changes no result")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();

@@ -98,6 +98,7 @@ class report_page {
     if (!wanted()) return;
     accesses_->add(batch);
     mean_loss_.add(loss);
+    run_loss_.add(loss);
   }
   /// Whether a point of the training curves is due: a few hundred over the whole run.
   bool due(std::int64_t step) const {
@@ -107,6 +108,10 @@ class report_page {
   void add_point(std::int64_t step, double auc) {
     train_loss_.add(step, mean_loss_.take());
     train_auc_.add(step, auc);
+  }
+  /// A run of batches of one class has ended.
+  void end_run(std::int64_t step, tessera::batch_class kind) {
+    if (wanted()) (kind == tessera::batch_class::hot ? hot_runs_ : cold_runs_).add(step, run_loss_.take());
   }
   void add_test(std::int64_t step, json const& result) {
     test_loss_.add(step, result["logloss"].get<double>());
@@ -130,13 +135,21 @@ class report_page {
     if (j_.start)
       page.paragraph("The run went on from step " + std::to_string(j_.start->state.step) +
                      ": training curves and reads of tables begin there.");
-    page.charts({{"Log loss", "step", "nats", {train_loss_.line("training"), test_loss_.line("test", true)}},
+    std::vector<chart_series> losses{train_loss_.line("training"), test_loss_.line("test", true)};
+    if (!hot_runs_.x.empty() || !cold_runs_.x.empty()) {
+      page.paragraph(
+          "A run of hot or of cold batches ends at its dot, with the mean loss of the run. Where they swap, hot rows then move.");
+      losses.push_back(hot_runs_.line("hot runs", true));
+      losses.push_back(cold_runs_.line("cold runs", true));
+    }
+    page.charts({{"Log loss", "step", "nats", std::move(losses)},
                  {"AUC", "step", "AUC", {train_auc_.line("training"), test_auc_.line("test", true)}}});
     page.heading("Calibration on the test data");
     page.paragraph(text("Samples in %zu bins of the predicted probability. Expected calibration error: %.4f.", calibration.bins().size(),
                         calibration.expected_error()));
     page.charts({calibration_chart(calibration), histogram(calibration)});
     write_tables(page, sizes);
+    write_hot(page);
     page.heading("Options");
     page.table({"option", "value"}, options());
     whole_file file("--report", j_.s.report);
@@ -245,6 +258,26 @@ class report_page {
     page.charts({{"Access skew (tables of at least 100 rows, the first six)", "share of rows, most read first", "share of reads", skew}});
   }
 
+  void write_hot(html_page& page) const {
+    auto const* const hot = j_.hot();
+    if (hot == nullptr) return;
+    page.heading("Hot rows");
+    page.paragraph(text("%lld rows, %.3f MB on each rank, were hot, and %.1f %% of the training samples.",
+                        static_cast<long long>(hot->rows), static_cast<double>(hot->bytes) / 1e6,
+                        100 * static_cast<double>(hot->classes.hot()) / static_cast<double>(hot->classes.size())));
+    page.paragraph(
+        "Of a threshold, a share of a table's ids that makes a row hot: what would be hot above it, by a twentieth of the data; the "
+        "share of samples is that of others, if there are any.");
+    std::vector<std::vector<std::string>> rows;
+    auto const percent = [](double share) { return text("%.2f %%", 100 * share); };
+    for (std::size_t i = 0; i < hot->thresholds.size(); ++i) {
+      auto const& t = hot->thresholds[i];
+      rows.push_back({text("%.3g %%%s", t.percent, t.percent == hot->percent ? " (chosen)" : ""), std::to_string(t.rows),
+                      megabytes(t.bytes), percent(t.share_of_rows), percent(t.share_of_accesses), percent(hot->shares_of_samples[i])});
+    }
+    page.table({"threshold", "rows", "MB", "of all rows", "of all ids", "of all samples"}, rows);
+  }
+
   static chart_series skew_line(std::string const& name, std::vector<std::int64_t> const& counts, std::int64_t reads) {
     curve line;
     constexpr std::size_t points = 100;
@@ -273,7 +306,8 @@ class report_page {
   Job const& j_;
   Model& model_;
   std::optional<access_counts> accesses_;
-  running_mean mean_loss_;
+  running_mean mean_loss_, run_loss_;
+  curve hot_runs_, cold_runs_;
   curve train_loss_, train_auc_, test_loss_, test_auc_;
   json last_;
 };

@@ -127,7 +127,10 @@ struct settings : table_settings {
   std::string towers;
   std::int64_t tower_probe = 200;  // batches
   std::int64_t ids_ahead = 0;      // batches; 0: none
-  std::int64_t bucket_bytes = 0;   // 0: sums begin when the backward is done
+  std::int64_t hot_budget = 0;     // bytes; 0: no hot rows
+  std::string hot_schedule = "loss";
+  std::string hot_batches = "swap";
+  std::int64_t bucket_bytes = 0;  // 0: sums begin when the backward is done
   std::int64_t time_limit = 3600;
 
   bool speaks = true;                                // not one of the processes that leave it to another
@@ -138,6 +141,7 @@ struct settings : table_settings {
     return own == own_tables.end() ? *this : own->second;
   }
   bool has_modules() const { return tower_module != "none"; }
+  bool has_hot_rows() const { return hot_budget > 0; }
   bool has_towers() const { return exchange == "sptt" || has_modules(); }
   bool learns_towers() const { return towers == "learn" || towers.starts_with("learn:"); }
   /// Elements of each vector that a tower module makes.

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <tessera/comm/any_communicator.hpp>
@@ -16,6 +18,7 @@
 #include <tessera/tower/tower_partition.hpp>
 #include <tessera/train/any_source.hpp>
 
+#include "hot_batches.hpp"
 #include "settings.hpp"
 
 namespace examples {
@@ -29,6 +32,7 @@ struct source_parts {
   tessera::topology where;
   std::optional<tessera::tower_partition> towers;  // none: tables alone
   std::optional<tessera::split_tables> split;      // what specs and features are pieces of, where there are more towers than features
+  hot_batches const* hot = nullptr;                // null: no rows are hot
 };
 
 /// The source that --exchange and --tower-module ask for. In train_ctr/sources.cpp. All ranks call it. @throws tessera::error as the source's constructor.
@@ -36,5 +40,9 @@ tessera::any_source make_source(settings const& s, tessera::host_exec const& exe
 
 /// The shards of such a source that lie here, as tables of this process: its part t is their table t.
 tessera::local_tables& tables_here(tessera::any_source& source);
+/// The copies of hot rows, table t of table t; null where none are hot.
+tessera::local_tables* hot_tables_here(tessera::any_source& source);
+/// How often hot rows have moved in a run, and how many in all; none where none are hot.
+std::optional<std::pair<std::int64_t, std::int64_t>> swaps_of(tessera::any_source& source);
 
 }  // namespace examples

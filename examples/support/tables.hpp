@@ -17,6 +17,10 @@ namespace examples {
 /// of its size where there is no memory for it.
 tessera::table_spec spec_of_table(settings const& s, std::int64_t number, std::string const& feature, std::int64_t dim, std::int64_t rows);
 
+/// The same of a dense table, whatever the settings say: for copies of rows.
+tessera::table_spec dense_spec_of_table(settings const& s, std::int64_t number, std::string const& feature, std::int64_t dim,
+                                        std::int64_t rows);
+
 /// @throws tessera::error where --tables speaks of a feature that is not among these.
 void check_own_tables(settings const& s, std::vector<std::string> const& features);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -39,6 +40,7 @@
 #include "column_plan.hpp"
 #include "data_columns.hpp"
 #include "data_files.hpp"
+#include "hot_batches.hpp"
 #include "sources.hpp"
 #include "tables.hpp"
 #include "training_reader.hpp"
@@ -94,12 +96,21 @@ class training_job : public any_job {
     options.slice.ranks = 1;
     return {exec, *train_, *preprocess_, options};
   }
+  /// Finds out which rows and samples are hot, where the settings ask for it. All ranks call it, before `make_model`.
+  void choose_hot();
+  /// Null where none are.
+  hot_batches const* hot() const noexcept { return hot_ ? &*hot_ : nullptr; }
+  /// The batches of a run that has hot rows.
+  std::unique_ptr<class_run_reader> class_reader(bool reads_ahead) const {
+    return make_class_reader(s, exec, *hot_, *preprocess_, reader_options(s.batch_size, training_order()), reads_ahead);
+  }
+
   /// A model without towers of this rank alone.
   template <class Model>
   Model make_probe() const {
     auto const specs = make_specs();
     return make_model<Model>({specs, table_features(), tessera::plan_by_bytes(specs, 1), tessera::self_communicator(),
-                              tessera::topology::flat(1), std::nullopt, std::nullopt});
+                              tessera::topology::flat(1), std::nullopt, std::nullopt, nullptr});
   }
   /// Finds out which rank holds what. All ranks call it, before `make_model`.
   void choose_plan();
@@ -113,7 +124,8 @@ class training_job : public any_job {
   template <class Model>
   Model make_model() const {
     auto const specs = all_specs();
-    auto model = make_model<Model>({specs, split_ ? split_->features : table_features(), planned_.plan, comm, where(), towers_, split_});
+    auto model =
+        make_model<Model>({specs, split_ ? split_->features : table_features(), planned_.plan, comm, where(), towers_, split_, hot()});
     print_model(*this, model, specs, preprocess_->dense().features());
     if (towers_ && s.has_modules()) say_compression(model.source().outputs());
     return model;
@@ -203,6 +215,7 @@ class training_job : public any_job {
   std::optional<tessera::tower_partition> towers_;
   std::optional<tessera::split_tables> split_;
   column_list tower_features_;
+  std::optional<hot_batches> hot_;
   tessera::predicted_plan planned_;
   std::string plan_name_;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -17,6 +18,8 @@
 #include <tessera/data/sample_reader_options.hpp>
 #include <tessera/data/sample_source.hpp>
 #include <tessera/embed/row_order.hpp>
+#include <tessera/hot/class_reader.hpp>
+#include <tessera/hot/class_schedules.hpp>
 #include <tessera/tensor/batch.hpp>
 
 namespace examples {
@@ -50,13 +53,24 @@ class training_reader {
   std::int64_t epoch_samples() const {
     return std::visit([](auto const& reader) { return reader.epoch_samples(); }, reader_);
   }
+  /// How many batches an epoch has; of slices.
+  std::int64_t epoch_batches() const { return std::get<slices>(reader_).epoch_batches(); }
 
  private:
   std::variant<slices, blocks> reader_;
 };
 static_assert(tessera::reader<training_reader>);
 
-/// The batches of a training run, read ahead or not: what trains on them is compiled once for both.
+/// Where each class of a run with hot rows stands.
+using class_position = tessera::class_reader_position<tessera::dealt_position, tessera::dealt_position, tessera::loss_schedule::state_type>;
+
+/// Where a run's next batch begins.
+struct run_position : tessera::dealt_position {
+  std::int64_t samples = 0;               ///< of the epoch, before that batch
+  std::optional<class_position> classes;  ///< of a run with hot rows; of the base, only epoch and batch are then set
+};
+
+/// The batches of a training run, read ahead or not: what trains on them is compiled once for all kinds.
 class run_reader {
  public:
   run_reader() = default;
@@ -65,10 +79,14 @@ class run_reader {
   virtual ~run_reader() = default;
 
   virtual bool next(tessera::host_exec const& exec, tessera::batch_view& out) = 0;
-  virtual tessera::dealt_position position() const = 0;
-  virtual std::int64_t epoch_samples() const = 0;
+  virtual run_position position() const = 0;
   /// What was sorted ahead for the batch that `next` gave last; nullptr where nothing was.
-  virtual tessera::row_order* prepared() = 0;
+  virtual tessera::row_order* prepared() { return nullptr; }
+  /// Whether the batch that `next` gave last ends a run of one class.
+  virtual bool class_ends() const { return false; }
+  /// Whether later runs hang on the test loss, which is then told after each.
+  virtual bool follows_loss() const { return false; }
+  virtual void tell_loss(double) {}
 };
 
 /// As a reader has them.
@@ -78,8 +96,7 @@ class run_reader_of final : public run_reader {
   explicit run_reader_of(Reader& reader) : reader_(&reader) {}
 
   bool next(tessera::host_exec const& exec, tessera::batch_view& out) override { return reader_->next(exec, out); }
-  tessera::dealt_position position() const override { return reader_->position(); }
-  std::int64_t epoch_samples() const override { return reader_->epoch_samples(); }
+  run_position position() const override { return {reader_->position(), reader_->epoch_samples(), std::nullopt}; }
   tessera::row_order* prepared() override {
     if constexpr (requires { reader_->prepared(); })
       return &reader_->prepared();
@@ -96,7 +113,7 @@ class run_reader_of final : public run_reader {
 template <class Trainer>
 class batches_ahead {
  public:
-  batches_ahead(run_reader& reader, Trainer& run, std::int64_t ahead) : reader_(&reader), run_(&run), at_(place()) {
+  batches_ahead(run_reader& reader, Trainer& run, std::int64_t ahead) : reader_(&reader), run_(&run), at_(reader.position()) {
     if (ahead > 0) slots_.resize(static_cast<std::size_t>(ahead) + 1);  // and the one whose step runs
   }
 
@@ -104,7 +121,7 @@ class batches_ahead {
   bool next(tessera::host_exec const& exec, tessera::batch_view& out) {
     if (slots_.empty()) {
       bool const more = reader_->next(exec, out);
-      at_ = place();
+      at_ = reader_->position();
       return more;
     }
     while (!ended_ && filled_ - given_ < static_cast<std::int64_t>(slots_.size())) {
@@ -113,13 +130,13 @@ class batches_ahead {
       if (ended_) break;
       auto& slot = slot_of(filled_);
       slot.batch.assign(exec, batch);
-      slot.after = place();
+      slot.after = reader_->position();
       if constexpr (Trainer::looks_ahead) run_->look_ahead(exec, slot.batch.view());
       ++filled_;
     }
     if (given_ == filled_) {
       ended_ = false;
-      at_ = place();
+      at_ = reader_->position();
       return false;
     }
     auto const& slot = slot_of(given_++);
@@ -127,8 +144,16 @@ class batches_ahead {
     out = slot.batch.view();
     return true;
   }
-  tessera::dealt_position position() const { return at_.position; }
+  run_position const& position() const noexcept { return at_; }
   std::int64_t epoch_samples() const noexcept { return at_.samples; }
+  /// As the reader, of which no batch is ahead.
+  bool class_ends() const { return slots_.empty() && reader_->class_ends(); }
+  bool follows_loss() const { return reader_->follows_loss(); }
+  /// After the last batch of a run of one class. Changes the position.
+  void tell_loss(double loss) {
+    reader_->tell_loss(loss);
+    at_ = reader_->position();
+  }
 
   /// Trains on the batch that `next` gave last.
   double step(tessera::host_exec const& exec, tessera::batch_view const& batch) {
@@ -137,22 +162,17 @@ class batches_ahead {
   }
 
  private:
-  struct reader_place {
-    tessera::dealt_position position;
-    std::int64_t samples = 0;  // of the epoch
-  };
   struct ring_slot {
     tessera::batch_copy batch;
-    reader_place after;
+    run_position after;
   };
 
-  reader_place place() const { return {reader_->position(), reader_->epoch_samples()}; }
   ring_slot& slot_of(std::int64_t number) { return slots_[static_cast<std::size_t>(number) % slots_.size()]; }
 
   run_reader* reader_;
   Trainer* run_;
   std::vector<ring_slot> slots_;  // none: nothing is ahead
-  reader_place at_;
+  run_position at_;
   std::int64_t filled_ = 0, given_ = 0;
   bool ended_ = false;  // the epoch has no further batch than those that are ahead
 };

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <exception>
 #include <limits>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -43,9 +44,11 @@
 #include <tessera/train/trainer_options.hpp>
 
 #include "any_job.hpp"
+#include "hot_batches.hpp"
 #include "plan_watch.hpp"
 #include "report_page.hpp"
 #include "running_figures.hpp"
+#include "sources.hpp"
 #include "training_job.hpp"
 #include "training_reader.hpp"
 
@@ -57,19 +60,27 @@ using trained_model = tessera::click_model<tessera::any_source, TESSERA_TRAIN_GE
 
 /// What a checkpoint says of the ranks that wrote it, by option. Others may go on from it.
 inline json ranks_of(training_job const& j) {
-  return {{"ranks", std::to_string(j.comm.size())}, {"plan", j.plan_name()}, {"codec", j.s.codec}, {"exchange", j.s.exchange}};
+  return {{"ranks", std::to_string(j.comm.size())},
+          {"plan", j.plan_name()},
+          {"codec", j.s.codec},
+          {"exchange", j.s.exchange},
+          {"hot-budget", std::to_string(j.s.hot_budget)},
+          {"hot-schedule", j.s.hot_schedule},
+          {"hot-batches", j.s.hot_batches}};
 }
 
 template <class Trainer>
-void save(training_job const& j, Trainer& run, tessera::dealt_position const& p) {
+void save(training_job const& j, Trainer& run, run_position const& p) {
   json options;
   for_each_kept(j.s, [&](char const* name, auto const& value, bool) { options[name] = value; });
   options["data"] = j.description_json();
   options["on"] = ranks_of(j);
   if (j.is_planned_by_file()) options["planned"] = tessera::predicted_plan_json(j.planned());
   if (j.towers()) options["towers"] = tessera::towers_json(*j.towers(), j.tower_features());
-  json position{{"epoch", p.epoch}, {"block", p.block},          {"offset", p.offset},
-                {"batch", p.batch}, {"samples", j.train_rows()}, {"fingerprint", j.train_fingerprint()}};
+  json position{{"epoch", p.epoch},          {"block", p.block},          {"offset", p.offset},
+                {"batch", p.batch},          {"samples", j.train_rows()}, {"fingerprint", j.train_fingerprint()},
+                {"epoch-samples", p.samples}};
+  if (p.classes) position["classes"] = class_json(j.s, *j.hot(), *p.classes);
   for (auto const& deal : p.deals)
     position["deals"].push_back({{"ranks", deal.ranks}, {"batch-size", deal.batch_size}, {"batches", deal.batches}});
   tessera::save_checkpoint(j.exec, j.s.checkpoint, run, {p.batch, options, position}, 2,
@@ -90,26 +101,57 @@ inline std::vector<tessera::block_deal> deals_of(json const& position, std::stri
   return deals;
 }
 
+/// Where the checkpoint was saved that a run goes on from. Behind an epoch's last batch, batches of another kind may come.
+class saved_place {
+ public:
+  explicit saved_place(training_job const& j) : j_(j), position_(j.start->state.position), file_(j.start->folder + "/manifest.json") {}
+
+  std::int64_t count(char const* name) const { return tessera::json_count(position_, name, file_); }
+
+  /// @throws tessera::error naming --hot-budget in the midst of an epoch of batches of another kind.
+  void seek(training_reader& reader) const {
+    if (!has_classes()) return reader.seek({{count("epoch"), count("block"), count("offset"), count("batch")}, deals_of(position_, file_)});
+    check_epoch_ends();
+    reader.seek({{count("epoch") + 1, 0, 0, count("batch")}, {}});
+  }
+  void seek(class_run_reader& reader) const {
+    if (has_classes() && reader.seek(position_, file_)) return;
+    check_epoch_ends();
+    reader.begin_epoch(count("epoch") + 1, count("batch"));
+  }
+
+ private:
+  bool has_classes() const { return position_.contains("classes"); }
+  void check_epoch_ends() const {
+    if (position_.contains("epoch-samples") && count("epoch-samples") == j_.train_rows()) return;
+    std::string const before = has_classes() ? j_.start->state.options["on"].value("hot-budget", "0") : "0";
+    throw tessera::error(tessera::errc::incompatible, "option --hot-budget: the checkpoint is in the midst of an epoch of other batches",
+                         {{"--hot-budget", j_.s.hot_budget}, {"of the checkpoint", before}, {"--batch-size", j_.s.batch_size}});
+  }
+
+  training_job const& j_;
+  json const& position_;
+  std::string file_;
+};
+
 /// Goes back to where the checkpoint was saved; the training data must be the same.
 template <class Trainer, class Reader>
 void resume(training_job const& j, Trainer& run, Reader& reader) {
-  auto const saved = [&](char const* name) {
-    return tessera::json_count(j.start->state.position, name, j.start->folder + "/manifest.json");
-  };
+  saved_place const saved(j);
   for (auto const& [name, found] : {std::pair("samples", j.train_rows()), std::pair("fingerprint", std::int64_t{j.train_fingerprint()})})
-    if (found != saved(name))
+    if (found != saved.count(name))
       throw tessera::error(tessera::errc::incompatible, "option --train: the checkpoint is of a run on other data",
-                           {{name, found}, {"of the checkpoint", saved(name)}});
+                           {{name, found}, {"of the checkpoint", saved.count(name)}});
   auto const report = tessera::load_trainer(j.exec, *j.start, run);
-  reader.seek({{saved("epoch"), saved("block"), saved("offset"), saved("batch")},
-               deals_of(j.start->state.position, j.start->folder + "/manifest.json")});
+  saved.seek(reader);
   j.metrics.drop_behind(reader.position());
   j.say("resumed from %s\n", j.start->folder.c_str());
   json const here = ranks_of(j);  // which outlives its items
   if (j.start->state.options.contains("on"))
     for (auto const& one : here.items()) {
       auto const& now = one.value().template get_ref<std::string const&>();
-      if (auto const before = j.start->state.options["on"].value(one.key(), "flat"); before != now)  // older ones have no exchange
+      // Older ones have neither an exchange nor hot rows.
+      if (auto const before = j.start->state.options["on"].value(one.key(), one.key() == "exchange" ? "flat" : now); before != now)
         j.say("%s: %s, and %s before; the bits may be others\n", one.key().c_str(), now.c_str(), before.c_str());
     }
   for (auto const table : report.averaged_tables)
@@ -182,6 +224,7 @@ void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Mo
   auto behind = reader.position();  // the last batch, which at the end of an epoch is before its test
   auto saved_at = j.start ? behind.batch : std::int64_t{-1};
   double training_seconds = 0;
+  bool awaits_loss = false;  // the reader, of the run that has ended
   auto const keep = [&] {
     if (j.s.checkpoint.empty() || saved_at == behind.batch) return;
     check_state(j, run, behind.batch);
@@ -196,7 +239,8 @@ void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Mo
       throw;
     } catch (...) {
       try {
-        if (j.comm.size() == 1) keep();    // which all ranks call
+        // Which all ranks call. A loss that later runs hang on would never be told.
+        if (j.comm.size() == 1 && !awaits_loss) keep();
       } catch (std::exception const& e) {  // what came first ends the run
         std::fprintf(stderr, "train_ctr: the model could not be saved: %s\n", e.what());
       }
@@ -214,6 +258,7 @@ void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Mo
       auto const step = behind.batch;
       set_learning_rates(j.s, j.tables(), run, tessera::step_count{step});
       auto const loss = reader.step(step_exec, batch);
+      awaits_loss = reader.class_ends() && reader.follows_loss();
       watch.count_step();
       check_converges(j.s, step, "the loss", std::isfinite(loss));
       if (comm.size() > 1) of_all.gather(step_exec, comm, batch, run.logits());
@@ -228,6 +273,20 @@ void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Mo
       report.show(bar, epoch, samples);
       or_keep([&] { report.write(step, epoch, samples); });
       page.add(batch, loss);
+      if (reader.class_ends()) {
+        page.end_run(step, batch.kind);
+        json line{{"event", "run"}, {"step", step}, {"epoch", epoch}, {"class", batch.kind == tessera::batch_class::hot ? "hot" : "cold"}};
+        if (awaits_loss)
+          or_keep([&] {
+            auto const test_started = std::chrono::steady_clock::now();
+            line["logloss"] = test(j, model, step, false)["logloss"];
+            training_seconds -= seconds_since(test_started);
+            reader.tell_loss(line["logloss"].get<double>());
+            awaits_loss = false;
+          });
+        behind = reader.position();
+        or_keep([&] { j.metrics.write(line); });
+      }
       if (page.due(step)) page.add_point(step, report.recent_auc());
       if (saves) keep();
     }
@@ -257,6 +316,9 @@ void train_epochs(training_job const& j, tessera::host_exec const& step_exec, Mo
   }
   page.write(calibration);
   watch.conclude();
+  if (auto const swaps = swaps_of(model.source()))
+    j.say("hot: rows changed place %lld times, %lld rows in all\n", static_cast<long long>(swaps->first),
+          static_cast<long long>(swaps->second));
   print_test(j, result);
 }
 
@@ -272,9 +334,17 @@ void train(training_job const& j) {
     options.levels = j.where();  // hosts add up before they send to others
   }
   tessera::trainer run(j.exec, model, choose_dense_optimizer(j.s), options);
+  bool const reads_ahead = j.s.threads >= 2 && j.s.pipeline != "off";
+  if (j.hot() != nullptr) {
+    auto const batches = j.class_reader(reads_ahead);
+    if (j.start) resume(j, run, *batches);
+    std::optional<tessera::thread_pool> others;
+    if (reads_ahead) others.emplace(j.s.threads - 1);
+    return train_epochs(j, others ? tessera::host_exec(*others, workspace) : j.exec.with_memory(workspace), model, run, *batches, watch);
+  }
   auto reader = j.train_reader();
   if (j.start) resume(j, run, reader);
-  if (j.s.threads < 2 || j.s.pipeline == "off") {
+  if (!reads_ahead) {
     run_reader_of batches(reader);
     return train_epochs(j, j.exec.with_memory(workspace), model, run, batches, watch);
   }
@@ -328,6 +398,7 @@ tessera::tower_partition learn_towers(training_job const& j) {
 template <class Model>
 void run_model(training_job& j) {
   if (j.learns_towers()) j.set_towers(learn_towers<Model>(j));
+  j.choose_hot();
   j.choose_plan();
   j.s.eval_only ? evaluate_only<Model>(j) : train<Model>(j);
 }

@@ -145,6 +145,15 @@ tessera::table_spec examples::spec_of_table(settings const& all, std::int64_t nu
   return spec;
 }
 
+tessera::table_spec examples::dense_spec_of_table(settings const& all, std::int64_t number, std::string const& feature, std::int64_t dim,
+                                                  std::int64_t rows) {
+  auto dense = all;
+  if (auto const hashed = all.of_table(feature).hash_table; hashed > 0) rows = hashed;  // which may say how rows start
+  dense.hash_table = 0;
+  for (auto& own : dense.own_tables) own.second.hash_table = 0;
+  return spec_of_table(dense, number, feature, dim, rows);
+}
+
 void examples::set_row_learning_rates(settings const& s, tessera::any_source& tables, std::vector<std::string> const& features,
                                       float share) {
   std::int64_t t = 0;
@@ -156,5 +165,14 @@ void examples::set_row_learning_rates(settings const& s, tessera::any_source& ta
       tessera::set_learning_rate(here.optimizer<Optimizer>(t), share * of_table.embedding_lr);
     });
     ++t;
+  }
+  auto* const copies = hot_tables_here(tables);
+  if (copies == nullptr) return;
+  for (std::size_t table = 0; table < features.size(); ++table) {
+    auto const& of_table = s.of_table(features[table]);
+    auto const choice = choose_row_optimizer(of_table);
+    tessera::with_optimizer(choice, [&]<class Optimizer>(Optimizer const&) {
+      tessera::set_learning_rate(copies->optimizer<Optimizer>(static_cast<std::int64_t>(table)), share * of_table.embedding_lr);
+    });
   }
 }

@@ -118,6 +118,9 @@ void training_job::check_same_job() const {
   add("a report is written", !s.report.empty());
   add("checkpoint-every", s.checkpoint_every);
   add("ids-ahead", s.ids_ahead);
+  add("hot-budget", s.hot_budget);
+  add("hot-schedule", s.hot_schedule);
+  add("hot-batches", s.hot_batches);
   add("topology", tessera::topology_json(where()));
   add("exchange", s.exchange);
   add("towers", s.towers);
@@ -229,6 +232,20 @@ std::vector<tessera::table_spec> training_job::make_specs() const {
   for (auto const& name : tables_)
     specs.push_back(spec_of_table(s, static_cast<std::int64_t>(specs.size()), name, row_dim(name), table_rows(name)));
   return specs;
+}
+
+void training_job::choose_hot() {
+  if (!s.has_hot_rows() || s.eval_only) return;
+  auto const specs = make_specs();
+  std::vector<tessera::table_spec> copied;
+  for (auto const& name : tables_)
+    copied.push_back(
+        dense_spec_of_table(s, static_cast<std::int64_t>(copied.size()), name, row_dim(name), specs[copied.size()].table.rows));
+  hot_.emplace(s, exec, *train_, *preprocess_, reader_options(s.batch_size, training_order()), table_features(), specs, std::move(copied));
+  auto const of = [](std::int64_t part, std::int64_t whole) { return 100 * static_cast<double>(part) / static_cast<double>(whole); };
+  say("hot: %lld rows (%.2f MB a rank), read more often than %.2g %% of their table's ids; so are %.1f %% of the samples\n",
+      static_cast<long long>(hot_->rows), static_cast<double>(hot_->bytes) / 1e6, hot_->percent,
+      of(hot_->classes.hot(), hot_->classes.size()));
 }
 
 // What the command line says, unless a checkpoint's plan stays: where nothing is said, or a plan of another model's.
