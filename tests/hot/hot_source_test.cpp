@@ -387,6 +387,8 @@ TEST_CASE("hot_source: rows of a source that was trained before are in the twins
       take_step(exec, trained, ids, batch_class::mixed, dim);
     }
     tessera::hot_source<local_tables> source(exec, std::move(trained), {spec}, some_hot(exec, spec, {0, 3, 6, 9, 12}), {.moves = moves});
+    CHECK(source.parts()[0]->steps() == reference.parts()[0]->steps());
+    CHECK(source.parts()[0]->steps().value == 3);
     for (int i = 0; i < 2; ++i)
       CHECK(take_step(exec, source, ids, batch_class::hot, dim) == take_step(exec, reference, ids, batch_class::mixed, dim));
     auto const parts = source.parts(), expected = reference.parts();

@@ -106,9 +106,9 @@ struct access_profile_options {
 ///
 /// Key k of a batch reads the table of feature k. Of a key in a row group, a distinct row counts as often as samples have it, so that a batch
 /// with groups counts as the same batch without. Ranks that are to agree on hot rows all read the same sample.
-/// @throws tessera::error what the reader throws; shape_mismatch for batches of other keys than features; out_of_range, naming key, row, position
-/// and id, for an id that a table has no row for, for a row that is read 2^32 times, and for a feature of no table; invalid_argument for an
-/// option that cannot be.
+/// @throws tessera::error what the reader throws. shape_mismatch for batches of other keys than features. out_of_range for a feature of no table;
+/// for an id that a table has no row for, naming key, row, position and id; and for a row that is read 2^32 times. invalid_argument for an option
+/// that cannot be.
 template <reader Reader>
 access_profile profile_accesses(host_exec const& exec, Reader& sample, std::vector<table_feature> const& features,
                                 std::vector<table_spec> const& specs, access_profile_options const& options = {});

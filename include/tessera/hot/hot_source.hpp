@@ -131,7 +131,7 @@ class hot_source : public source_adaptor<Inner> {
     any_pending pending;
     for (auto const& one : all_gather<std::int64_t>(exec, comm_, {&is_used, 1}, pending, "hot_source: tables were used"))
       *is_loaded_ = *is_loaded_ || one[0] != 0;
-    parts_are_out_ = *is_loaded_;
+    parts_are_out_ = home_is_current_ = *is_loaded_;
   }
 
   /// The twins, on a worker: table t has the hot rows of table t. Their optimizers' rates may change. Null on other ranks.
@@ -148,8 +148,9 @@ class hot_source : public source_adaptor<Inner> {
     row_order unprepared;
     begin(exec, batch, saved, unprepared);
   }
-  /// Starts the lookups of a batch: of a hot one in the twins, of another in the inner source, or with `stay` in both. No row moves. @throws tessera::error invalid_argument, naming sample, key, table and id, for a cold id in a hot
-  /// batch; by `finish` where there are several ranks.
+  /// Starts the lookups of a batch: of a hot one in the twins, of another in the inner source, or with `stay` in both. No row moves.
+  /// @throws tessera::error invalid_argument, naming sample, key, table and id, for a cold id in a hot batch; by `finish` where there are
+  /// several ranks.
   void begin(host_exec const& exec, batch_view const& batch, saved_type& saved, row_order& prepared) {
     saved.way_ = way::none;
     saved.swaps_ = -1;
@@ -332,7 +333,7 @@ class hot_source : public source_adaptor<Inner> {
 
   /// The inner source's parts, after the rows have come home. All ranks call it. The parts are of use until the next batch.
   table_parts parts() {
-    if (rows_are_out_) bring_home(exec_);
+    if (rows_are_out_ && !home_is_current_) bring_home(exec_);  // else twins may be behind what was loaded
     catch_up();
     parts_are_out_ = home_is_current_ = true;
     table_parts watched;

@@ -55,8 +55,8 @@ class trainer {
 
   /// Makes a trainer of `model`, which must outlive it. `dense_optimizer` updates the dense parameters; the source updates its rows itself.
   /// With `comm`, all ranks make one at the same time, and those parameters that all ranks hold must have the same values.
-  /// @throws tessera::error invalid_argument for options out of their range, a clip_norm above 0 without `sums_gradients` or where ranks that do
-  /// not train hold tables, and no `comm` over a source whose tables lie on several ranks.
+  /// @throws tessera::error invalid_argument for options out of their range, and for no `comm` over a source whose tables lie on several ranks.
+  /// invalid_argument for a clip_norm above 0 without `sums_gradients`, or where ranks that do not train hold tables.
   /// invalid_argument also as `check_optimizer`, and for chunks that the model does not run by.
   /// Where options or parameters of ranks differ: incompatible, naming the first that does, on ranks that are not as rank 0. Where one
   /// rank throws, all throw.
@@ -163,7 +163,8 @@ class trainer {
   /// Adds `share` times the gradients of the batch's mean loss to those of earlier calls, for a later `update`. Returns the mean loss.
   /// Micro-batches of n_i samples that make a batch of n samples each take the share n_i / n.
   /// Tables that evict rows need `batches_in_flight` of at least the number of micro-batches.
-  /// @throws tessera::error invalid_argument for a share that is negative or not finite. out_of_range for a row that was evicted in between
+  /// @throws tessera::error invalid_argument for a share that is negative or not finite, and where ranks that do not train hold tables.
+  /// out_of_range for a row that was evicted in between
   /// and went to another id. The call also throws what `step` throws. Where the call throws, nothing has been added.
   double accumulate(host_exec const& exec, batch_view const& batch, float share = 1) requires sums_gradients {
     prepared_type unprepared;
